@@ -1,0 +1,1 @@
+"""Programs on hpckit. They never import each other."""

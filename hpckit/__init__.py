@@ -1,0 +1,42 @@
+"""hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
+
+Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Decomposition": "hpckit.plan.decomposition",
+    "DecompositionError": "hpckit.errors",
+    "Field": "hpckit.field",
+    "HaloExchange": "hpckit.exchange",
+    "Mesh": "hpckit.mesh",
+    "Topology": "hpckit.plan.topology",
+    "antisymmetric": "hpckit.walls",
+    "fixed": "hpckit.walls",
+    "halo_plan": "hpckit.plan.halo",
+    "mirror": "hpckit.walls",
+    "print_root": "hpckit.mesh",
+    "prove": "hpckit.plan.prove",
+    "world": "hpckit.mesh",
+    "zero_gradient": "hpckit.walls",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    """Import the home of a public name when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'hpckit' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

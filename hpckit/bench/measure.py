@@ -1,0 +1,56 @@
+"""Timing of candidates in turn, so that their ratios hold on a machine whose speed drifts."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+Times = dict[str, list[float]]
+
+
+def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int, calls: int = 1) -> Times:
+    """Seconds a call of each candidate, `rounds` times in turn: A B C A B C …
+
+    Every candidate runs once first, outside the timing: that compiles it and touches its memory. `calls` calls are
+    timed together where one is too short for the clock.
+    """
+    times: Times = {name: [] for name in candidates}
+    for candidate in candidates.values():
+        candidate()
+    for _ in range(rounds):
+        for name, candidate in candidates.items():
+            begin = time.perf_counter()
+            for _ in range(calls):
+                candidate()
+            times[name].append((time.perf_counter() - begin) / calls)
+    return times
+
+
+def ratio(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, float]:
+    """How many times faster `faster` is, round by round: median, low and high of slower / faster * scale."""
+    each = [scale * a / b for a, b in zip(slower, faster, strict=True)]
+    return {"median": statistics.median(each), "low": min(each), "high": max(each), "rounds": len(each)}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on, without names that identify a host."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    import numba
+    import numpy
+
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "numba": numba.__version__,
+    }

@@ -1,0 +1,1 @@
+"""The front end: verbs, run files, launch, terminal."""

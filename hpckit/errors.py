@@ -1,0 +1,111 @@
+"""Errors a user can meet: each says what is wrong, where, the likely cause and what to do, and has an exit code."""
+
+from __future__ import annotations
+
+
+class HpckitError(Exception):
+    """A failure with a code of its own (`HPK-…`), told in four parts.
+
+    `where`, `likely` and `do` may be empty; `exit_code` is what the process ends with (see the table in the README).
+    """
+
+    code = "HPK-000"
+    title = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, *, where: str = "", likely: str = "", do: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.likely = likely
+        self.do = do
+
+    def report(self) -> str:
+        """The error as the terminal shows it: a sentence, then a line for each part that is known."""
+        lines = [f"{self.code} {self.title}: {self.message}"]
+        lines += [
+            f"  {name + ':':8s}{text}"
+            for name, text in (("where", self.where), ("likely", self.likely), ("do", self.do))
+            if text
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain values, for `failure.json`."""
+        return {
+            "code": self.code,
+            "title": self.title,
+            "message": self.message,
+            "where": self.where,
+            "likely": self.likely,
+            "do": self.do,
+            "exit_code": self.exit_code,
+        }
+
+
+class InputError(HpckitError):
+    """A run file, an option or a data file that cannot be used."""
+
+    code = "HPK-200"
+    title = "bad input"
+    exit_code = 2
+
+
+class DecompositionError(InputError, ValueError):
+    """A grid that cannot be cut over the ranks as asked; names the counts that can."""
+
+    code = "HPK-201"
+    title = "bad decomposition"
+
+
+class PlanError(InputError, ValueError):
+    """A plan that would not do what it must; names the rank, the phase and the message."""
+
+    code = "HPK-202"
+    title = "wrong plan"
+
+
+class SetupError(HpckitError):
+    """The machine lacks something: an MPI library, a launcher, a package, a writable folder."""
+
+    code = "HPK-300"
+    title = "bad environment"
+    exit_code = 3
+
+
+class BlowUpError(HpckitError):
+    """The solution is no longer finite, or the time step breaks its CFL limit."""
+
+    code = "HPK-400"
+    title = "blow-up"
+    exit_code = 4
+
+
+class CorruptDataError(HpckitError):
+    """A file that was complete once and no longer is."""
+
+    code = "HPK-500"
+    title = "corrupt data"
+    exit_code = 5
+
+
+class RankLostError(HpckitError):
+    """A rank ended without an answer: killed, crashed, or raised outside our code."""
+
+    code = "HPK-700"
+    title = "rank lost"
+    exit_code = 7
+
+
+EXIT_STOPPED = 75  # ended early on purpose, with complete files: run it again
+EXIT_CODES = {
+    0: "done",
+    1: "unexpected error (a fault of hpckit or of user code; the traceback is kept)",
+    2: "bad input: run file, option or data file",
+    3: "bad environment: MPI, launcher, package or folder",
+    4: "blow-up: a field is not finite, or the CFL limit is broken",
+    5: "corrupt data",
+    6: "stall",
+    7: "rank lost",
+    EXIT_STOPPED: "stopped early on purpose, files complete: run it again",
+}

@@ -1,0 +1,1 @@
+"""Files: fields that xarray and VTK open, written in parallel with a plain h5py."""

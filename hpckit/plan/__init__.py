@@ -1,0 +1,1 @@
+"""Plans: pure values that say who owns what and who sends what to whom. No MPI here."""

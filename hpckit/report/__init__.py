@@ -1,0 +1,1 @@
+"""The report of a run: one HTML file with inline pictures, and the same numbers as JSON."""

@@ -1,0 +1,73 @@
+"""Fixtures of all tests: the MPI launcher with its time limit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an MPI job ended: its exit code and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def mpiexec() -> str | None:
+    """The launcher of this environment's MPI."""
+    beside_python = Path(sys.executable).parent / "mpiexec"
+    return str(beside_python) if beside_python.exists() else shutil.which("mpiexec")
+
+
+def run_limited(command: list[str], timeout: float, **options) -> Outcome:
+    """Run a command in a session of its own and end all of it at the time limit: a hang fails, it never blocks."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        pytest.fail(f"hang: {' '.join(command)} ran past {timeout} s\n{stdout}\n{stderr}", pytrace=False)
+    return Outcome(process.returncode, stdout, stderr)
+
+
+@pytest.fixture
+def mpirun() -> Callable[..., Outcome]:
+    """`mpirun(ranks, program, *arguments, timeout=60, check=True)`: run a program of tests/programs on MPI ranks.
+
+    The program fails the test by raising (any rank): it runs under `python -m mpi4py`, which then ends the job. With
+    `check=False` the outcome is returned whatever the exit code.
+    """
+    launcher = mpiexec()
+    if launcher is None:
+        pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")
+
+    def run(ranks: int, program: str | Path, *arguments: object, timeout: float = 60, check: bool = True) -> Outcome:
+        path = program if Path(program).is_absolute() else PROGRAMS / program
+        words = [launcher, "-n", ranks, sys.executable, "-m", "mpi4py", path, *arguments]
+        outcome = run_limited([str(word) for word in words], timeout)
+        if check and outcome.code:
+            pytest.fail(
+                f"{path.name} on {ranks} ranks ended with {outcome.code}\n{outcome.stdout}\n{outcome.stderr}",
+                pytrace=False,
+            )
+        return outcome
+
+    return run
