@@ -30,7 +30,18 @@ def build(source: str, *flags: str) -> ctypes.CDLL | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "rival.so")
-        command = [cc, "-O3", "-march=native", "-shared", "-fPIC", *flags, "-o", str(library), str(SOURCES / source), "-lm"]
+        command = [
+            cc,
+            "-O3",
+            "-march=native",
+            "-shared",
+            "-fPIC",
+            *flags,
+            "-o",
+            str(library),
+            str(SOURCES / source),
+            "-lm",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")

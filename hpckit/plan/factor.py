@@ -1,0 +1,72 @@
+"""How to lay p ranks over the dims of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hpckit.errors import DecompositionError
+
+
+def factorizations(ranks: int, dims: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write `ranks` as an ordered product of `dims` factors."""
+    if dims == 1:
+        yield (ranks,)
+        return
+    for factor in range(1, ranks + 1):
+        if ranks % factor == 0:
+            for rest in factorizations(ranks // factor, dims - 1):
+                yield (factor, *rest)
+
+
+def halo_surface(shape: Sequence[int], sizes: Sequence[int], periodic: Sequence[bool]) -> int:
+    """Cells that touch a cut between two ranks, over the whole grid: what a halo of width 1 sends in one direction.
+
+    A dim held by one rank costs nothing: there the halo is copied within the rank.
+    """
+    cells = 1
+    for n in shape:
+        cells *= n
+    surface = 0
+    for n, parts, closed in zip(shape, sizes, periodic, strict=True):
+        cuts = 0 if parts == 1 else parts if closed else parts - 1
+        surface += cuts * (cells // max(n, 1))
+    return surface
+
+
+def best_factorization(
+    ranks: int,
+    shape: Sequence[int] | None,
+    fixed: Sequence[int] | None = None,
+    periodic: Sequence[bool] | None = None,
+    least: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """Sizes of the rank axes, one a dim, with the least halo surface; between equals the earlier dims are split more,
+    the unit-stride dim (the last) least: its faces are the slow ones, a cache line for each cell.
+
+    `fixed[d]` > 0 keeps that size, 0 leaves it to choose. `least[d]` is the smallest block allowed (the halo width).
+    Without a `shape` all dims count as equally long. Raises `DecompositionError` when nothing fits.
+    """
+    if shape is None and fixed is None:
+        raise DecompositionError("a factorization needs the shape of the grid, or the sizes that are fixed")
+    dims = len(shape if shape is not None else fixed or ())
+    wanted = tuple(fixed) if fixed is not None else (0,) * dims
+    closed = tuple(periodic) if periodic is not None else (False,) * dims
+    thinnest = tuple(max(1, n) for n in least) if least is not None else (1,) * dims
+    # Long and equal where the shape is unknown, so that the most cubic blocks win and nothing is too thin.
+    extents = tuple(shape) if shape is not None else (ranks * 720720,) * dims
+    best: tuple[tuple[int, tuple[int, ...]], tuple[int, ...]] | None = None
+    for sizes in factorizations(ranks, dims):
+        if any(w and w != s for w, s in zip(wanted, sizes, strict=True)):
+            continue
+        if any(s > 1 and n // s < t for n, s, t in zip(extents, sizes, thinnest, strict=True)):
+            continue
+        order = (halo_surface(extents, sizes, closed), tuple(reversed(sizes)))
+        if best is None or order < best[0]:
+            best = (order, sizes)
+    if best is None:
+        raise DecompositionError(
+            f"{ranks} ranks cannot be laid over axes of {wanted} (0: free)"
+            + (f" for a grid of {tuple(shape)} with blocks of at least {thinnest}" if shape is not None else ""),
+            do="leave an axis free with 0, or take a number of ranks that the fixed sizes divide",
+        )
+    return best[1]
