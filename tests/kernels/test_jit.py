@@ -1,0 +1,159 @@
+"""The compile options arrive, and a kernel on disk is used by the next process, by its own variant only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hpckit.kernels import jit as options
+from hpckit.kernels.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+from hpckit.kernels import jit as options
+from hpckit.kernels.jit import inlined, jit
+
+if len(sys.argv) > 1:
+    options._sources = lambda: sys.argv[1]
+
+def twice(weight, noalias):
+    @inlined
+    def piece(x):
+        return weight * x
+    @jit(key=(weight,), noalias=noalias)
+    def kernel(a):
+        for i in range(a.size):
+            a[i] = piece(a[i])
+    return kernel
+
+@jit
+def plain(a):
+    for i in range(a.size):
+        a[i] += 1.0
+
+for kernel, expected in ((twice(2.0, True), 2.0), (twice(3.0, True), 3.0), (twice(3.0, False), 3.0), (plain, 2.0)):
+    a = np.ones(7)
+    kernel(a)
+    assert (a == expected).all(), (a, expected)
+    print(sum(kernel.stats.cache_hits.values()), end=" ")
+"""
+
+
+def scale(a, b, c):
+    for i in range(np.uint64(a.size)):
+        c[i] += a[i] * b[i]
+
+
+def llvm_head(kernel) -> str:
+    """The line of the LLVM function with its arguments, of a kernel compiled in this process."""
+    text = next(iter(kernel.inspect_llvm().values()))
+    return next(line for line in text.splitlines() if line.startswith("define"))
+
+
+@pytest.fixture
+def uncached(monkeypatch):
+    """Kernels made in the test are compiled in it: one from disk has no LLVM text to look at."""
+    monkeypatch.setattr(options, "_keep_on_disk", lambda *_: None)
+
+
+def arrays() -> list[np.ndarray]:
+    return [np.arange(1.0, 12.0), np.arange(11.0), np.ones(11)]
+
+
+@pytest.mark.usefixtures("uncached")
+def test_noalias_reaches_llvm_for_its_own_kernel_only():
+    if not has_noalias():
+        pytest.skip("this Numba has no hook for noalias")
+    promised, plain = jit(scale, noalias=True), jit(scale)
+    promised(*arrays())
+    plain(*arrays())
+    assert is_noalias(promised)
+    assert not is_noalias(plain)
+    assert llvm_head(promised).count("noalias") > llvm_head(plain).count("noalias")
+
+
+@pytest.mark.usefixtures("uncached")
+def test_without_the_hook_the_results_are_the_same(monkeypatch):
+    with_hook, expected = jit(scale, noalias=True, math=STRICT), arrays()
+    with_hook(*expected)
+    monkeypatch.setattr(options, "has_noalias", lambda: False)
+    without, got = jit(scale, noalias=True, math=STRICT), arrays()
+    without(*got)
+    assert not is_noalias(without)
+    np.testing.assert_array_equal(got[2], expected[2])
+    np.testing.assert_array_equal(got[2], 1 + np.arange(1.0, 12.0) * np.arange(11.0))
+
+
+@pytest.mark.usefixtures("uncached")
+@pytest.mark.parametrize(("math", "flag"), [(STRICT, None), (options.FUSED, "contract"), (FINITE, "nnan")])
+def test_math_flags_reach_llvm(math, flag):
+    kernel = jit(scale, math=math)
+    kernel(*arrays())
+    products = [line for line in next(iter(kernel.inspect_llvm().values())).splitlines() if " fmul " in line]
+    assert products
+    if flag is None:
+        assert not any(word in line for line in products for word in ("contract", "nsz", "fast", "reassoc"))
+    else:
+        assert all(flag in line for line in products)
+        assert not any("reassoc" in line or " fast " in line for line in products)
+
+
+def test_division_by_zero_gives_inf_and_the_interpreter_is_released():
+    @jit(math=STRICT)
+    def divide(a, b):
+        return a / b
+
+    assert divide(1.0, 0.0) == np.inf
+    assert divide.targetoptions["nogil"]
+
+
+def run(program: Path, *arguments: str) -> list[int]:
+    """Cache hits of each kernel of the program, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(program), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_the_second_process_finds_every_variant_on_disk(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    assert run(program) == [0, 0, 0, 0]
+    assert run(program) == [1, 1, 1, 1]
+    assert run(program, "other sources") == [0, 0, 0, 0], "a change in any kernel's source must compile anew"
+
+
+def test_without_the_cache_hooks_closures_are_compiled_and_the_rest_is_cached(monkeypatch):
+    monkeypatch.setattr(options, "_has_cache_hooks", lambda: False)
+    weight = 3.0
+
+    @inlined
+    def piece(x):
+        return weight * x
+
+    def body(a):
+        for i in range(a.size):
+            a[i] = piece(a[i])
+
+    kernel = jit(body, key=(weight,))
+    a = np.ones(3)
+    kernel(a)
+    assert (a == 3).all()
+    assert type(kernel._cache).__name__ == "NullCache"
+    assert type(jit(scale)._cache).__name__ == "FunctionCache"
+
+
+def test_without_a_folder_to_write_to_a_kernel_is_compiled(monkeypatch):
+    def refuse(_):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr("numba.core.dispatcher.Dispatcher.enable_caching", refuse)
+    kernel, got = jit(scale), arrays()
+    kernel(*got)
+    assert got[2][1] == 3
