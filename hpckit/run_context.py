@@ -1,0 +1,274 @@
+"""What an app's `run` gets from whoever starts it: communicator, run directory, phase timer, progress, early stop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.errors import EXIT_STOPPED
+from hpckit.plan.decomposition import Decomposition
+from hpckit.run_directory import RunDirectory, plain
+from hpckit.timing import PhaseTimer
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+LINE_SECONDS = 5.0  # between two progress lines
+FILE_SECONDS = 0.5  # between two writes of progress.json
+STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED}
+_clock = time.monotonic  # `time` is also what apps call the simulated time
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would take, computed without MPI.
+
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most; `memory_per_rank`: bytes;
+    `output_bytes`: of `frames` frames in all; `notes`: whatever the user should know before the start.
+    """
+
+    ranks: int
+    decomposition: list[str]
+    halo_bytes: int
+    memory_per_rank: int
+    output_bytes: int
+    frames: int
+    steps: int
+    notes: list[str] = field(default_factory=list)
+
+
+class Run:
+    """One run as each of its ranks sees it; made by `hpckit run`, or by hand: `Run(comm, "folder")`.
+
+    `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
+    `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        directory: RunDirectory | Path | str | None = None,
+        *,
+        app: str = "",
+        title: str = "",
+        lines: bool = True,
+    ) -> None:
+        self.comm = comm
+        self.rank = comm.rank
+        self.size = comm.size
+        self.app = app
+        self.title = title or app
+        self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
+        self.timer = PhaseTimer()
+        self.step: int | None = None  # the last step told to `progress`
+        self.status = "running"
+        self._lines = lines
+        self._stop = False
+        self._start: tuple[float, int, float] | None = None
+        self._next_line = self._next_file = 0.0
+
+    def say(self, text: str) -> None:
+        """Print a line, from rank 0."""
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
+        """Tell how far the run is; cheap enough for every step.
+
+        A plain line early, then one every few seconds and one at `time` >= `end`; `progress.json` more often. `rate` is
+        the app's own figure with its unit.
+        """
+        self.step = step
+        if self.rank:
+            return
+        now = _clock()
+        last = time >= end
+        if self._start is None:
+            # The rate counts from the second call on: the first step compiles kernels.
+            self._start = (now, step, time)
+            self._next_line = now + 1.0
+        elif not (last or now >= self._next_file or now >= self._next_line):
+            return
+        state = self._state(now, step, time, end, rate)
+        if last or now >= self._next_file:
+            self._next_file = now + FILE_SECONDS
+            self.directory.write_json("progress.json", state)
+        if self._lines and (last or now >= self._next_line):
+            self._next_line = now + LINE_SECONDS
+            self.say(progress_line(state))
+
+    def metric(self, **values: Any) -> None:
+        """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
+        if self.rank == 0:
+            self.directory.append_metrics(values)
+
+    def listen(self) -> None:
+        """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def stop_requested(self) -> bool:
+        """Collective: the user (stop file in the run directory) or the batch system (signal to any rank) wants an
+        early, complete end. The answer is the same on every rank.
+        """
+        from mpi4py import MPI
+
+        asked = self._stop or (self.rank == 0 and self.directory.stop_requested())
+        flag = np.array([asked], dtype=np.int32)
+        self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
+        return bool(flag[0])
+
+    def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
+        """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done" or "stopped".
+
+        `summary` holds the app's figures; its "decomposition" may be a `Decomposition`, which is written out with the
+        block and host of each rank.
+        """
+        if status not in STATUS_EXIT:
+            raise ValueError(f"status {status!r}; allowed: {', '.join(STATUS_EXIT)}")
+        self.status = status
+        own = {"phases": self.timer.seconds, "host": socket.gethostname()}
+        ranks = gather_json(self.comm, own)
+        if ranks is not None:
+            hosts = [entry["host"] for entry in ranks]
+            names = dict.fromkeys(name for entry in ranks for name in entry["phases"])
+            record = {
+                "status": status,
+                "app": self.app,
+                "title": self.title,
+                "ranks": self.size,
+                **summary,
+                "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
+                "exit_code": STATUS_EXIT[status],
+            }
+            if "decomposition" in record:
+                record["decomposition"] = _decomposition_record(record["decomposition"], hosts)
+            self.directory.write_json("summary.json", record)
+            progress = self.directory.read_json("progress.json") or {}
+            self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
+
+    def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
+        """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
+        assert self._start is not None
+        began, first_step, first_time = self._start
+        elapsed = now - began
+        gone = time - first_time
+        return {
+            "status": "running",
+            "step": step,
+            "time": time,
+            "end": end,
+            "fraction": min(1.0, time / end) if end > 0 else 1.0,
+            "steps_per_second": (step - first_step) / elapsed if elapsed > 0 and step > first_step else None,
+            "eta_seconds": max(0.0, end - time) * elapsed / gone if gone > 0 else None,
+            "elapsed_seconds": elapsed,
+            "rate": rate,
+            "updated": utc_now(),
+        }
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stop = True
+
+
+def progress_line(state: Mapping[str, Any]) -> str:
+    """One plain line: percent, step, time, rates and the time that is left."""
+    parts = [
+        f"{100 * state['fraction']:5.1f} %",
+        f"step {state['step']}",
+        f"t {state['time']:.6g} of {state['end']:.6g}",
+    ]
+    if state["steps_per_second"]:
+        parts.append(f"{state['steps_per_second']:.3g} steps/s")
+    if state["rate"]:
+        parts.append(state["rate"])
+    if state["eta_seconds"] is not None and state["fraction"] < 1:
+        parts.append(f"{clock_text(state['eta_seconds'])} left")
+    return "  ".join(parts)
+
+
+def clock_text(seconds: float) -> str:
+    """Seconds as `0:42`, `12:05` or `3:07:30`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def utc_now() -> str:
+    """The present moment in ISO 8601, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def gather_json(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
+    """Collective: the values of all ranks, in the order of ranks, on rank 0; None elsewhere. JSON bytes, no pickle."""
+    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
+    sizes = np.zeros(comm.size, dtype=np.int64)
+    comm.Gather(np.array([data.size], dtype=np.int64), sizes, root=0)
+    if comm.rank:
+        comm.Gatherv(data, None, root=0)
+        return None
+    every = np.empty(sizes.sum(), dtype=np.uint8)
+    comm.Gatherv(data, (every, sizes), root=0)
+    return [json.loads(part.tobytes()) for part in np.split(every, np.cumsum(sizes)[:-1])]
+
+
+def share_json(comm: MPI.Intracomm, value: Any) -> Any:
+    """Collective: the value of rank 0, on every rank."""
+    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
+    size = np.array([data.size], dtype=np.int64)
+    comm.Bcast(size, root=0)
+    received = np.array(data) if comm.rank == 0 else np.empty(size[0], dtype=np.uint8)
+    comm.Bcast(received, root=0)
+    return json.loads(received.tobytes())
+
+
+def rank_logger(directory: RunDirectory, rank: int) -> None:
+    """Send warnings and log records (level WARNING and above) of this rank to its own file, made at the first one."""
+    handler = logging.FileHandler(directory.attempt / "ranks" / f"{rank:05d}.log", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    logging.captureWarnings(True)
+
+
+def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:
+    """The directory at `path`, made by rank 0 where it is not there."""
+    from hpckit.run_directory import run_name
+
+    made = None
+    if comm.rank == 0:
+        path = Path(path) if path is not None else Path("runs", run_name(app or "run", title, comm.size))
+        made = str((RunDirectory(path) if (path / "attempts").is_dir() else RunDirectory.create(path)).path)
+    return RunDirectory(share_json(comm, made))
+
+
+def _decomposition_record(decomposition: Any, hosts: list[str]) -> dict[str, Any]:
+    """Axes, sizes, shape, and the block and host of each rank."""
+    if not isinstance(decomposition, Decomposition):
+        record = dict(decomposition)
+        record["blocks"] = [{"host": hosts[block["rank"]], **block} for block in record.get("blocks", [])]
+        return record
+    topology = decomposition.topology
+    return {
+        "axes": list(topology.names),
+        "sizes": list(topology.sizes),
+        "shape": list(decomposition.global_shape),
+        "blocks": [
+            {
+                "rank": rank,
+                "host": host,
+                "start": list(decomposition.start(rank)),
+                "shape": list(decomposition.owned(rank)),
+            }
+            for rank, host in enumerate(hosts)
+        ],
+    }

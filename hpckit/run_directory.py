@@ -1,0 +1,243 @@
+"""The folder of one run: its files are replaced whole, named safely, and never written through links.
+
+2026-11-21T0415-weather-thermal-p2-ab12cd/
+  run.toml  resolved.json  provenance.json  progress.json  metrics.jsonl  summary.json
+  output/  report/  attempts/000/{failure.json, launcher.log, ranks/00001.log}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from hpckit.errors import CorruptDataError, InputError, SetupError
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+FOLDERS = ("output", "report", "attempts", "attempts/000", "attempts/000/ranks")
+STOP_FILE = "stop"
+
+
+def _existing_file(path: Path) -> Path:
+    """`path` where it is a file that can be read; the sentence of the error goes into the list of mistakes."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a file")
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{path} cannot be read by this user")
+    return path
+
+
+class RelativeToSource:
+    """Mark of a path that is relative to the file that names it; the front end makes it absolute."""
+
+
+InputFile = Annotated[Path, RelativeToSource(), AfterValidator(_existing_file)]
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: NumPy scalars and arrays, paths and tuples become plain; not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays
+        return plain(value.tolist())
+    return str(value)
+
+
+def safe_name(text: str) -> str:
+    """`text` with everything that has no place in a file name replaced by a dash."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:60] or "run"
+
+
+def run_name(app: str, title: str, ranks: int) -> str:
+    """A name that sorts by time (UTC) and that no other run has: `2026-11-21T0415-weather-thermal-p2-ab12cd`."""
+    parts = [safe_name(part) for part in dict.fromkeys((app, title)) if part]
+    return "-".join([time.strftime("%Y-%m-%dT%H%M", time.gmtime()), *parts, f"p{ranks}", secrets.token_hex(3)])
+
+
+class RunDirectory:
+    """The folder of a run that exists. Names of files are relative to it and may go through its own folders only.
+
+    Raises `InputError` where `path` is no folder, is a link, or belongs to another user.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        try:
+            status = self.path.lstat()
+        except OSError as error:
+            raise InputError(f"no run directory {self.path} ({error.strerror})", do="hpckit ls") from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise InputError(f"{self.path} is not a folder, or is a link to one", do="give the run directory itself")
+        if status.st_uid != os.geteuid():
+            raise InputError(f"{self.path} belongs to another user", do="copy it, or give a directory of your own")
+
+    @classmethod
+    def create(cls, path: Path | str) -> RunDirectory:
+        """Make the folder `path` (mode 0700; it may exist when it is empty) and the folders in it.
+
+        Raises `InputError` where something is there already, `SetupError` where it cannot be made.
+        """
+        path = Path(path).absolute()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                if path.is_symlink() or not path.is_dir() or any(path.iterdir()):
+                    raise InputError(
+                        f"{path} exists and is not an empty folder", do="give another --directory"
+                    ) from None
+            directory = cls(path)
+            for folder in FOLDERS:
+                (path / folder).mkdir(mode=0o700)
+        except OSError as error:
+            raise SetupError(
+                f"the run directory {path} cannot be made: {error.strerror}",
+                likely="the folder is not writable, or the disk is full",
+                do="hpckit run … --directory DIR with a folder of your own",
+            ) from None
+        return directory
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.name
+
+    @property
+    def output(self) -> Path:
+        """The folder of field files."""
+        return self.path / "output"
+
+    @property
+    def report(self) -> Path:
+        """The folder of the report."""
+        return self.path / "report"
+
+    @property
+    def attempt(self) -> Path:
+        """The folder of this start of the run: its logs and its failure."""
+        return self.path / "attempts" / "000"
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace the file `name` by `text`, or leave the old one: never half of it."""
+        folder, last = self._folder_of(name)
+        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
+        try:
+            try:
+                _write_new(folder, temporary, text)
+                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                _remove(folder, temporary)
+                raise
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace the file `name` by `value` as JSON (see `plain`)."""
+        self.write_text(name, json.dumps(plain(value), indent=1) + "\n")
+
+    def create_json(self, name: str, value: Any) -> bool:
+        """Write `name` only where it does not exist: True for the one caller, of all ranks, that was first.
+
+        The file appears with all of its content (written beside it, then linked to its name).
+        """
+        folder, last = self._folder_of(name)
+        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
+        text = json.dumps(plain(value), indent=1) + "\n"
+        try:
+            _write_new(folder, temporary, text)
+            try:
+                os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except PermissionError:  # a file system without hard links
+                _write_new(folder, last, text)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            _remove(folder, temporary)
+            os.close(folder)
+
+    def read_json(self, name: str) -> Any:
+        """The value in the file `name`; None where there is no such file.
+
+        Raises `CorruptDataError` where the file is not JSON.
+        """
+        try:
+            folder, last = self._folder_of(name)
+        except FileNotFoundError:
+            return None
+        try:
+            with open(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
+                return json.loads(file.read())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise CorruptDataError(f"{self.path / name} is not JSON: {error}") from None
+        finally:
+            os.close(folder)
+
+    def append_metrics(self, values: Mapping[str, Any]) -> None:
+        """Add one line to `metrics.jsonl`."""
+        folder, last = self._folder_of("metrics.jsonl")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(last, flags, 0o600, dir_fd=folder), "ab") as file:
+                file.write(json.dumps(plain(values)).encode() + b"\n")
+        finally:
+            os.close(folder)
+
+    def request_stop(self) -> None:
+        """Ask the run for an early, complete end (see `Run.stop_requested`)."""
+        self.create_json(STOP_FILE, {"asked": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+
+    def stop_requested(self) -> bool:
+        """Somebody asked for an early end."""
+        return os.path.lexists(self.path / STOP_FILE)
+
+    def _folder_of(self, name: str) -> tuple[int, str]:
+        """The open folder that holds `name`, reached without following any link below the run directory."""
+        parts = name.split("/")
+        if not all(SAFE_NAME.fullmatch(part) for part in parts):
+            raise ValueError(f"{name!r} is no safe file name: letters, digits, dots, dashes, within the run directory")
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(self.path, flags)
+        for part in parts[:-1]:
+            try:
+                inner = os.open(part, flags, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder, parts[-1]
+
+
+def _write_new(folder: int, name: str, text: str) -> None:
+    """Create `name` in the open folder, with all of `text` on disk when this returns."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(folder: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)

@@ -1,0 +1,61 @@
+"""Run by hand, without the command line: directory, metrics, progress, early stop and summary on any ranks."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.topology import Topology
+from hpckit.run_context import Run, gather_json, share_json
+
+comm = MPI.COMM_WORLD
+values = gather_json(comm, {"rank": comm.rank, "text": "é" * comm.rank})
+if comm.rank == 0:
+    assert values == [{"rank": rank, "text": "é" * rank} for rank in range(comm.size)]
+else:
+    assert values is None
+assert share_json(comm, {"from": comm.rank}) == {"from": 0}
+
+run = Run(comm, sys.argv[1], app="diffusion", title="by hand")
+run.listen()
+for step in range(1, 4):
+    with run.timer("compute"):
+        time.sleep(0.01)
+    run.progress(step, time=0.1 * step, end=0.3, rate="2 cells/s")
+    run.metric(step=step, time=0.1 * step, w_max=np.float64(step), bad=float("nan"))
+if comm.rank == comm.size - 1:
+    with run.timer("only last"):
+        pass
+
+assert not run.stop_requested()
+if comm.rank == comm.size - 1:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(0.05)
+assert run.stop_requested(), "a signal to one rank is known to all"
+
+decomposition = Decomposition((11, 13), Topology(("z", "x"), (1, comm.size)), halo=1)
+run.finish({"steps": 3, "decomposition": decomposition}, status="stopped")
+
+other = Run(comm, run.directory)
+comm.Barrier()
+assert not other.stop_requested()
+comm.Barrier()
+other.directory.request_stop()
+other.directory.request_stop()
+assert other.stop_requested(), "the stop file is seen"
+
+if comm.rank == 0:
+    summary = json.loads((run.directory.path / "summary.json").read_text())
+    assert summary["status"] == "stopped"
+    assert summary["exit_code"] == 75
+    assert len(summary["phases"]["compute"]) == comm.size
+    assert summary["phases"]["only last"][:-1] == [0.0] * (comm.size - 1)
+    blocks = summary["decomposition"]["blocks"]
+    assert [block["rank"] for block in blocks] == list(range(comm.size))
+    assert sum(block["shape"][1] for block in blocks) == 13
+    assert all(block["host"] for block in blocks)
