@@ -51,7 +51,7 @@ def jit(
     """
     if function is None:
         return functools.partial(jit, noalias=noalias, math=math, key=key)
-    kernel = numba.njit(function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True)
+    kernel: Any = numba.njit(function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True)
     if noalias and has_noalias():
         kernel._compiler._customize_flags = _set_noalias
     if function.__closure__ is None or (key is not None and _has_cache_hooks()):
