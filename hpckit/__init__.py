@@ -26,7 +26,7 @@ _HOME = {
     "zero_gradient": "hpckit.walls",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> object:

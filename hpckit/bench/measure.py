@@ -14,7 +14,7 @@ Times = dict[str, list[float]]
 
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int, calls: int = 1) -> Times:
-    """Seconds a call of each candidate, `rounds` times in turn: A B C A B C …
+    """Seconds a call of each candidate, `rounds` times in turn (A B C A B C).
 
     Every candidate runs once first, outside the timing: that compiles it and touches its memory. `calls` calls are
     timed together where one is too short for the clock.

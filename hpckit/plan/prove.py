@@ -51,9 +51,9 @@ def prove(plan: HaloPlan) -> Proof:
         in_flight = []
         for step in steps:
             _check_matching(step, dec)
-            for rank in np.flatnonzero(step.send_to >= 0):
-                box = _box(step.dim, step.send, rank, kept[rank])
-                in_flight.append((step, int(rank), int(step.send_to[rank]), held[rank][box].copy()))
+            for sender in map(int, np.flatnonzero(step.send_to >= 0)):
+                box = _box(step.dim, step.send, sender, kept[sender])
+                in_flight.append((step, sender, int(step.send_to[sender]), held[sender][box].copy()))
         for step, sender, receiver, values in in_flight:
             box = _box(step.dim, step.recv, receiver, kept[receiver])
             target = held[receiver][box]

@@ -1,0 +1,217 @@
+"""Runs halo plans: persistent requests, no copy where a slab is contiguous, direct copies within a rank."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from hpckit.channels import TAGS_PER_FIELD, Bound, LocalPhase, RemotePhase, phase_dims
+from hpckit.layout import Layout
+from hpckit.errors import InputError
+from hpckit.field import Field
+from hpckit.mesh import Mesh
+from hpckit.same import require_same
+from hpckit.walls import Fill, as_fill
+
+Arrays = tuple[np.ndarray, ...]
+# Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
+KEPT_BINDINGS = 8
+
+
+class HaloExchange:
+    """Fills the halos of one field or of a list of fields in one exchange; corners included.
+
+    `prototypes` are fields (`hpckit.Field`) like the ones to come: their decompositions, dtypes and components are
+    taken over, the fields themselves are not kept, so swapping two fields is free. All must stand on `mesh`; shapes,
+    dtypes, halo widths and locations may differ from field to field.
+
+    `walls` says what the halo holds beyond ends that are not periodic: a mapping from an axis name to a fill, or to a
+    pair (low, high); see `hpckit.walls`. One mapping serves all fields, a list gives one for each. Walls are filled
+    after the messages, in the order of the dims, so that corners do not depend on the decomposition.
+
+    `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
+    rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
+    agree on what they exchange (collective, when made) and for fields unlike the prototypes.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        prototypes: Field | Sequence[Field],
+        walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
+        if not fields or not all(isinstance(field, Field) for field in fields):
+            raise InputError("a halo exchange is made from a Field or a list of Fields")
+        self.mesh = mesh
+        self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
+        self._walls = self._read_walls(walls)
+        require_same(
+            mesh.comm,
+            {
+                "topology": repr(mesh.topology),
+                **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
+                "walls": repr(self._walls),
+            },
+            "a halo exchange is made from the same fields on every rank",
+        )
+        self._dims = phase_dims(self.layouts)
+        self._tag = mesh.tags(TAGS_PER_FIELD * len(self._dims) * (2 + len(self.layouts)))
+        self._bound: dict[tuple[int, ...], _Binding] = {}
+        self._channels = [self._make_phase(dim) for dim in self._dims]
+        self._flying: tuple[_Binding, Arrays] | None = None
+        self._closed = False
+        self.wait_seconds = 0.0
+        mesh.adopt(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this rank sends to other ranks in one exchange."""
+        return sum(phase.nbytes for phase in self._channels if isinstance(phase, RemotePhase))
+
+    def __call__(self, fields: Any) -> None:
+        """Fill the halos: `start` and `finish`."""
+        self.start(fields)
+        self.finish(fields)
+
+    def start(self, fields: Any) -> None:
+        """Copy what stays within the rank and send off the first messages."""
+        if self._flying is not None:
+            raise InputError("the exchange has been started already", do="call finish before the next start")
+        arrays = self._arrays(fields)
+        binding = self._bind(arrays)
+        self._flying = (binding, arrays)
+        for phase, bound in zip(self._channels, binding.phases, strict=True):
+            if isinstance(phase, RemotePhase):
+                phase.begin(arrays, bound)
+                return
+            phase.run(arrays)
+
+    def finish(self, fields: Any) -> None:
+        """Receive, run the phases that depend on it, and fill the walls."""
+        if self._flying is None:
+            raise InputError("the exchange has not been started", do="call start before finish, with the same fields")
+        binding, arrays = self._flying
+        if any(given is not kept for given, kept in zip(self._arrays(fields), arrays, strict=True)):
+            raise InputError("finish was given other fields than start")
+        begun = False
+        for phase, bound in zip(self._channels, binding.phases, strict=True):
+            if isinstance(phase, RemotePhase):
+                if begun:
+                    phase.begin(arrays, bound)
+                self.wait_seconds += phase.complete(arrays, bound)
+                begun = True
+            elif begun:
+                phase.run(arrays)
+        self._flying = None
+        for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
+            layout.fill_walls(array, walls, self.mesh.rank)
+
+    def accumulate(self, fields: Any) -> None:
+        """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
+
+        For particles that deposit on a grid, or the adjoint of a stencil. Halo beyond walls stays as it is.
+        """
+        if self._flying is not None:
+            raise InputError("accumulate was called between start and finish")
+        arrays = self._arrays(fields)
+        for phase in reversed(self._channels):
+            self.wait_seconds += phase.run_reversed(arrays)
+
+    def close(self) -> None:
+        """Free the persistent requests. The mesh does it too when it closes."""
+        if self._closed:
+            return
+        self._closed = True
+        for binding in list(self._bound.values()):
+            binding.free()
+        self._bound.clear()
+        for phase in self._channels:
+            phase.free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_walls(self, walls: Any) -> tuple[dict[int, tuple[Fill | None, Fill | None]], ...]:
+        """For each field: the fills of each dim that is not periodic, by its number."""
+        given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else list(walls)
+        if len(given) != len(self.layouts):
+            raise InputError(f"{len(given)} sets of walls were given for {len(self.layouts)} fields")
+        read = []
+        for layout, named in zip(self.layouts, given, strict=True):
+            fills = {}
+            for name in named:
+                dim = self.mesh.topology.axis(name)
+                if self.mesh.topology.is_periodic(name):
+                    raise InputError(f"axis {name} is periodic and has no walls")
+                pair = named[name] if isinstance(named[name], tuple | list) else (named[name], named[name])
+                if len(pair) != 2:
+                    raise InputError(f"the walls of axis {name} are one fill or a pair (low, high), not {pair!r}")
+                fills[dim] = (as_fill(pair[0]), as_fill(pair[1]))
+            layout.check_walls(fills)
+            read.append(fills)
+        return tuple(read)
+
+    def _make_phase(self, dim: int) -> LocalPhase | RemotePhase:
+        if self.mesh.topology.sizes[dim] == 1:
+            return LocalPhase(self.layouts, dim)
+        block = TAGS_PER_FIELD * (2 + len(self.layouts))
+        return RemotePhase(self.mesh, self.layouts, dim, self._tag + block * self._dims.index(dim))
+
+    def _arrays(self, fields: Any) -> Arrays:
+        if isinstance(fields, Field):
+            return (fields.data,)
+        if isinstance(fields, np.ndarray):
+            return (fields,)
+        return tuple(field.data if isinstance(field, Field) else field for field in fields)
+
+    def _bind(self, arrays: Arrays) -> _Binding:
+        """The persistent requests made for these arrays, kept for the next time; weakly, so no field is kept alive."""
+        key = tuple(map(id, arrays))
+        binding = self._bound.get(key)
+        if binding is not None:
+            return binding
+        if self._closed:
+            raise InputError("the exchange is closed", do="make it anew on an open mesh")
+        if len(arrays) != len(self.layouts):
+            raise InputError(f"the exchange was made for {len(self.layouts)} fields, not {len(arrays)}")
+        for number, (array, layout) in enumerate(zip(arrays, self.layouts, strict=True)):
+            layout.check(array, self.mesh.rank, f"field {number}")
+        while len(self._bound) >= KEPT_BINDINGS:
+            self._bound.pop(next(iter(self._bound))).free()
+        forget = functools.partial(_forget, weakref.ref(self), key)
+        binding = _Binding(
+            [phase.bind(arrays) for phase in self._channels], [weakref.ref(array, forget) for array in arrays]
+        )
+        self._bound[key] = binding
+        return binding
+
+
+class _Binding:
+    """Persistent requests on the memory of some arrays, an entry a phase; `watches` tell when an array is gone."""
+
+    def __init__(self, phases: list[Bound], watches: list[weakref.ref]) -> None:
+        self.phases = phases
+        self.watches = watches
+
+    def free(self) -> None:
+        self.watches = []
+        for bound in self.phases:
+            bound.free()
+
+
+def _forget(exchange: weakref.ref, key: tuple[int, ...], array: weakref.ref) -> None:
+    """An array is gone: free what was bound to its memory."""
+    owner = exchange()
+    if owner is not None and key in owner._bound:
+        owner._bound.pop(key).free()

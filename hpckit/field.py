@@ -1,0 +1,264 @@
+"""A rank's part of a grid field."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.errors import InputError, SetupError
+from hpckit.kernels import sums
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition, Slices
+from hpckit.same import broadcast_bytes
+
+
+class Field:
+    """Values of one quantity on the cells (or faces) of a decomposition that a rank owns, and on their halo.
+
+    `data` is the local array, `components` + local_shape, C-contiguous; `interior` is the view of its owned part.
+    Vectors and other stacks of equal fields have leading dims, `components`: one Field then moves in one message.
+    """
+
+    def __init__(
+        self, data: np.ndarray, decomposition: Decomposition, mesh: Mesh, name: str = "", units: str = "1"
+    ) -> None:
+        local = decomposition.local_shape(mesh.rank)
+        if mesh.topology != decomposition.topology:
+            raise InputError(f"the decomposition is for {decomposition.topology}, the mesh has {mesh.topology}")
+        if data.ndim < len(local) or data.shape[data.ndim - len(local) :] != local:
+            raise InputError(
+                f"rank {mesh.rank} holds {local} cells with halo, the array is {data.shape}",
+                do="make the field with Field.zeros, or the array with decomposition.local_shape(rank)",
+            )
+        self.data = data
+        self.decomposition = decomposition
+        self.mesh = mesh
+        self.name = name
+        self.units = units
+
+    @classmethod
+    def zeros(
+        cls,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        dtype: npt.DTypeLike = np.float64,
+        *,
+        name: str = "",
+        units: str = "1",
+        components: int | Sequence[int] = (),
+    ) -> Self:
+        """A field of zeros, 64-byte aligned."""
+        leading = (components,) if isinstance(components, int) else tuple(components)
+        shape = (*leading, *decomposition.local_shape(mesh.rank))
+        return cls(_aligned_zeros(shape, np.dtype(dtype)), decomposition, mesh, name, units)
+
+    @classmethod
+    def from_global(
+        cls,
+        values: np.ndarray | None,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        root: int = 0,
+        *,
+        name: str = "",
+        units: str = "1",
+    ) -> Self:
+        """Scatter a global array, components + global_shape, from `root`; the others give None. The halo stays 0.
+
+        Collective; raises `InputError` on every rank alike when the array does not fit.
+        """
+        header = b"{}"
+        if mesh.rank == root and values is not None:
+            header = json.dumps({"shape": values.shape, "dtype": values.dtype.str}).encode()
+        facts = json.loads(broadcast_bytes(mesh.comm, header, root))
+        shape, whole = tuple(facts.get("shape", ())), decomposition.global_shape
+        if shape[max(0, len(shape) - len(whole)) :] != whole:
+            raise InputError(f"the global array on rank {root} is {shape or None}, the grid has {whole} points")
+        components = shape[: len(shape) - len(whole)]
+        field = cls.zeros(decomposition, mesh, facts["dtype"], name=name, units=units, components=components)
+        tag = mesh.tags(1)
+        if mesh.rank == root:
+            assert values is not None
+            for rank in range(mesh.size):
+                block = values[_all_components(decomposition.global_slices(rank))]
+                if rank == root:
+                    field.interior[...] = block
+                else:
+                    mesh.comm.Send(_bytes(np.ascontiguousarray(block)), rank, tag)
+        else:
+            received = np.empty(field.interior.shape, field.data.dtype)
+            mesh.comm.Recv(_bytes(received), root, tag)
+            field.interior[...] = received
+        return field
+
+    def like(self, name: str = "", units: str = "") -> Self:
+        """A field of zeros with the same cells, dtype and components."""
+        return type(self).zeros(
+            self.decomposition,
+            self.mesh,
+            self.data.dtype,
+            name=name or self.name,
+            units=units or self.units,
+            components=self.components,
+        )
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """The leading dims: () for a scalar field."""
+        return self.data.shape[: self.data.ndim - self.decomposition.ndim]
+
+    @property
+    def interior(self) -> np.ndarray:
+        """A view of the owned cells."""
+        return self.data[_all_components(self.decomposition.interior)]
+
+    @property
+    def core(self) -> Slices:
+        """The owned cells that a stencil updates without any halo value, as slices of `data`'s dims."""
+        return self.decomposition.core(self.mesh.rank)
+
+    @property
+    def rim(self) -> tuple[Slices, ...]:
+        """The other owned cells, as disjoint boxes."""
+        return self.decomposition.rim(self.mesh.rank)
+
+    def coords(
+        self, spacing: float | Sequence[float], origin: float | Sequence[float] = 0.0, halo: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """The places of this rank's points, one array a dim, shaped to broadcast against `interior` (or `data`).
+
+        Cell i has its center at origin + (i + 1/2) spacing, its low face at origin + i spacing. The same bits whatever
+        the decomposition. With `halo` the points beyond the ends are included (not wrapped).
+        """
+        dec = self.decomposition
+        steps = np.broadcast_to(np.asarray(spacing, np.float64), dec.ndim)
+        origins = np.broadcast_to(np.asarray(origin, np.float64), dec.ndim)
+        places = []
+        for d, (start, n) in enumerate(zip(dec.start(self.mesh.rank), dec.owned(self.mesh.rank), strict=True)):
+            width = dec.halo[d] if halo else 0
+            index = np.arange(start - width, start + n + width)
+            offset = 0.5 if dec.location[d] == "center" else 0.0
+            shape = [1] * dec.ndim
+            shape[d] = -1
+            places.append((origins[d] + (index + offset) * steps[d]).reshape(shape))
+        return tuple(places)
+
+    def gather(self, root: int = 0) -> np.ndarray | None:
+        """The global array, components + global_shape, on `root`; None on the other ranks. Collective."""
+        dec, comm, tag = self.decomposition, self.mesh.comm, self.mesh.tags(1)
+        if self.mesh.rank != root:
+            comm.Send(_bytes(np.ascontiguousarray(self.interior)), root, tag)
+            return None
+        whole = np.empty((*self.components, *dec.global_shape), self.data.dtype)
+        for rank in range(self.mesh.size):
+            place = whole[_all_components(dec.global_slices(rank))]
+            if rank == root:
+                place[...] = self.interior
+            else:
+                block = np.empty(place.shape, self.data.dtype)
+                comm.Recv(_bytes(block), rank, tag)
+                place[...] = block
+        return whole
+
+    def sum(self, repro: bool = False) -> float:
+        """The sum over all owned points of all ranks, and all components. Collective.
+
+        With `repro` the result has the same bits for any number of ranks: values are added as binned integers
+        (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers always add up exactly.
+        """
+        if self.data.dtype.kind in "iub":
+            total = np.array(self.interior.sum(dtype=np.int64))
+            self.mesh.comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+            return int(total)
+        return self._total(squared=False, repro=repro)
+
+    def norm(self, repro: bool = False) -> float:
+        """The Euclidean norm of all owned values; `repro` as for `sum`. Collective."""
+        return math.sqrt(self._total(squared=True, repro=repro))
+
+    def max(self) -> float:
+        """The largest owned value of all ranks, nan if there is one. Collective."""
+        return self._extreme(np.max, +1.0)
+
+    def min(self) -> float:
+        """The least owned value of all ranks, nan if there is one. Collective."""
+        return self._extreme(np.min, -1.0)
+
+    def to_xarray(
+        self, spacing: float | Sequence[float] = 1.0, origin: float | Sequence[float] = 0.0, root: int = 0
+    ) -> Any:
+        """The global field on `root` as an xarray.DataArray with coordinates, None elsewhere. Collective.
+
+        Dims are named as the axes; leading dims are component_0, component_1, … Needs the extra `analysis`.
+        """
+        whole = self.gather(root)
+        if whole is None:
+            return None
+        try:
+            import xarray
+        except ImportError:
+            raise SetupError("to_xarray needs xarray", do="pip install 'hpckit[analysis]'") from None
+        dec, names = self.decomposition, self.mesh.topology.names
+        steps = np.broadcast_to(np.asarray(spacing, np.float64), dec.ndim)
+        origins = np.broadcast_to(np.asarray(origin, np.float64), dec.ndim)
+        places = {
+            name: origins[d] + (np.arange(dec.global_shape[d]) + 0.5 * (dec.location[d] == "center")) * steps[d]
+            for d, name in enumerate(names)
+        }
+        leading = [f"component_{i}" for i in range(len(self.components))]
+        return xarray.DataArray(
+            whole, places, dims=(*leading, *names), name=self.name or None, attrs={"units": self.units}
+        )
+
+    def __repr__(self) -> str:
+        dec = self.decomposition
+        return f"Field({self.name or 'unnamed'}, {self.data.dtype}, {self.components or ''}{dec.global_shape}, halo {dec.halo})"
+
+    def _total(self, squared: bool, repro: bool) -> float:
+        if self.data.dtype.kind != "f":
+            raise InputError(f"sum and norm take real fields, not {self.data.dtype}")
+        values = self.interior if self.data.dtype.itemsize in (4, 8) else self.interior.astype(np.float64)
+        comm = self.mesh.comm
+        if repro:
+            largest = max(abs(self.max()), abs(self.min()))
+            if math.isfinite(largest):
+                count = math.prod(self.components) * math.prod(self.decomposition.global_shape)
+                exponent = sums.exponent_above(largest)
+                bins = sums.bin_sums(values, exponent, count, squared)
+                comm.Allreduce(MPI.IN_PLACE, bins, MPI.SUM)
+                return sums.combine(bins, exponent, count, squared)
+        wide = values.astype(np.float64, copy=False)
+        total = np.array(np.sum(wide * wide) if squared else np.sum(wide))
+        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+        return float(total)
+
+    def _extreme(self, of: Any, sign: float) -> float:
+        value = sign * float(of(self.interior))
+        # MPI leaves the maximum of nan open, so it travels beside the value.
+        pair = np.array([-math.inf if math.isnan(value) else value, math.isnan(value)])
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, pair, MPI.MAX)
+        return math.nan if pair[1] else sign * float(pair[0])
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
+    """Zeros that start at a multiple of `alignment` bytes, as full-width vector loads want it."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(nbytes + alignment, np.uint8)
+    offset = -raw.ctypes.data % alignment
+    return raw[offset : offset + nbytes].view(dtype).reshape(shape)
+
+
+def _all_components(box: Slices) -> Any:
+    """An index that takes a box of cells of every component."""
+    return (..., *box)
+
+
+def _bytes(array: np.ndarray) -> tuple[np.ndarray, MPI.Datatype]:
+    """A contiguous array as raw bytes for MPI, whatever its dtype."""
+    return (array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8), MPI.BYTE)

@@ -1,0 +1,94 @@
+"""How one field lies in memory on a rank, and how its slabs are reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.kernels.pack import slab_kernels
+from hpckit.plan.decomposition import Decomposition
+from hpckit.walls import Fill
+
+WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an exchange knows of a field: where its cells are, their dtype, and how many components lead the dims."""
+
+    decomposition: Decomposition
+    dtype: np.dtype
+    components: tuple[int, ...] = ()
+
+    @cached_property
+    def kernels(self) -> ModuleType:
+        """The slab kernels for this dtype."""
+        return slab_kernels(self.dtype)
+
+    def __repr__(self) -> str:
+        dec = self.decomposition
+        return f"{self.dtype} {self.components or ''}{dec.shape} at {'/'.join(dec.location)} with halo {dec.halo}"
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """The shape of the rank's array."""
+        return (*self.components, *self.decomposition.local_shape(rank))
+
+    def slabs(self, array: np.ndarray, dim: int) -> np.ndarray:
+        """A view [outer, n, inner] with the dim in the middle."""
+        at = len(self.components) + dim
+        outer, n = math.prod(array.shape[:at]), array.shape[at]
+        return array.reshape(outer, n, array.size // max(1, outer * n))
+
+    def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
+        """How many pieces a layer of the dim has in memory, and how many values each piece."""
+        shape, at = self.shape(rank), len(self.components) + dim
+        return math.prod(shape[:at]), math.prod(shape[at + 1 :])
+
+    def check(self, array: object, rank: int, name: str) -> None:
+        """Raise `InputError` unless the array is one that this layout describes."""
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{name} is a {type(array).__name__}, not a NumPy array or a Field")
+        if array.shape != self.shape(rank) or array.dtype != self.dtype:
+            raise InputError(
+                f"{name} is {array.dtype}{list(array.shape)} on rank {rank}, "
+                f"the exchange was made for {self.dtype}{list(self.shape(rank))}",
+                do="make an exchange from fields like these",
+            )
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise InputError(
+                f"{name} must be C-contiguous and writable", do="exchange the whole array, not a slice of it"
+            )
+
+    def check_walls(self, fills: WallFills) -> None:
+        """Raise `InputError` where a wall needs more layers inside than a block has; alike on all ranks."""
+        dec = self.decomposition
+        for dim, pair in fills.items():
+            extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
+            needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
+            thinnest = int(dec.all_owned()[dim].min())
+            if thinnest < needed:
+                raise InputError(
+                    f"the walls of axis {dec.topology.names[dim]} need blocks of {needed} points, the thinnest has {thinnest}",
+                    do="use fewer ranks along that axis",
+                )
+
+    def fill_walls(self, array: np.ndarray, fills: WallFills, rank: int) -> None:
+        """Fill the halo beyond the walls that this rank has, dim by dim in the order of the dims."""
+        dec = self.decomposition
+        for dim in sorted(fills):
+            width, name = dec.halo[dim], dec.topology.names[dim]
+            if not width:
+                continue
+            on_face = dec.location[dim] == "face"
+            layers = np.moveaxis(array, len(self.components) + dim, 0)
+            low, high = fills[dim]
+            if low is not None and dec.topology.shift(rank, name, -1) is None:
+                low.apply(layers[:width][::-1], layers[width:-width], on_face)
+            if high is not None and dec.topology.shift(rank, name, +1) is None:
+                high.apply(layers[-width:], layers[width:-width][::-1], on_face)

@@ -1,0 +1,84 @@
+"""What stands in the halo beyond a wall: fills for the ends of dims that are not periodic.
+
+A fill gets `halo`, the layers beyond the wall, and `inside`, the owned layers, both ordered away from the wall (index 0
+is next to it) and along the first dim, with the full extent of all other dims; it writes `halo`. In a dim where the
+values sit on faces, `inside[0]` is the wall itself.
+
+A function of your own with the arguments (halo, inside) is a fill too. It must treat all cells of a layer alike or by
+values found there, not by their position in the array: how much of a wall a rank holds depends on the decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpckit.errors import InputError
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A named fill; `apply(halo, inside, on_face)` writes the halo, and the wall itself where values sit on it."""
+
+    name: str
+    apply: Callable[[np.ndarray, np.ndarray, bool], None]
+    layers_inside: int = 0  # owned layers needed beyond the halo width where values sit on faces
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def fixed(value: float) -> Fill:
+    """The halo holds `value` (Dirichlet); on faces the wall does too."""
+
+    def apply(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = value
+        if on_face:
+            inside[0] = value
+
+    return Fill(f"fixed({value})", apply)
+
+
+def _zero_gradient(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+    halo[...] = inside[0]
+
+
+def _mirror(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+    halo[...] = inside[int(on_face) : int(on_face) + len(halo)]
+
+
+def _antisymmetric(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+    np.negative(inside[int(on_face) : int(on_face) + len(halo)], out=halo)
+    if on_face:
+        inside[0] = 0
+
+
+zero_gradient = Fill("zero_gradient", _zero_gradient)
+"""Each halo layer repeats the layer next to the wall (Neumann)."""
+
+mirror = Fill("mirror", _mirror, layers_inside=1)
+"""The halo mirrors the inside: even about the wall, as for a scalar or the velocity along a free-slip wall."""
+
+antisymmetric = Fill("antisymmetric", _antisymmetric, layers_inside=1)
+"""The halo mirrors the inside with the sign changed: odd about the wall, as for the velocity through it; 0 on it."""
+
+_BY_NAME = {fill.name: fill for fill in (zero_gradient, mirror, antisymmetric)}
+
+
+def as_fill(given: object) -> Fill | None:
+    """A fill from what a user may write: a Fill, its name, a number (fixed), a function, or None (left as it is)."""
+    if given is None or isinstance(given, Fill):
+        return given
+    if isinstance(given, str) and given in _BY_NAME:
+        return _BY_NAME[given]
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return fixed(float(given))
+    if callable(given):
+        function = given
+        return Fill(getattr(function, "__name__", "function"), lambda halo, inside, on_face: function(halo, inside))
+    raise InputError(
+        f"{given!r} is no wall fill",
+        do=f"give {', '.join(_BY_NAME)}, fixed(value), a number, or a function of (halo, inside)",
+    )
