@@ -86,6 +86,7 @@ class Slab:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all its layers."""
         return self.pieces * self.layers * self.values * self.layout.dtype.itemsize
 
 
@@ -111,16 +112,19 @@ class Buffer:
         ]
 
     def pack(self, arrays: Sequence[np.ndarray], dim: int) -> None:
+        """Copy the slabs of the arrays into the message."""
         for slab, values in self.parts:
             view = slab.layout.slabs(arrays[slab.field], dim)
             slab.layout.kernels.pack_slab(view, slab.first, slab.layers, values)
 
     def unpack(self, arrays: Sequence[np.ndarray], dim: int) -> None:
+        """Copy the message into the slabs of the arrays."""
         for slab, values in self.parts:
             view = slab.layout.slabs(arrays[slab.field], dim)
             slab.layout.kernels.unpack_slab(view, slab.first, slab.layers, values)
 
     def add(self, arrays: Sequence[np.ndarray], dim: int) -> None:
+        """Add the message to the slabs of the arrays."""
         for slab, values in self.parts:
             view = slab.layout.slabs(arrays[slab.field], dim)
             slab.layout.kernels.add_slab(view, slab.first, slab.layers, values)

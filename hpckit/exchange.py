@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from hpckit.channels import TAGS_PER_FIELD, Bound, LocalPhase, RemotePhase, phase_dims
-from hpckit.layout import Layout
 from hpckit.errors import InputError
 from hpckit.field import Field
+from hpckit.layout import Layout
 from hpckit.mesh import Mesh
 from hpckit.same import require_same
 from hpckit.walls import Fill, as_fill

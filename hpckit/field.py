@@ -218,7 +218,8 @@ class Field:
 
     def __repr__(self) -> str:
         dec = self.decomposition
-        return f"Field({self.name or 'unnamed'}, {self.data.dtype}, {self.components or ''}{dec.global_shape}, halo {dec.halo})"
+        shape = (*self.components, *dec.global_shape)
+        return f"Field({self.name or 'unnamed'}, {self.data.dtype}{list(shape)}, halo {dec.halo})"
 
     def _total(self, squared: bool, repro: bool) -> float:
         if self.data.dtype.kind != "f":

@@ -73,8 +73,9 @@ class Layout:
             needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
             thinnest = int(dec.all_owned()[dim].min())
             if thinnest < needed:
+                name = dec.topology.names[dim]
                 raise InputError(
-                    f"the walls of axis {dec.topology.names[dim]} need blocks of {needed} points, the thinnest has {thinnest}",
+                    f"the walls of axis {name} need blocks of {needed} points, the thinnest has {thinnest}",
                     do="use fewer ranks along that axis",
                 )
 

@@ -70,7 +70,7 @@ class Mesh:
 
     @property
     def rank(self) -> int:
-        """This rank's number on the mesh."""
+        """The number of this rank on the mesh."""
         return self.comm.rank
 
     @property
@@ -80,7 +80,7 @@ class Mesh:
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """This rank's place: one coordinate an axis."""
+        """The place of this rank: one coordinate an axis."""
         return self.topology.coords(self.rank)
 
     def __getitem__(self, name: str) -> MPI.Comm:

@@ -27,8 +27,9 @@ def require_same(comm: MPI.Comm, facts: Mapping[str, str], what: str) -> None:
     first, second = (json.loads(broadcast_bytes(comm, text, root)) for root in (0, other))
     differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     name = differing[0]
+    here, there = first.get(name, "missing"), second.get(name, "missing")
     raise InputError(
-        f"{what}, but {name} is {first.get(name, 'missing')} on rank 0 and {second.get(name, 'missing')} on rank {other}",
+        f"{what}, but {name} is {here} on rank 0 and {there} on rank {other}",
         likely="a shape, dtype or option that depends on the rank",
     )
 
