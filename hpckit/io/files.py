@@ -1,0 +1,58 @@
+"""Files that are whole or not there: written beside their place, forced to disk, then moved there in one step."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from hpckit.errors import HpckitError, SetupError
+
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "free some space, or choose another directory or a longer output interval"),
+    errno.EDQUOT: ("the quota is used up", "free some space, or choose a directory with a larger quota"),
+    errno.EFBIG: ("the file would pass the size limit", "raise the limit (ulimit -f) or use more ranks"),
+    errno.EACCES: ("no permission to write here", "choose a directory you may write to"),
+    errno.EPERM: ("no permission to write here", "choose a directory you may write to"),
+    errno.EROFS: ("the file system is read-only", "choose a directory on a writable file system"),
+    errno.ENOTDIR: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.EEXIST: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.EIO: ("the disk reports an error", "run again on another disk, and tell the administrator"),
+}
+
+
+def write_error(error: OSError, path: Path) -> HpckitError:
+    """What a user can do about an `OSError` that met a file to be written."""
+    reason, advice = _REASONS.get(error.errno or 0, (str(error), "check the directory with `hpckit doctor`"))
+    return SetupError(f"cannot write {path.name}: {reason}", where=str(path), likely=reason, do=advice)
+
+
+def sync_directory(directory: Path) -> None:
+    """Force the names in a directory to disk, so that a file moved there stays after a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool = True) -> None:
+    """Put a file with this content in place of whatever stands at `path`; a reader sees the old one or the new one.
+
+    A process killed at any instant leaves at most a `.tmp` file beside it. Raises `OSError` (see `write_error`).
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]  # short writes are legal
+        os.fsync(descriptor)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+    if sync_parent:
+        sync_directory(path.parent)

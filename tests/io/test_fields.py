@@ -1,0 +1,265 @@
+"""Fields on disk: values, metadata, readers, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import PROGRAMS, mpiexec
+from lone import LoneMesh
+
+from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.io import FieldWriter, open_fields
+from hpckit.io.fields import choose_driver
+from hpckit.io.hdf5 import CHUNK_BYTES, chunk_shape
+from hpckit.plan.decomposition import Decomposition
+
+TIMES = [0.0, 2.5, 10.0]
+
+
+def write_slab(directory, mesh, driver="shards", z=None, **options):
+    """Three frames of a (z, x) slab whose values name frame, z and x; returns the array (t, z, x)."""
+    cells = Decomposition((5, 8), mesh.topology, halo=(0, 2))
+    values = np.arange(3 * 5 * 8).reshape(3, 5, 8) / 3.0
+    coords = {"z": 100.0 * np.arange(5) + 50.0 if z is None else z, "x": 250.0 * np.arange(8) + 125.0}
+    variables = {"theta": {"units": "K", "long_name": "potential temperature"}}
+    attributes = {"title": "a slab", "ranks": 1, "versions": {"numpy": "2"}}
+    units = {"z": "m", "x": "m"}
+    with FieldWriter(directory, mesh, cells, coords, units, variables, attributes, driver=driver, **options) as writer:
+        for t, frame in zip(TIMES, values, strict=True):
+            writer.write(t, {"theta": frame})
+    return values
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_values_come_back_bitwise(mpirun, tmp_path, ranks):
+    outcome = mpirun(ranks, "io_fields.py", tmp_path)
+    assert '"ok": true' in outcome.stdout
+
+
+def test_mpio_driver(mpirun, tmp_path):
+    if not h5py.get_config().mpi:
+        pytest.skip("this h5py is built without MPI (h5py.get_config().mpi is False)")
+    assert '"mpio": true' in mpirun(2, "io_fields.py", tmp_path).stdout
+
+
+@pytest.mark.parametrize("driver", ["shards", "gather"])
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+def test_xarray_opens_the_file(tmp_path, driver, engine):
+    xarray = pytest.importorskip("xarray")
+    values = write_slab(tmp_path, LoneMesh("z", "x"), driver)
+    with xarray.open_dataset(tmp_path / "fields.h5", engine=engine, decode_timedelta=False) as fields:
+        assert fields["theta"].dims == ("time", "z", "x")
+        np.testing.assert_array_equal(fields["theta"].values, values)
+        np.testing.assert_array_equal(fields["time"].values, TIMES)
+        np.testing.assert_array_equal(fields["x"].values, 250.0 * np.arange(8) + 125.0)
+        np.testing.assert_array_equal(fields["z"].values, 100.0 * np.arange(5) + 50.0)
+        assert fields["time"].attrs["units"] == "seconds"
+        assert (fields["z"].attrs["units"], fields["z"].attrs["positive"]) == ("m", "up")
+        assert fields["theta"].attrs == {"units": "K", "long_name": "potential temperature"}
+        assert fields.attrs["Conventions"] == "CF-1.11"
+        assert fields.attrs["versions"] == '{"numpy": "2"}'
+
+
+def vtk_reader(path):
+    hdf = pytest.importorskip("vtkmodules.vtkIOHDF")
+    reader = hdf.vtkHDFReader()
+    reader.SetFileName(str(path))
+    reader.UpdateInformation()
+    return reader
+
+
+def cell_value(image, name, x, y, z):
+    """The value of the cell that holds a point of space, as VTK finds it."""
+    indices, weights = [0, 0, 0], [0.0, 0.0, 0.0]
+    assert image.ComputeStructuredCoordinates((x, y, z), indices, weights)
+    return image.GetCellData().GetArray(name).GetValue(image.ComputeCellId(indices))
+
+
+@pytest.mark.parametrize("driver", ["shards", "gather"])
+def test_vtk_opens_the_file(tmp_path, driver):
+    values = write_slab(tmp_path, LoneMesh("z", "x"), driver)
+    reader = vtk_reader(tmp_path / "fields.h5")
+    assert reader.GetNumberOfSteps() == 3
+    key = reader.GetOutputInformation(0).Get
+    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline as Pipeline
+
+    assert list(key(Pipeline.TIME_STEPS())) == TIMES
+    for step in range(3):
+        reader.SetStep(step)
+        reader.Update()
+        image = reader.GetOutput()
+        assert image.GetBounds() == (0.0, 2000.0, 0.0, 500.0, 0.0, 0.0)
+        for z in range(5):
+            for x in range(8):  # x to the right, z upwards
+                found = cell_value(image, "theta", 250.0 * x + 125.0, 100.0 * z + 50.0, 0.0)
+                assert found == values[step, z, x]
+
+
+def test_vtk_volume_line_and_corners(tmp_path):
+    mesh = LoneMesh("z", "y", "x")
+    cells = Decomposition((2, 3, 4), mesh.topology)
+    coords = {"z": [10.0, 30.0], "y": [0.5, 1.5, 2.5], "x": [1.0, 3.0, 5.0, 7.0]}
+    values, corners = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(3, 4, 5)
+    variables = {"a": {}, "b": {"location": "face"}}
+    with FieldWriter(tmp_path / "volume", mesh, cells, coords, {}, variables) as writer:
+        writer.write(0.0, {"a": values, "b": corners})
+    reader = vtk_reader(tmp_path / "volume" / "fields.h5")
+    reader.Update()
+    image = reader.GetOutput()
+    assert image.GetBounds() == (0.0, 8.0, 0.0, 3.0, 0.0, 40.0)
+    assert cell_value(image, "a", 5.1, 1.4, 31.0) == values[1, 1, 2]
+    point = image.FindPoint(8.0, 1.0, 20.0)
+    assert image.GetPointData().GetArray("b").GetValue(point) == corners[1, 1, 4]
+
+    line = LoneMesh("x")
+    cells = Decomposition((6,), line.topology)
+    with FieldWriter(tmp_path / "line", line, cells, {"x": np.arange(6.0)}, {}, {"q": {}}) as writer:
+        writer.write(0.0, {"q": np.arange(6.0) ** 2})
+    reader = vtk_reader(tmp_path / "line" / "fields.h5")
+    reader.Update()
+    assert cell_value(reader.GetOutput(), "q", 4.2, 0.0, 0.0) == 16.0
+
+
+def test_uneven_levels_are_left_to_xarray(tmp_path):
+    write_slab(tmp_path, LoneMesh("z", "x"), z=np.array([10.0, 30.0, 70.0, 150.0, 310.0]))
+    with h5py.File(tmp_path / "fields.h5") as file:
+        assert "VTKHDF" not in file
+        assert "z not evenly spaced" in file.attrs["vtkhdf_left_out"]
+
+
+def test_datasets_are_compressed_and_checked(tmp_path):
+    write_slab(tmp_path, LoneMesh("z", "x"))
+    shard = tmp_path / "frames/000001/rank-00000.h5"
+    with h5py.File(shard) as file:
+        theta = file["theta"]
+        assert (theta.compression, theta.shuffle, theta.fletcher32) == ("gzip", True, True)
+        place = theta.id.get_chunk_info(0).byte_offset
+    content = bytearray(shard.read_bytes())
+    content[place + 3] ^= 1
+    shard.write_bytes(content)
+    with h5py.File(tmp_path / "fields.h5") as file, pytest.raises(OSError, match="read"):
+        file["theta"][1]
+
+
+def test_chunks_fit_the_cache():
+    assert chunk_shape((5, 8), 8) == (5, 8)
+    for shape in ((4096, 4096), (1, 300, 700), (300, 1, 70_000), (3, 400_000)):
+        chunk = chunk_shape(shape, 8)
+        assert np.prod(chunk) * 8 <= CHUNK_BYTES
+        assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
+
+
+def test_moved_directories_and_missing_files(tmp_path):
+    pytest.importorskip("h5netcdf")
+    values = write_slab(tmp_path / "run/output", LoneMesh("z", "x"))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with open_fields(tmp_path / "moved") as fields:
+        np.testing.assert_array_equal(fields["theta"].values, values)
+    (tmp_path / "moved/output/frames/000001/rank-00000.h5").unlink()
+    with pytest.raises(CorruptDataError, match=r"frames/000001/rank-00000\.h5"):
+        open_fields(tmp_path / "moved/output/fields.h5")
+    with pytest.raises(InputError, match=r"no fields\.h5"):
+        open_fields(tmp_path)
+
+
+def test_reading_without_xarray_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(SetupError) as caught:
+        open_fields(tmp_path)
+    assert "analysis" in caught.value.do
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"variables": {}}, "at least one variable"),
+        ({"variables": {"../x": {}}}, "cannot be called"),
+        ({"variables": {"time": {}}}, "cannot be called"),
+        ({"variables": {"x": {}}}, "both a variable and a dim"),
+        ({"coords": {"x": np.arange(7.0)}}, "shape"),
+        ({"coords": {}}, "no coordinates for x"),
+        ({"coords": {"x": np.arange(8.0) ** 2}, "variables": {"u": {"location": "face"}}}, "not evenly spaced"),
+        ({"driver": "adios"}, "no output driver"),
+        ({"compression": 10}, "gzip level"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, change, message):
+    mesh = LoneMesh("x")
+    given = {"coords": {"x": np.arange(8.0)}, "units": {}, "variables": {"q": {}}, **change}
+    with pytest.raises(InputError, match=message):
+        FieldWriter(tmp_path, mesh, Decomposition((8,), mesh.topology), **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_automatic_driver():
+    assert choose_driver("auto", 1, 1 << 30) == "gather"
+    assert choose_driver("auto", 4, 1 << 10) == "gather"
+    assert choose_driver("auto", 4, 1 << 30) == "shards"
+
+
+def check_after_kill(directory: Path) -> float:
+    """Every frame that the master shows is complete and right; returns the last time, or -1."""
+    path = directory / "fields.h5"
+    if not path.exists():
+        return -1.0
+    whole = np.arange(31.0 * 47.0).reshape(31, 47)
+    with h5py.File(path) as file:
+        times = file["time"][:]
+        np.testing.assert_array_equal(times, np.arange(times.size))
+        for place, t in enumerate(times):
+            np.testing.assert_array_equal(file["q"][place], whole + 1e4 * t)
+    return float(times[-1])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_killed_writer_harms_nothing(tmp_path):
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    instants = random.Random(seed)
+    mesh = LoneMesh("z", "x")
+    whole = np.arange(31.0 * 47.0).reshape(31, 47)
+    last = -1.0
+    for _ in range(24):
+        child = os.fork()
+        if child == 0:
+            try:
+                cells = Decomposition((31, 47), mesh.topology)
+                coords = {"z": np.arange(31.0), "x": np.arange(47.0)}
+                writer = FieldWriter(tmp_path, mesh, cells, coords, {}, {"q": {}}, driver="shards", append=True)
+                for t in np.arange(last + 1, 10_000.0):
+                    writer.write(t, {"q": whole + 1e4 * t})
+            finally:
+                os._exit(1)  # only a writer that failed comes here
+        time.sleep(instants.uniform(0.0, 0.25))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), "the writer ended by itself"
+        now = check_after_kill(tmp_path)
+        assert now >= last
+        last = now
+    assert last > 0
+
+
+def test_killed_ranks_harm_nothing(mpirun, tmp_path):
+    last = -1.0
+    for wait in (1.3, 1.7):
+        begin = [sys.executable, "-m", "mpi4py", str(PROGRAMS / "io_forever.py"), str(tmp_path), str(last + 1)]
+        job = subprocess.Popen([str(mpiexec()), "-n", "2", *begin], start_new_session=True)
+        try:
+            time.sleep(wait)
+            assert job.poll() is None, "the writer ended by itself"
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+        time.sleep(0.2)
+        last = check_after_kill(tmp_path)
+    assert last > 0
