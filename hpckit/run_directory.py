@@ -26,6 +26,7 @@ from hpckit.errors import CorruptDataError, InputError, SetupError
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FOLDERS = ("output", "report", "attempts", "attempts/000", "attempts/000/ranks")
 STOP_FILE = "stop"
+INPUT_FILE_FORMAT = "input-file"
 
 
 def _existing_file(path: Path) -> Path:
@@ -40,7 +41,13 @@ def _existing_file(path: Path) -> Path:
 
 
 class RelativeToSource:
-    """Mark of a path that is relative to the file that names it; the front end makes it absolute."""
+    """Mark of a path that is relative to the file that names it; the front end finds it by the schema's format and
+    makes it absolute.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core_schema), "format": INPUT_FILE_FORMAT}
 
 
 InputFile = Annotated[Path, RelativeToSource(), AfterValidator(_existing_file)]

@@ -1,0 +1,105 @@
+"""The apps: those of hpckit, and those that other packages bring by an entry point of the group `hpckit.apps`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from hpckit.errors import InputError
+
+ENTRY_POINTS = "hpckit.apps"
+
+
+@dataclass(frozen=True)
+class App:
+    """A program that `hpckit run` starts: `package` holds the modules `config` (schema, presets) and `run`."""
+
+    name: str
+    package: str
+
+    @property
+    def config_module(self) -> ModuleType:
+        """The module with `Config`, `PRESETS` and `SUMMARY`."""
+        return importlib.import_module(f"{self.package}.config")
+
+    @property
+    def run_module(self) -> ModuleType:
+        """The module with `run` and `dry_run`; importing it may load kernels."""
+        return importlib.import_module(f"{self.package}.run")
+
+    @property
+    def config(self) -> type[BaseModel]:
+        """The schema of its settings."""
+        return self.config_module.Config
+
+    @property
+    def presets(self) -> dict[str, tuple[str, dict]]:
+        """Preset name -> (one-line description, settings)."""
+        return self.config_module.PRESETS
+
+    @property
+    def summary(self) -> str:
+        """One line about it."""
+        return self.config_module.SUMMARY
+
+    @property
+    def folder(self) -> Path:
+        """Where its modules and data files are."""
+        return Path(str(self.config_module.__file__)).parent
+
+
+@cache
+def apps() -> dict[str, App]:
+    """All apps by name, in alphabetical order."""
+    folders = list(importlib.import_module("hpckit.apps").__path__)
+    found = {
+        module.name: App(module.name, f"hpckit.apps.{module.name}")
+        for module in pkgutil.iter_modules(folders)
+        if any(Path(folder, module.name, "config.py").exists() for folder in folders)
+    }
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, App(entry.name, entry.value))
+    return dict(sorted(found.items()))
+
+
+def find_app(name: str) -> App:
+    """The app called `name`; raises `InputError` with the nearest name."""
+    if name in apps():
+        return apps()[name]
+    raise InputError(f"no app {name!r}", likely=did_you_mean(name, apps()), do=f"apps: {', '.join(apps())}")
+
+
+def find_preset(name: str) -> tuple[App, str]:
+    """The app and preset that `name` means: a preset of any app, `APP.PRESET`, or an app alone (its defaults, "").
+
+    Raises `InputError` with the nearest name, or where two apps have the preset.
+    """
+    if name in apps():
+        return apps()[name], ""
+    app_name, _, preset = name.partition(".")
+    if preset and app_name in apps() and preset in apps()[app_name].presets:
+        return apps()[app_name], preset
+    owners = [app for app in apps().values() if name in app.presets]
+    if len(owners) == 1:
+        return owners[0], name
+    if owners:
+        choices = ", ".join(f"{app.name}.{name}" for app in owners)
+        raise InputError(f"the preset {name!r} is in several apps", do=f"say which: {choices}")
+    known = [*apps(), *(preset for app in apps().values() for preset in app.presets)]
+    raise InputError(
+        f"{name!r} is no file, preset or app", likely=did_you_mean(name, known), do="hpckit init lists apps and presets"
+    )
+
+
+def did_you_mean(name: str, known: object) -> str:
+    """The nearest of the `known` names as a question; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)  # type: ignore[call-overload]
+    return f"did you mean {near[0]!r}?" if near else ""

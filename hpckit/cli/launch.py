@@ -1,0 +1,173 @@
+"""Starting MPI ranks: the right mpiexec, its environment, its output line by line, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpckit.errors import SetupError
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
+# What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
+NOISE = re.compile(
+    r"=   |={20}|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page for debug"
+    r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
+)
+LOST = (
+    re.compile(r"PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)"),
+    re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
+    re.compile(r"rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on (?P<how>signal .+)\."),
+)
+
+
+@dataclass
+class JobEnd:
+    """How a job ended: mpiexec's exit code, what it said about a lost rank, how often the user asked to stop."""
+
+    code: int
+    lost: dict[str, str] = field(default_factory=dict)
+    stops: int = 0
+    noise: list[str] = field(default_factory=list)
+
+
+def find_mpiexec() -> str:
+    """The launcher of this Python's environment, else the first on PATH.
+
+    Raises `SetupError` where there is none.
+    """
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
+    if found is None:
+        raise SetupError(
+            "no mpiexec",
+            likely="no MPI is installed in this environment, and none is on PATH",
+            do="pip install 'hpckit[mpi]', or load the cluster's MPI module",
+        )
+    return found
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def command(ranks: int, words: list[str]) -> list[str]:
+    """The command line that runs `python -m mpi4py WORDS` on `ranks` ranks.
+
+    Ranks are not bound to cores: two jobs on one machine would both be bound to its first cores; a batch system binds
+    by itself. Under `-m mpi4py` an exception on one rank ends all of them.
+    """
+    mpiexec = find_mpiexec()
+    options = []
+    if _is_open_mpi(mpiexec):
+        options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+        if os.geteuid() == 0:
+            options.append("--allow-run-as-root")
+    return [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpi4py", *words]
+
+
+def rank_environment(ranks: int) -> dict[str, str]:
+    """The environment of the ranks: threads for each so that all together fill the cores, unless the user set them.
+
+    MPIEXEC_TIMEOUT is taken out: mpiexec would end the job with exit code 0.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "MPIEXEC_TIMEOUT"}
+    for name in THREAD_VARIABLES:
+        environment.setdefault(name, str(max(1, cores() // ranks)))
+    return environment
+
+
+def run_job(
+    words: list[str],
+    environment: dict[str, str],
+    on_line: Callable[[str, bool], None],
+    on_stop: Callable[[int, subprocess.Popen], None],
+    on_tick: Callable[[], None] = lambda: None,
+) -> JobEnd:
+    """Run mpiexec to its end in a session of its own, so that Ctrl-C reaches only us.
+
+    `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called when the user asks for the
+    n-th time (Ctrl-C, SIGTERM, SIGHUP) to stop; from the second time on the job is ended. `on_tick` runs a few times a
+    second.
+    """
+    process = subprocess.Popen(
+        words,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    end = JobEnd(0)
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in STOP_SIGNALS}
+    readers = [
+        threading.Thread(target=_read, args=(stream, is_error, on_line, end), daemon=True)
+        for stream, is_error in ((process.stdout, False), (process.stderr, True))
+    ]
+    try:
+        for reader in readers:
+            reader.start()
+        while process.poll() is None:
+            if len(asked) > end.stops:
+                end.stops += 1
+                on_stop(end.stops, process)
+                if end.stops > 1:
+                    kill(process)
+            on_tick()
+            time.sleep(0.1)
+        for reader in readers:
+            reader.join(timeout=5)
+    finally:
+        kill(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return end
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End mpiexec and with it all ranks: first in words; then for good, which its proxies pass on to the ranks."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _read(stream, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
+    """Pass the lines of the ranks on, and keep what the launcher itself says."""
+    for line in stream:
+        text = line.rstrip("\n")
+        if NOISE.match(text):
+            end.noise.append(text)
+            for pattern in LOST:
+                if found := pattern.search(text):
+                    end.lost.update(found.groupdict())
+        elif text or not end.noise:
+            on_line(text, is_error)
+
+
+def _is_open_mpi(mpiexec: str) -> bool:
+    """The launcher is Open MPI's, which needs to be told that more ranks than cores are meant."""
+    try:
+        said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{mpiexec} does not start: {error}", do="hpckit doctor") from None
+    return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()

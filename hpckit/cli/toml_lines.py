@@ -1,0 +1,66 @@
+"""Where each key of a TOML file stands: `tomllib` forgets the lines, an error message needs them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+Key = tuple[str | int, ...]
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?")
+_ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
+_STRING = re.compile(r'"""(?:[^\\]|\\.)*?"""|' r"'''.*?'''|" r'"(?:[^"\\]|\\.)*"|' r"'[^']*'")
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line (from 1) of every key and table of `text`, which is valid TOML.
+
+    Keys inside an inline table or a list of tables in one value are not found: look up the key that holds them.
+    """
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    count: dict[Key, int] = {}  # of [[name]] so far
+    depth = 0  # of brackets left open by a value
+    closing = ""  # of a string over several lines
+    for number, line in enumerate(text.splitlines(), 1):
+        if closing:
+            if closing not in line:
+                continue
+            line = line.split(closing, 1)[1]
+            closing = ""
+        elif depth == 0:
+            if header := _HEADER.match(line):
+                table = _parts(header[2])
+                if header[1] == "[[":
+                    count[table] = count.get(table, -1) + 1
+                    table = (*table, count[table])
+                lines[table] = number
+                continue
+            if assignment := _ASSIGNMENT.match(line):
+                key = (*table, *_parts(assignment[1]))
+                lines[key] = number
+                line = line[assignment.end() :]
+        bare = _STRING.sub("", line).split("#", 1)[0]
+        for mark in ('"""', "'''"):
+            if mark in bare:
+                closing = mark
+                bare = bare.split(mark, 1)[0]
+        depth += sum(map(bare.count, "[{")) - sum(map(bare.count, "]}"))
+    return lines
+
+
+def line_of(lines: dict[Key, int], key: Key) -> int | None:
+    """The line of `key`, or of the nearest table that holds it; None where there is neither."""
+    while key:
+        if key in lines:
+            return lines[key]
+        key = key[:-1]
+    return None
+
+
+def _parts(dotted: str) -> Key:
+    """`a."b c".d` as its parts."""
+    parts = re.findall(_PART, dotted)
+    return tuple(str(tomllib.loads(f"v = {part}")["v"]) if part[0] in "\"'" else part for part in parts)

@@ -1,0 +1,145 @@
+"""What each rank of a run does: `python -m mpi4py -m hpckit.cli.worker DIR`. The first failure of any rank is kept."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import importlib
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from hpckit.errors import HpckitError, SetupError
+from hpckit.run_context import Run, gather_json, rank_logger, utc_now
+from hpckit.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+FAILURE = "attempts/000/failure.json"
+GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do the run that was prepared in the folder given."""
+    parser = argparse.ArgumentParser(prog="hpckit.cli.worker")
+    parser.add_argument("directory")
+    parser.add_argument("--bar", action="store_true", help="no progress lines: the front end draws a bar")
+    options = parser.parse_args(arguments)
+    from mpi4py import MPI
+
+    execute(RunDirectory(options.directory), MPI.COMM_WORLD, lines=not options.bar)
+    return 0
+
+
+def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True, announce: bool = False) -> str:
+    """Run the prepared app on all ranks; returns its status, "done" or "stopped".
+
+    An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
+    of the error. `announce`: print the failure here, as no front end waits for the end.
+    """
+    run = None
+    try:
+        faulthandler.enable()
+        record = directory.read_json("resolved.json")
+        _check_size(record["ranks"], comm.size)
+        rank_logger(directory, comm.rank)
+        _record_places(directory, comm)
+        config_type = importlib.import_module(f"{record['package']}.config").Config
+        config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
+        run = Run(comm, directory, app=record["app"], title=record["title"], lines=lines)
+        run.listen()
+        importlib.import_module(f"{record['package']}.run").run(config, run)
+        if run.status == "running":
+            run.finish({})
+        return run.status
+    except BaseException as error:
+        _abort(directory, comm, error, run.step if run else None, announce)
+        raise
+
+
+def failure_record(error: BaseException, rank: int, size: int, step: int | None) -> dict[str, object]:
+    """The content of `failure.json`: who failed, when and how, and the text to show."""
+    place = f"rank {rank} of {size} on {socket.gethostname()}" + (f", step {step}" if step is not None else "")
+    if isinstance(error, HpckitError):
+        shown = error
+        if not shown.where:
+            shown.where = place
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        last = f", {os.path.basename(frames[-1].filename)} line {frames[-1].lineno}" if frames else ""
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if isinstance(error, SystemExit):
+            said = f"sys.exit({error.code!r}) was called before the run was over"
+        shown = HpckitError(said, where=place + last, do="look at the traceback in attempts/000/failure.json")
+    code = shown.exit_code
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 0:
+        code = error.code
+    return {
+        "rank": rank,
+        "ranks": size,
+        "host": socket.gethostname(),
+        "step": step,
+        "time": utc_now(),
+        "kind": type(error).__name__,
+        "error": shown.to_dict(),
+        "report": shown.report(),
+        "exit_code": code,
+        "traceback": traceback.format_exception(error),
+    }
+
+
+def _check_size(expected: int, size: int) -> None:
+    """The world has as many ranks as were asked for."""
+    if expected != size:
+        raise SetupError(
+            f"mpiexec was to start {expected} ranks, but MPI sees a world of {size}",
+            likely="the mpiexec that was found belongs to another MPI library than the one mpi4py loads",
+            do="hpckit doctor, or start it yourself:  mpiexec -n RANKS hpckit run …",
+        )
+
+
+def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
+    """Add host, process, cores and threads of every rank, and the MPI library, to `provenance.json`."""
+    from mpi4py import MPI
+
+    own = {
+        "rank": comm.rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "threads": int(os.environ.get("OMP_NUM_THREADS", "0") or 0),
+    }
+    places = gather_json(comm, own)
+    if places is not None:
+        record = directory.read_json("provenance.json") or {}
+        record["mpi"] = {"library": MPI.Get_library_version().strip().split("\n")[0], "standard": MPI.Get_version()}
+        record["hosts"] = list(dict.fromkeys(place["host"] for place in places))
+        record["placement"] = places
+        directory.write_json("provenance.json", record)
+
+
+def _abort(
+    directory: RunDirectory, comm: MPI.Intracomm, error: BaseException, step: int | None, announce: bool
+) -> None:
+    """Keep the failure if it is the first of all ranks, and end the job."""
+    record = failure_record(error, comm.rank, comm.size, step)
+    code = int(str(record["exit_code"]))
+    try:
+        first = directory.create_json(FAILURE, record)
+    except OSError:  # the disk may be what failed
+        first, announce = True, True
+    if first and announce:
+        print(record["report"], file=sys.stderr, flush=True)
+        time.sleep(GRACE_SECONDS)
+    elif announce:
+        time.sleep(4 * GRACE_SECONDS)
+    comm.Abort(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
