@@ -35,7 +35,7 @@ def write_master(directory: Path, layout: Layout, frames: Sequence[Frame], dtype
             ]
             store_virtual(made.file, name, (len(frames), *shape), dtypes[name], sources)
         put_variable_attributes(made.file, layout)
-        left_out = put_vtkhdf(made.file, layout, times)
+        left_out = put_vtkhdf(made.file, layout, frames)
         if left_out:
             put_attributes(made.file, {"vtkhdf_left_out": left_out})
     replace_file(directory / MASTER, made.image)

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 import h5py
 import numpy as np
 
+from hpckit.io.frames import Frame
+from hpckit.io.hdf5 import store_virtual
 from hpckit.io.layout import FACE, Layout, Variable, spacing
 
 VERSION = (2, 0)
 
 
-def put_vtkhdf(file: h5py.File, layout: Layout, times: Sequence[float]) -> str:
+def put_vtkhdf(file: h5py.File, layout: Layout, frames: Sequence[Frame]) -> str:
     """Add the group `VTKHDF`, whose datasets are hard links to the variables; '' or why it was left out.
 
     VTK's x, y, z run along the grid's last, last but one and first dim: a (z, x) slab is drawn with x to the right and
@@ -46,10 +48,17 @@ def put_vtkhdf(file: h5py.File, layout: Layout, times: Sequence[float]) -> str:
     for name, members in (("CellData", centered), ("PointData", cornered)):
         data = group.create_group(name)
         for variable in members:
-            data[variable.name] = file[variable.name]
+            if len(frames) > 1:
+                data[variable.name] = file[variable.name]
+            else:  # VTK 9.7 takes a single step for data that do not change in time, and wants no time dim
+                shape = variable.shape
+                source = (tuple(0 for _ in shape), shape, frames[0].file, shape)
+                store_virtual(data, variable.name, shape, file[variable.name].dtype, [source])
     part = group.create_group("Steps")
-    part.attrs["NSteps"] = np.int64(len(times))
-    part["Values"] = np.asarray(times, np.float64)  # a copy: a link would make `time` a dim of the group
+    part.attrs["NSteps"] = np.int64(len(frames))
+    part["Values"] = np.array(
+        [frame.time for frame in frames], np.float64
+    )  # a copy: a link would make `time` a dim of the group
     return ""
 
 

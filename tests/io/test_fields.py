@@ -104,14 +104,16 @@ def test_vtk_opens_the_file(tmp_path, driver):
                 assert found == values[step, z, x]
 
 
-def test_vtk_volume_line_and_corners(tmp_path):
+@pytest.mark.parametrize("frames", [1, 2])
+def test_vtk_volume_line_and_corners(tmp_path, frames):
     mesh = LoneMesh("z", "y", "x")
     cells = Decomposition((2, 3, 4), mesh.topology)
     coords = {"z": [10.0, 30.0], "y": [0.5, 1.5, 2.5], "x": [1.0, 3.0, 5.0, 7.0]}
     values, corners = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(3, 4, 5)
     variables = {"a": {}, "b": {"location": "face"}}
     with FieldWriter(tmp_path / "volume", mesh, cells, coords, {}, variables) as writer:
-        writer.write(0.0, {"a": values, "b": corners})
+        for t in range(frames):
+            writer.write(t, {"a": values, "b": corners})
     reader = vtk_reader(tmp_path / "volume" / "fields.h5")
     reader.Update()
     image = reader.GetOutput()
@@ -123,7 +125,8 @@ def test_vtk_volume_line_and_corners(tmp_path):
     line = LoneMesh("x")
     cells = Decomposition((6,), line.topology)
     with FieldWriter(tmp_path / "line", line, cells, {"x": np.arange(6.0)}, {}, {"q": {}}) as writer:
-        writer.write(0.0, {"q": np.arange(6.0) ** 2})
+        for t in range(frames):
+            writer.write(t, {"q": np.arange(6.0) ** 2})
     reader = vtk_reader(tmp_path / "line" / "fields.h5")
     reader.Update()
     assert cell_value(reader.GetOutput(), "q", 4.2, 0.0, 0.0) == 16.0
