@@ -1,0 +1,74 @@
+"""The base state on the grid: rows of density, rho theta and pressure in discrete hydrostatic balance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpckit.apps.weather.profiles import Profile
+from hpckit.errors import InputError
+from hpckit.kernels.euler2d.constants import C0, GAMMA, GRAVITY
+
+QUADRATURE_POINTS = np.array([0.5 - np.sqrt(0.15), 0.5, 0.5 + np.sqrt(0.15)])  # Gauss-Legendre on [0, 1]
+QUADRATURE_WEIGHTS = np.array([5, 8, 5]) / 18
+
+
+@dataclass(frozen=True)
+class BaseState:
+    """Rows of a base state, from the ground up; `column`, `faces`, `ghost` as `kernels.euler2d.reference` has them.
+
+    height: z of the cells (m), float64[nz]. theta: (rho theta) / rho of the cells (K). wind: u of the cells (m/s).
+    """
+
+    height: np.ndarray
+    column: np.ndarray
+    faces: np.ndarray
+    ghost: np.ndarray
+    theta: np.ndarray
+    wind: np.ndarray
+
+
+def base_state(profile: Profile, nz: int, dz: float, keep_wind: bool = True) -> BaseState:
+    """The profile on nz cells of dz (m), from the ground up.
+
+    The density of a cell is what makes the discrete balance (p_above - p_below) / dz = -g rho exact, with the pressures
+    of its two interfaces; it is also the exact mean of the density over the cell. keep_wind: hyperviscosity acts on
+    deviations from the base wind only; else on all of rho u (as in the mini-app). Raises `InputError` where the
+    profile ends below the top of the model.
+    """
+    if nz * dz > profile.top * (1 + 1e-12):
+        observed = profile.name == "sounding"
+        raise InputError(
+            f"the {profile.name} base state ends at {profile.top:.0f} m, below the top of the model at {nz * dz:.0f} m",
+            where="grid.height",
+            likely="the last complete level of the sounding is lower than the grid" if observed else "",
+            do=f"set grid.height to at most {np.floor(profile.top):.0f}"
+            + (", or base.extrapolate = true (isothermal above)" if observed else ""),
+        )
+    edges = np.arange(-2, nz + 3) * dz  # two rows outside each wall
+    pressure = profile.pressure(edges)
+    rho = -np.diff(pressure) / (GRAVITY * dz)
+    points = edges[2:-3, None] + QUADRATURE_POINTS * dz
+    rho_theta = _rho_theta(profile.pressure(points)) @ QUADRATURE_WEIGHTS
+    height = edges[2:-3] + dz / 2
+    wind = profile.wind(height)
+    faces_rho_theta = _rho_theta(pressure[2:-2])
+    ghost = np.array([rho[0] / rho[2], rho[1] / rho[2], rho[-2] / rho[-3], rho[-1] / rho[-3]])
+    momentum = np.pad(rho[2:-2] * wind, 2, mode="edge")
+    momentum[[0, 1, -2, -1]] *= ghost
+    shear = 3 * (momentum[1:-2] - momentum[2:-1]) + (momentum[3:] - momentum[:-3])
+    if not keep_wind:
+        shear[:] = 0.0
+    return BaseState(
+        height=height,
+        column=np.array([rho[2:-2], rho_theta, C0 * rho_theta**GAMMA]),
+        faces=np.array([faces_rho_theta / profile.theta(edges[2:-2]), faces_rho_theta, pressure[2:-2], shear]),
+        ghost=ghost,
+        theta=rho_theta / rho[2:-2],
+        wind=wind,
+    )
+
+
+def _rho_theta(pressure: np.ndarray) -> np.ndarray:
+    return (pressure / C0) ** (1 / GAMMA)

@@ -1,0 +1,215 @@
+"""Settings of the weather app: what a run file may hold, and the presets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hpckit.run_directory import InputFile
+
+SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
+STABLE_CFL = 1.26  # sqrt(3) / 1.372: three stages against the fastest wave of the fourth-order interpolation
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Grid(Section):
+    """The slab: cells and extent."""
+
+    nx: int = Field(400, ge=6, description="cells in x; each rank gets at least 6")
+    nz: int = Field(200, ge=4, description="cells in z")
+    width: float = Field(20_000.0, gt=0, description="extent in x, m (periodic)")
+    height: float = Field(10_000.0, gt=0, description="extent in z, m (rigid free-slip walls below and above)")
+
+    @property
+    def dx(self) -> float:
+        """Cell width, m."""
+        return self.width / self.nx
+
+    @property
+    def dz(self) -> float:
+        """Cell height, m."""
+        return self.height / self.nz
+
+
+class Base(Section):
+    """The atmosphere at rest (or in uniform flow) that the run starts from and deviates from."""
+
+    kind: Literal["neutral", "stable", "standard", "sounding"] = Field(
+        "neutral",
+        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; standard: US Standard Atmosphere 1976;"
+        " sounding: from base.file",
+    )
+    theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
+    frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
+    u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
+    file: InputFile | None = Field(
+        None, description="sounding: WRF input_sounding or University of Wyoming listing, found out by itself"
+    )
+    wind: bool = Field(False, description="take the wind of the sounding (its component toward east)")
+    virtual: bool = Field(False, description="take the virtual potential temperature of the sounding, not theta")
+    extrapolate: bool = Field(False, description="continue a sounding above its last level, isothermal")
+
+    @model_validator(mode="after")
+    def _sounding_has_a_file(self) -> Self:
+        if self.kind == "sounding" and self.file is None:
+            raise ValueError("kind = 'sounding' needs the sounding: set base.file to its path")
+        if self.kind != "sounding":
+            for name, given in (("file", self.file is not None), ("wind", self.wind), ("virtual", self.virtual)):
+                if given:
+                    raise ValueError(
+                        f"base.{name} belongs to a sounding, but kind is {self.kind!r}: set base.kind = 'sounding'"
+                        f" or leave base.{name} out"
+                    )
+        return self
+
+
+class Bubble(Section):
+    """A patch of warm or cold air at the start: amplitude cos(pi d / 2)**2 within the ellipse d < 1."""
+
+    amplitude: float = Field(3.0, ge=-100, le=100, description="theta perturbation in the middle, K")
+    x: float = Field(10_000.0, description="middle, m")
+    z: float = Field(2_000.0, description="middle, m")
+    radius_x: float = Field(2_000.0, gt=0, description="half axis, m")
+    radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
+
+
+class Source(Section):
+    """A steady vertical force that raises mountain waves, shaped as a bubble; 0 turns it off."""
+
+    amplitude: float = Field(0.0, description="acceleration in the middle, m/s2")
+    x: float = Field(2_500.0, description="middle, m")
+    z: float = Field(1_000.0, description="middle, m")
+    radius_x: float = Field(500.0, gt=0, description="half axis, m")
+    radius_z: float = Field(500.0, gt=0, description="half axis, m")
+
+
+class Inflow(Section):
+    """A jet that enters at the left edge; speed 0 turns it off."""
+
+    speed: float = Field(0.0, ge=0, le=150, description="u of the air that enters, m/s")
+    theta: float = Field(298.0, gt=100, le=1000, description="its theta, K")
+    z: float = Field(7_500.0, description="middle height, m")
+    half_height: float = Field(625.0, gt=0, description="half of the jet's thickness, m")
+
+
+class Time(Section):
+    """How long, and in which steps."""
+
+    end: float = Field(1_000.0, ge=0, description="simulated time, s")
+    cfl: float = Field(1.5, gt=0, description="dt = cfl min(dx, dz) / max_speed")
+    max_speed: float = Field(450.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
+    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+
+
+class Output(Section):
+    """What is written."""
+
+    every: float = Field(100.0, gt=0, description="simulated time between two frames, s")
+    single: bool = Field(True, description="write float32 instead of float64")
+    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
+    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["weather"] = "weather"
+    title: str = Field("", description="what the report is called")
+    grid: Grid = Field(default_factory=Grid, description="cells and extent")
+    base: Base = Field(default_factory=Base, description="the atmosphere at rest")
+    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    source: Source = Field(default_factory=Source, description="vertical force of the mountain-wave set-up")
+    inflow: Inflow = Field(default_factory=Inflow, description="jet of the injection set-up")
+    time: Time = Field(default_factory=Time, description="how long, and in which steps")
+    output: Output = Field(default_factory=Output, description="what is written")
+    beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
+    compat: bool = Field(
+        False,
+        description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the source"
+        " counted three times and in both sweeps, hyperviscosity on the base wind too",
+    )
+
+    @model_validator(mode="after")
+    def _fits_the_grid(self) -> Self:
+        shapes = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
+        if self.source.amplitude:
+            shapes.append(("source", self.source))
+        for name, shape in shapes:
+            reach_z = (shape.z - shape.radius_z, shape.z + shape.radius_z)
+            if reach_z[1] <= 0 or reach_z[0] >= self.grid.height or not 0 <= shape.x <= self.grid.width:
+                raise ValueError(
+                    f"{name} at x {shape.x:g} m, z {shape.z:g} m lies outside the slab of {self.grid.width:g} m by"
+                    f" {self.grid.height:g} m: move {name}.x or {name}.z, or enlarge the grid"
+                )
+        if self.inflow.speed and abs(self.inflow.z - self.grid.height / 2) > self.grid.height / 2:
+            raise ValueError(f"inflow.z of {self.inflow.z:g} m is not between the ground and {self.grid.height:g} m")
+        return self
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "thermal": (
+        "a warm bubble rises in a neutral atmosphere and rolls up",
+        {
+            "title": "Rising thermal",
+            "bubbles": [{"amplitude": 3.0}],
+            "time": {"end": 1000.0},
+            "output": {"every": 100.0},
+        },
+    ),
+    "collision": (
+        "a warm bubble from below meets a cold one from above",
+        {
+            "title": "Collision of a warm and a cold bubble",
+            "bubbles": [{"amplitude": 20.0, "z": 2000.0}, {"amplitude": -20.0, "z": 8000.0}],
+            "time": {"end": 700.0},
+            "output": {"every": 70.0},
+        },
+    ),
+    "density_current": (
+        "cold air falls to the ground and spreads in both directions",
+        {
+            "title": "Density current",
+            "bubbles": [{"amplitude": -20.0, "z": 5000.0, "radius_x": 4000.0, "radius_z": 2000.0}],
+            "time": {"end": 600.0},
+            "output": {"every": 60.0},
+        },
+    ),
+    "gravity_waves": (
+        "stable air flows over a small obstacle and waves form above it (`compat` for the mini-app's stronger force)",
+        {
+            "title": "Mountain gravity waves",
+            "base": {"kind": "stable", "frequency": 0.02, "u": 15.0},
+            "bubbles": [],
+            "source": {"amplitude": 0.01},
+            "time": {"end": 1500.0},
+            "output": {"every": 150.0},
+        },
+    ),
+    "injection": (
+        "a cold jet enters at the left and sinks",
+        {
+            "title": "Injection of a cold jet",
+            "bubbles": [],
+            "inflow": {"speed": 50.0, "theta": 298.0},
+            "time": {"end": 800.0},
+            "output": {"every": 80.0},
+        },
+    ),
+    "sounding": (
+        "a thermal in an observed atmosphere: give base.file=… (WRF input_sounding or Wyoming listing)",
+        {
+            "title": "Thermal in an observed atmosphere",
+            "grid": {"nx": 400, "nz": 180, "height": 9000.0},
+            "base": {"kind": "sounding"},
+            "bubbles": [{"amplitude": 6.0, "z": 1500.0, "radius_x": 2000.0, "radius_z": 1500.0}],
+            "time": {"end": 1000.0},
+            "output": {"every": 100.0},
+        },
+    ),
+}

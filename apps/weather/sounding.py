@@ -1,0 +1,200 @@
+"""Soundings: observed or idealized columns of the atmosphere, read from the two text forms in common use."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from hpckit.errors import InputError
+
+KNOT = 1852 / 3600  # m s-1
+LARGEST = 1 << 22  # bytes: no sounding is longer
+WYOMING = ("PRES", "HGHT", "TEMP", "DWPT", "RELH", "MIXR", "DRCT", "SKNT", "THTA", "THTE", "THTV")
+LIMITS = {  # what a quantity can be in an atmosphere; outside, units or columns are mistaken
+    "pressure": (1e-2, 1100.0, "hPa"),
+    "height": (-500.0, 1e5, "m"),
+    "theta": (150.0, 5000.0, "K"),
+    "mixing ratio": (0.0, 60.0, "g/kg"),
+    "wind": (-200.0, 200.0, "m/s"),
+    "speed": (0.0, 400.0, "knot"),
+    "direction": (0.0, 360.0, "degrees"),
+}
+EXPECTED = "give a WRF input_sounding (p theta qv, then lines of z theta qv u v) or a University of Wyoming listing"
+
+
+@dataclass(frozen=True)
+class Sounding:
+    """A column: surface pressure (Pa) and levels from the ground up, float64[levels] each.
+
+    height: m above the surface, the first 0. theta: K. mixing_ratio: kg/kg. wind: the component toward east, m/s; nan
+    on levels without a wind.
+    """
+
+    surface_pressure: float
+    height: np.ndarray
+    theta: np.ndarray
+    mixing_ratio: np.ndarray
+    wind: np.ndarray
+
+    @property
+    def theta_v(self) -> np.ndarray:
+        """Virtual potential temperature, K: what gives dry air the density of the moist."""
+        return self.theta * (1 + 0.61 * self.mixing_ratio)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the file, and how to complain about it."""
+
+    path: Path
+    number: int
+    text: str
+
+    def refuse(self, reason: str, do: str = EXPECTED) -> NoReturn:
+        raise InputError(reason, where=f"{self.path}, line {self.number}: {self.text.strip()[:80]!r}", do=do)
+
+    def number_of(self, word: str, quantity: str) -> float:
+        """The value of a word, checked against what the quantity can be."""
+        try:
+            value = float(word)
+        except ValueError:
+            self.refuse(f"{word!r} is not a number ({quantity})")
+        low, high, unit = LIMITS[quantity]
+        if not low <= value <= high:  # also nan and inf
+            self.refuse(f"a {quantity} of {word} {unit} is not possible; {low:g} to {high:g} {unit} is allowed")
+        return value
+
+
+def read_sounding(path: Path) -> Sounding:
+    """The sounding in a text file, its form found by itself.
+
+    WRF `input_sounding`: a surface line (pressure in hPa, theta in K, mixing ratio in g/kg), then levels of z (m above
+    the surface), theta, mixing ratio, u and v (m/s). University of Wyoming listing: a header with PRES HGHT … THTV,
+    levels with values in the header's columns; lines without pressure, height or theta (below the ground, or not
+    observed) are left out, a missing mixing ratio counts as dry, a missing wind is nan.
+
+    Raises `InputError` with file, line number and reason for what is neither, is damaged, or does not rise.
+    """
+    lines = _lines(path)
+    for index, line in enumerate(lines):
+        if {"PRES", "HGHT", "THTA"} <= set(line.text.split()):
+            return _wyoming(lines, index)
+    return _wrf(lines)
+
+
+def _lines(path: Path) -> list[_Line]:
+    """The lines that are not blank, decoded."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path.stat().st_size} bytes are too many for a sounding", where=str(path), do=EXPECTED)
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"the sounding cannot be read: {error.strerror}", where=str(path), do="check base.file and its permissions"
+        ) from error
+    binary = re.search(rb"[\x00-\x08\x0e-\x1f]", data)
+    if binary:
+        number = data.count(b"\n", 0, binary.start()) + 1
+        raise InputError("this is a binary file, not text", where=f"{path}, line {number}", do=EXPECTED)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"byte {data[error.start]:#x} is not UTF-8 text", where=f"{path}, line {number}", do="save it as UTF-8"
+        ) from error
+    lines = [_Line(path, number, words) for number, words in enumerate(text.splitlines(), 1) if words.strip()]
+    if not lines:
+        raise InputError("the sounding is empty", where=str(path), do=EXPECTED)
+    return lines
+
+
+def _wrf(lines: list[_Line]) -> Sounding:
+    """The form of WRF's idealized cases."""
+    first = lines[0]
+    words = first.text.split()
+    if len(words) != 3:
+        first.refuse(f"this is no sounding: its first line has {len(words)} words, not p, theta and qv of the surface")
+    pressure = first.number_of(words[0], "pressure")
+    if pressure < 300:
+        first.refuse(f"a surface pressure of {words[0]} hPa is not possible; 300 to 1100 hPa is allowed")
+    surface = (first.number_of(words[1], "theta"), first.number_of(words[2], "mixing ratio"))
+    rows = []
+    for line in lines[1:]:
+        words = line.text.split()
+        if len(words) != 5:
+            line.refuse(f"{len(words)} words where a level has 5: z theta qv u v")
+        kinds = ("height", "theta", "mixing ratio", "wind", "wind")
+        row = [line.number_of(word, kind) for word, kind in zip(words, kinds, strict=True)]
+        if row[0] < 0:
+            line.refuse(f"a level at {words[0]} m is below the surface")
+        if rows and row[0] <= rows[-1][0]:
+            line.refuse(f"the levels must rise: {words[0]} m follows {rows[-1][0]:g} m")
+        rows.append(row)
+    if rows and rows[0][0] > 0:
+        rows.insert(0, [0.0, *surface, rows[0][3], rows[0][4]])
+    _require_levels(lines, len(rows))
+    height, theta, mixing_ratio, u, _ = np.array(rows).T
+    return Sounding(100 * pressure, height, theta, mixing_ratio / 1000, u)
+
+
+def _wyoming(lines: list[_Line], header: int) -> Sounding:
+    """The listing of the University of Wyoming: columns stand where the header's names end."""
+    ends = {match[0]: match.end() for match in re.finditer(r"\S+", lines[header].text)}
+    starts = dict(zip(ends, [0, *ends.values()][:-1], strict=True))
+    rows: list[tuple[float, float, float, float, float]] = []
+    for line in lines[header + 1 :]:
+        if re.match(r"\s*(-{5,}|hPa\b)", line.text):
+            continue
+        if not re.match(r"\s*[-+.\d]|\s*(nan|inf)", line.text, re.IGNORECASE):  # the end of the listing in its page
+            break
+        words = {name: line.text[starts[name] : end].strip() for name, end in ends.items()}
+        if line.text[max(ends.values()) :].strip():
+            line.refuse("there is text beyond the last column of the header")
+        values = {name: line.number_of(word, kind) for name, kind, word in _columns(words)}
+        if not {"PRES", "HGHT", "THTA"} <= set(values):
+            continue
+        if rows and values["HGHT"] <= rows[-1][1]:
+            line.refuse(f"the levels must rise: {values['HGHT']:g} m follows {rows[-1][1]:g} m")
+        if rows and values["PRES"] >= rows[-1][0]:
+            line.refuse(f"the pressure must fall: {values['PRES']:g} hPa follows {rows[-1][0]:g} hPa")
+        rows.append(
+            (values["PRES"], values["HGHT"], values["THTA"], values.get("MIXR", 0.0), _eastward(values)),
+        )
+    _require_levels(lines, len(rows))
+    pressure, height, theta, mixing_ratio, wind = np.array(rows).T
+    return Sounding(100 * pressure[0], height - height[0], theta, mixing_ratio / 1000, wind)
+
+
+def _columns(words: dict[str, str]) -> list[tuple[str, str, str]]:
+    """Name, quantity and word of the columns that are used and hold something."""
+    kinds = {
+        "PRES": "pressure",
+        "HGHT": "height",
+        "THTA": "theta",
+        "MIXR": "mixing ratio",
+        "DRCT": "direction",
+        "SKNT": "speed",
+    }
+    return [(name, kind, words[name]) for name, kind in kinds.items() if words.get(name)]
+
+
+def _eastward(values: dict[str, float]) -> float:
+    """U in m/s from the direction the wind comes from and its speed in knots; nan where either is missing."""
+    if "DRCT" not in values or "SKNT" not in values:
+        return math.nan
+    return -values["SKNT"] * KNOT * math.sin(math.radians(values["DRCT"]))
+
+
+def _require_levels(lines: list[_Line], count: int) -> None:
+    if count < 2:
+        raise InputError(
+            f"the sounding holds {count} complete levels, at least 2 are needed",
+            where=f"{lines[0].path}, line {lines[-1].number} (its last)",
+            do=EXPECTED,
+        )
