@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -36,10 +37,7 @@ def joined(environment: Mapping[str, str]) -> Joined | None:
     for size_name, rank_name, launcher in LAUNCHERS:
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "0")
         if size.isdigit() and rank.isdigit() and not (launcher == "srun" and int(size) == 1):
-            in_step = (
-                launcher == "mpiexec" and "SLURM_STEP_NUM_TASKS" in environment and "HYDI_CONTROL_FD" not in environment
-            )
-            return Joined(int(size), int(rank), "srun" if in_step else launcher)
+            return Joined(int(size), int(rank), launcher)
     return None
 
 
@@ -50,9 +48,10 @@ def check_world(above: Joined, world_size: int) -> None:
     """
     if above.size == world_size:
         return
+    in_slurm = "SLURM_STEP_NUM_TASKS" in os.environ
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = beside if beside.exists() else "the mpiexec of the MPI that mpi4py uses:  mpiexec"
-    do = f"srun --mpi=pmi2 -n {above.size} …" if above.launcher == "srun" else f"{mpiexec} -n {above.size} …"
+    do = f"srun --mpi=pmi2 -n {above.size} …" if in_slurm else f"{mpiexec} -n {above.size} …"
     raise SetupError(
         f"{above.launcher} started {above.size} ranks, but MPI sees a world of {world_size}",
         likely="the launcher belongs to another MPI library, so that each rank would do the whole job alone",

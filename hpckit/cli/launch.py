@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hpckit.errors import SetupError
 
@@ -151,7 +152,7 @@ def kill(process: subprocess.Popen) -> None:
         process.wait()
 
 
-def _read(stream, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
+def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
     """Pass the lines of the ranks on, and keep what the launcher itself says."""
     for line in stream:
         text = line.rstrip("\n")
@@ -171,3 +172,10 @@ def _is_open_mpi(mpiexec: str) -> bool:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{mpiexec} does not start: {error}", do="hpckit doctor") from None
     return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()
+
+
+def warn_if_crowded(ranks: int) -> None:
+    """Say so where ranks must share cores: allowed, and slower than one rank a core."""
+    here = cores()
+    if ranks > here and "SLURM_JOB_ID" not in os.environ:
+        print(f"warning: {ranks} ranks share {here} cores; -n {here} is faster", file=sys.stderr, flush=True)

@@ -117,7 +117,7 @@ def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
     places = gather_json(comm, own)
     if places is not None:
         record = directory.read_json("provenance.json") or {}
-        record["mpi"] = {"library": MPI.Get_library_version().strip().split("\n")[0], "standard": MPI.Get_version()}
+        record["mpi"] = {"library": " ".join(MPI.Get_library_version().split("\n")[0].split()), "standard": MPI.Get_version()}
         record["hosts"] = list(dict.fromkeys(place["host"] for place in places))
         record["placement"] = places
         directory.write_json("provenance.json", record)

@@ -1,0 +1,85 @@
+"""`hpckit bench NAME`: measure, and print a table or one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.apps import did_you_mean
+from hpckit.cli.terminal import print_table
+from hpckit.errors import InputError
+from hpckit.run_directory import plain
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `bench`."""
+    it = argparse.ArgumentParser(prog="hpckit bench", description="Measure hpckit against its rivals on this machine.")
+    it.add_argument("name", nargs="?", metavar="NAME", help="which benchmark; left out: list them")
+    it.add_argument("--json", action="store_true", help="print one JSON object on standard output, all else on error")
+    it.add_argument("--quick", action="store_true", help="smaller and fewer, within a minute")
+    options = it.parse_args(arguments)
+    known = benchmarks()
+    if options.name is None:
+        width = max(map(len, known), default=0)
+        for name, line in known.items():
+            print(f"{name:{width}}  {line}")
+        return 0
+    if options.name not in known:
+        near = did_you_mean(options.name, known)
+        raise InputError(f"no benchmark {options.name!r}", likely=near, do=f"benchmarks: {', '.join(known)}")
+    with _standard_output_to_error():
+        result = importlib.import_module(f"hpckit.bench.{options.name}").run(quick=options.quick)
+    if options.json:
+        print(json.dumps(plain(result)))
+    else:
+        _print_result(result)
+    return 0
+
+
+def benchmarks() -> dict[str, str]:
+    """Name -> first docstring line of each module of hpckit.bench that has a function `run`; none is imported."""
+    found = {}
+    folder = Path(str(importlib.import_module("hpckit.bench").__file__)).parent
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+            found[path.stem] = (ast.get_docstring(tree) or "").split("\n")[0]
+    return found
+
+
+@contextlib.contextmanager
+def _standard_output_to_error() -> Iterator[None]:
+    """Whatever is printed meanwhile, by child processes too, goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    """Machine, results and ratios as tables."""
+    machine = result.get("machine", {})
+    print(f"{result['bench']} on {', '.join(f'{key} {value}' for key, value in machine.items())}")
+    rows = result.get("results", [])
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    if rows:
+        print_table(columns, [[row.get(column) for column in columns] for row in rows])
+    ratios = result.get("ratios", {})
+    if ratios:
+        print("ratios (above 1 is better for hpckit)")
+        columns = ["median", "low", "high", "rounds"]
+        print_table(["key", *columns], [[key, *(ratio.get(name) for name in columns)] for key, ratio in ratios.items()])

@@ -1,0 +1,116 @@
+"""The end of a run: what happened, where the files are, and the exit code that says it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from hpckit.cli.launch import JobEnd
+from hpckit.cli.terminal import rate_text
+from hpckit.cli.worker import FAILURE
+from hpckit.errors import HpckitError, RankLostError
+from hpckit.run_context import clock_text, utc_now
+from hpckit.run_directory import RunDirectory
+
+
+def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
+    """Print how the run ended, build its report, and return its exit code."""
+    if end.noise:
+        directory.write_text("attempts/000/launcher.log", "\n".join(end.noise) + "\n")
+    _add_end(directory)
+    summary = directory.read_json("summary.json")
+    failure = directory.read_json(FAILURE)
+    if failure is None and (summary is None or (end.code and end.lost)):
+        failure = _rank_lost(directory, end)
+    if failure is not None:
+        return _failed(directory, failure, summary)
+    for line in _headline(summary):
+        print(line)
+    if report:
+        _build_report(directory)
+    if summary["status"] == "stopped":
+        print(f"stopped early, files complete: {directory.path}")
+    sys.stdout.flush()
+    return int(summary["exit_code"])
+
+
+def lost_rank(lost: dict[str, str], placement: list[dict[str, Any]]) -> str:
+    """Which rank was lost and how, from what the launcher said."""
+    pid = lost.get("pid", "")
+    rank = lost.get("rank") or next((place["rank"] for place in placement if str(place["pid"]) == pid), None)
+    who = f"rank {rank}" if rank is not None else f"the rank with process {pid}" if pid else "a rank"
+    return f"{who} ended without an answer{': ' + lost['how'] if 'how' in lost else ''}"
+
+
+def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
+    """The failure of a job that left none: kept in the run directory like any other."""
+    placement = (directory.read_json("provenance.json") or {}).get("placement", [])
+    progress = directory.read_json("progress.json") or {}
+    if end.stops > 1:
+        error = RankLostError("the ranks were ended on request", do="complete files are still there")
+    else:
+        host = end.lost.get("host", "")
+        step = f"near step {progress['step']}" if "step" in progress else "before the first step"
+        error = RankLostError(
+            lost_rank(end.lost, placement),
+            where=", ".join(filter(None, (f"host {host}" if host else "", step, f"mpiexec ended with {end.code}"))),
+            likely="killed from outside (memory, batch system), or a crash in compiled code",
+            do=f"look at {directory.attempt}; files that were complete still are",
+        )
+    record = {
+        "rank": None,
+        "time": utc_now(),
+        "kind": "RankLostError",
+        "error": error.to_dict(),
+        "report": error.report(),
+        "exit_code": error.exit_code,
+        "launcher": end.noise,
+    }
+    directory.create_json(FAILURE, record)
+    return record
+
+
+def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str, Any] | None) -> int:
+    """Tell the failure once, and note it in `summary.json`."""
+    code = int(failure["exit_code"])
+    resolved = directory.read_json("resolved.json") or {}
+    known = summary or {name: resolved.get(name) for name in ("app", "title", "ranks")}
+    directory.write_json("summary.json", {**known, "status": "failed", "exit_code": code, "error": failure["error"]})
+    print(failure["report"], file=sys.stderr)
+    print(f"failed with exit code {code}: {directory.path / FAILURE}", file=sys.stderr, flush=True)
+    return code
+
+
+def _headline(summary: dict[str, Any]) -> list[str]:
+    """One line with what was done and how fast."""
+    parts = [f"{summary['status']}: {summary['app']}"]
+    if summary.get("title") not in (None, summary["app"]):
+        parts[0] += f" {summary['title']}"
+    if "steps" in summary:
+        parts.append(f"{summary['steps']} steps on {summary['ranks']} ranks")
+    if "wall_seconds" in summary:
+        parts.append(f"{clock_text(summary['wall_seconds'])} in the time loop")
+    if summary.get("cell_steps_per_second"):
+        parts.append(rate_text(summary["cell_steps_per_second"], "cell-steps/s"))
+    if summary.get("t_eff"):
+        parts.append(f"t_eff {summary['t_eff']:.3g} GB/s")
+    return [", ".join(parts)]
+
+
+def _build_report(directory: RunDirectory) -> None:
+    """Build the report; a run that is done stays done where that fails."""
+    from hpckit.report.build import build_report
+
+    try:
+        print(f"report: {build_report(directory.path)}")
+    except HpckitError as error:
+        print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        print(f"no report: {said}; the run itself is complete: {directory.path}", file=sys.stderr)
+
+
+def _add_end(directory: RunDirectory) -> None:
+    """The end of the run, in `provenance.json`."""
+    record = directory.read_json("provenance.json") or {}
+    directory.write_json("provenance.json", {**record, "ended": utc_now()})

@@ -1,0 +1,53 @@
+"""`hpckit init APP [FILE]`: a run file with every setting, commented; without APP the apps and presets there are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from hpckit.cli.apps import apps, find_preset
+from hpckit.cli.config import load
+from hpckit.errors import InputError, SetupError
+
+NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, and an empty user file
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `init`."""
+    it = argparse.ArgumentParser(prog="hpckit init", description="Write a commented run file with every setting.")
+    it.add_argument("name", nargs="?", metavar="APP|PRESET", help="whose settings; left out: list apps and presets")
+    it.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file to make (NAME.toml)")
+    options = it.parse_args(arguments)
+    if options.name is None:
+        list_presets()
+        return 0
+    app, preset = find_preset(options.name)
+    path = options.file or Path(f"{preset or app.name}.toml")
+    write_new(path, load(options.name, [], NO_LAYERS).run_file)
+    print(f"wrote {path}; run it:  hpckit run {path} -n 2")
+    return 0
+
+
+def list_presets() -> None:
+    """Print every app with its presets."""
+    for app in apps().values():
+        print(f"{app.name}: {app.summary}")
+        width = max(map(len, app.presets), default=0)
+        for preset, (description, _) in app.presets.items():
+            print(f"  {preset:{width}}  {description}")
+    print("\nhpckit init APP|PRESET writes a run file; hpckit run PRESET -n RANKS runs it as it is")
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write `path`, which must not exist.
+
+    Raises `InputError` where it does, `SetupError` where it cannot be written.
+    """
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists", do="give another file name; nothing was overwritten") from None
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}", do="give a file in a folder of yours") from None

@@ -1,0 +1,70 @@
+"""`hpckit ls [DIR]`: the runs below a folder, newest last, each with its state."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.terminal import print_table, rate_text
+from hpckit.cli.worker import FAILURE
+from hpckit.errors import HpckitError, InputError
+from hpckit.run_directory import RunDirectory
+
+SILENT_SECONDS = 120.0  # without a sign of life a run counts as unfinished
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `ls`."""
+    it = argparse.ArgumentParser(prog="hpckit ls", description="List runs with their state.")
+    it.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="where to look (runs)")
+    options = it.parse_args(arguments)
+    if not options.directory.is_dir():
+        if options.directory == Path("runs"):
+            print("no runs here yet; hpckit init lists what can be run")
+            return 0
+        raise InputError(f"{options.directory} is no folder", do="give the folder that holds run directories")
+    rows = []
+    for path in [options.directory, *sorted(options.directory.iterdir())]:
+        if path.is_symlink() or not (path / "resolved.json").is_file():
+            continue
+        try:
+            rows.append(describe(RunDirectory(path)))
+        except HpckitError as error:
+            rows.append((path.name, "", "", f"unreadable: {error.message}", "", "", ""))
+    if rows:
+        print_table(("run", "app", "ranks", "status", "progress", "rate", "last sign (UTC)"), rows)
+    else:
+        print(f"no runs in {options.directory}")
+    return 0
+
+
+def describe(directory: RunDirectory) -> tuple[Any, ...]:
+    """Name, app, ranks, status, progress, rate and last sign of life of a run."""
+    resolved = directory.read_json("resolved.json") or {}
+    summary = directory.read_json("summary.json") or {}
+    progress = directory.read_json("progress.json") or {}
+    seen = max(path.lstat().st_mtime for path in (directory.path, *directory.path.glob("*.json")))
+    rate = progress.get("rate") or ""
+    if summary.get("cell_steps_per_second"):
+        rate = rate_text(summary["cell_steps_per_second"], "cell-steps/s")
+    return (
+        directory.name,
+        resolved.get("app", ""),
+        resolved.get("ranks", ""),
+        _status(directory, summary, seen),
+        f"{100 * progress['fraction']:.0f} %" if "fraction" in progress else "",
+        rate,
+        time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen)),
+    )
+
+
+def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> str:
+    """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
+    failure = directory.read_json(FAILURE)
+    if failure is not None:
+        return f"failed ({failure['exit_code']}, {failure['error']['title']})"
+    if "status" in summary:
+        return str(summary["status"])
+    return "running" if time.time() - seen < SILENT_SECONDS else "unfinished"

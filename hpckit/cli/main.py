@@ -1,0 +1,81 @@
+"""`hpckit VERB …`: finds the verb, and turns every error a user can meet into its message and exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import hpckit
+from hpckit.errors import HpckitError
+
+# Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
+VERBS = {
+    "init": ("hpckit.cli.init", "APP|PRESET [FILE]", "write a commented run file, or list apps and presets"),
+    "run": (
+        "hpckit.cli.run",
+        "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
+        "run an app or a program on MPI ranks",
+    ),
+    "report": ("hpckit.cli.report", "DIR", "build the HTML report of a run"),
+    "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
+    "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),
+    "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
+    "explain": ("hpckit.cli.explain", "[CODE]", "what an error or exit code means and what to do"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; returns the exit code (`hpckit explain` lists them)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] in ("--version", "-V"):
+        print(f"hpckit {hpckit.__version__}")
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        return _unknown(verb)
+    try:
+        return importlib.import_module(VERBS[verb][0]).main(arguments[1:])
+    except HpckitError as error:
+        print(error.report(), file=sys.stderr, flush=True)
+        return error.exit_code
+    except SystemExit as error:  # argparse has said what is wrong
+        return error.code if isinstance(error.code, int) else 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output, `head` or `less`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def usage() -> str:
+    """The verbs, a line each."""
+    lines = [f"  {f'hpckit {verb} {takes}'.strip()}\n      {does}" for verb, (_, takes, does) in VERBS.items()]
+    return "\n".join(
+        [
+            "An MPI toolkit for scientific HPC in Python.",
+            "",
+            *lines,
+            "",
+            "hpckit VERB --help says more; hpckit --version prints the version.",
+        ]
+    )
+
+
+def _unknown(verb: str) -> int:
+    """Say what was meant; a file or preset without a verb was meant to be run."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(verb, VERBS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"verbs: {', '.join(VERBS)}"
+    if verb.endswith((".toml", ".py")):
+        hint = f"did you mean: hpckit run {verb}"
+    print(f"HPK-200 bad input: no verb {verb!r}; {hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

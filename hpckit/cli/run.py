@@ -1,0 +1,239 @@
+"""`hpckit run`: check the settings, make the run directory, start the ranks or join them, and say how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpckit.cli import launch
+from hpckit.cli.joined import Joined, check_world, joined, leave
+from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table
+from hpckit.errors import HpckitError, InputError
+from hpckit.run_directory import RunDirectory, run_name
+
+if TYPE_CHECKING:
+    from hpckit.cli.config import Configuration
+
+USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
+       hpckit run PROGRAM.py [-n RANKS] [arguments of the program …]"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `hpckit run`."""
+    it = argparse.ArgumentParser(
+        prog="hpckit run",
+        usage=USAGE,
+        description="Run an app from a run file or preset, or a Python program of your own, on MPI ranks.",
+        epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",
+        allow_abbrev=False,
+    )
+    it.add_argument("target", metavar="FILE|PRESET|PROGRAM.py", help="`hpckit init` lists presets")
+    it.add_argument("settings", nargs="*", metavar="key=value", help="settings on top of the file: grid.nx=400")
+    it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
+    it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
+    it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
+    it.add_argument("--directory", type=Path, metavar="DIR", help="the run directory to make (a new one in runs/)")
+    it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
+    return it
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `run`; returns the exit code of the job."""
+    above = joined(os.environ)
+    with _only_root_speaks(above):
+        try:
+            return leave(above, _main(arguments, above))
+        except HpckitError as error:
+            print(error.report(), file=sys.stderr, flush=True)
+            return leave(above, error.exit_code)
+        except SystemExit as error:  # argparse has said what is wrong
+            return leave(above, error.code if isinstance(error.code, int) else 2)
+
+
+def _main(arguments: list[str], above: Joined | None) -> int:
+    words, program = _split_program(arguments)
+    options = parser().parse_intermixed_args(words)
+    if options.ranks and above and options.ranks != above.size:
+        raise InputError(
+            f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
+            do=f"leave -n out, or start without {above.launcher}",
+        )
+    if program is not None:
+        from hpckit.cli.program import run_program
+
+        return run_program([options.target, *program], options.ranks or 1, above)
+    ranks = above.size if above else options.ranks or 1
+    if options.show_config or options.dry_run:
+        configuration = _load(options)
+        if options.show_config:
+            show_config(configuration)
+        if options.dry_run:
+            dry_run(configuration, ranks)
+        return 0
+    if above:
+        return _run_joined(options, arguments, above)
+    return _run_launched(options, arguments, ranks)
+
+
+def show_config(configuration: Configuration) -> None:
+    """Print every setting with its value and origin."""
+    from hpckit.cli.schema import repr_toml
+
+    rows = [(key, "" if value is None else repr_toml(value), origin) for key, value, origin in configuration.leaves()]
+    print_table(("key", "value", "origin"), rows)
+
+
+def dry_run(configuration: Configuration, ranks: int) -> None:
+    """Print what the run would take."""
+    plan = _plan(configuration, ranks)
+    print(f"{configuration.app.name} {configuration.title} on {ranks} ranks: {plan.steps} steps, nothing started")
+    for line in plan.decomposition:
+        print(f"  {line}")
+    print_table(
+        ("halo per rank and step", "memory per rank", "output", "frames"),
+        [(bytes_text(plan.halo_bytes), bytes_text(plan.memory_per_rank), bytes_text(plan.output_bytes), plan.frames)],
+    )
+    for note in plan.notes:
+        print(f"note: {note}")
+
+
+def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> RunDirectory:
+    """Check everything that can be checked without MPI, and make the run directory with what the ranks need."""
+    from hpckit.cli.provenance import provenance
+
+    configuration = _load(options)
+    plan = _plan(configuration, ranks)
+    name = configuration.app.name
+    directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
+    directory.write_text("run.toml", configuration.run_file)
+    record = {
+        "app": name,
+        "package": configuration.app.package,
+        "title": configuration.title or name,
+        "ranks": ranks,
+        "steps": plan.steps,
+        "values": configuration.values(),
+        "origins": configuration.origins,
+    }
+    directory.write_json("resolved.json", record)
+    directory.write_json("provenance.json", provenance(["run", *arguments], ranks, launch.rank_environment(ranks)))
+    return directory
+
+
+def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int) -> int:
+    """Start mpiexec, show its lines, and tell the end."""
+    from hpckit.cli.ending import end_of_run
+
+    launch.find_mpiexec()
+    directory = prepare(options, arguments, ranks)
+    launch.warn_if_crowded(ranks)
+    with display() as screen:
+        words = ["-m", "hpckit.cli.worker", str(directory.path)]
+        if isinstance(screen, LiveBar):
+            words.append("--bar")
+
+        def on_stop(times: int, process: subprocess.Popen) -> None:
+            if times == 1:
+                directory.request_stop()
+                screen.line("stopping at the next check, with complete files; once more ends it at once", True)
+            else:
+                screen.line("ending the ranks now", True)
+
+        screen.line(f"{directory.path}")
+        end = launch.run_job(
+            launch.command(ranks, words),
+            launch.rank_environment(ranks),
+            screen.line,
+            on_stop,
+            on_tick=lambda: (
+                screen.update(directory.read_json("progress.json")) if isinstance(screen, LiveBar) else None
+            ),
+        )
+        screen.update(directory.read_json("progress.json"))
+    return end_of_run(directory, end, report=not options.no_report)
+
+
+def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined) -> int:
+    """Rank 0 prepares while the others wait; then all of them work, in the processes that the launcher started."""
+    from mpi4py import MPI
+
+    from hpckit.cli.ending import end_of_run
+    from hpckit.cli.worker import execute
+    from hpckit.run_context import share_json
+
+    comm = MPI.COMM_WORLD
+    check_world(above, comm.size)
+    message: dict[str, Any] = {}
+    if comm.rank == 0:
+        try:
+            message["directory"] = str(prepare(options, arguments, comm.size).path)
+        except HpckitError as error:
+            print(error.report(), file=sys.stderr, flush=True)
+            message["exit_code"] = error.exit_code
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            comm.Abort(1)
+    message = share_json(comm, message)
+    if "exit_code" in message:
+        return message["exit_code"]
+    directory = RunDirectory(message["directory"])
+    if comm.rank == 0:
+        print(directory.path, flush=True)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    execute(directory, comm, announce=True)
+    MPI.Finalize()
+    return end_of_run(directory, launch.JobEnd(0), report=not options.no_report) if above.rank == 0 else 0
+
+
+def _load(options: argparse.Namespace) -> Configuration:
+    from hpckit.cli.config import load
+
+    return load(options.target, options.settings)
+
+
+def _plan(configuration: Configuration, ranks: int) -> Any:
+    """The app's dry run. Importing an app may import MPI's binding, which must not start MPI in the front end."""
+    import mpi4py
+
+    before = mpi4py.rc.initialize
+    if joined(os.environ) is None:
+        mpi4py.rc.initialize = False
+    try:
+        return configuration.app.run_module.dry_run(configuration.config, ranks)
+    finally:
+        mpi4py.rc.initialize = before
+
+
+def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """The words for us, and those for a Python program: all that follow its name and our own options after it."""
+    index = next((i for i, word in enumerate(arguments) if word.endswith(".py") and not word.startswith("-")), None)
+    if index is None or any(not word.startswith("-") and not word.isdigit() for word in arguments[:index]):
+        return arguments, None
+    after = index + 1
+    while after < len(arguments) and arguments[after] in ("-n", "--ranks"):
+        after += 2
+    rest = arguments[after:]
+    return arguments[:after], rest[1:] if rest[:1] == ["--"] else rest
+
+
+@contextlib.contextmanager
+def _only_root_speaks(above: Joined | None) -> Iterator[None]:
+    """Under a launcher all ranks run the front end: one of them is enough to say what is wrong."""
+    if above is None or above.rank == 0:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield
+
+
+def _positive(text: str) -> int:
+    """A number of ranks."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; give a whole number of at least 1")
+    return int(text)
