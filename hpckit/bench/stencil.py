@@ -1,0 +1,174 @@
+"""Stencils on one core: the heat equation against a plain copy and against C, stars against C, the slab against C.
+
+heat3d: one explicit step, 640^3 double (320^3 with `quick` or where memory is short), t_eff = 24 bytes a cell with a
+coefficient field, 16 with a number, over the time, divided by t_eff of a copy (16 bytes) of arrays of the same size in
+the same run. The copy is a compiled loop with plain stores; `numpy.copyto`, whose streaming stores save the read of
+what is overwritten, is in the rows for comparison. C: the same loop, -O3 -march=native.
+
+star: radius 2 and 4, 4000^2 double, against C with -O3 -march=native -ffast-math and the radius as a constant.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench import c_rival
+from hpckit.bench.measure import Times, interleave, machine, ratio
+from hpckit.kernels import stencil
+from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.stencil import reference
+from hpckit.timing import t_eff
+
+VARIABLE, CONSTANT, COPY = 24, 16, 16  # bytes that must move per cell
+STAR_SIZE, STAR_RADII = 4000, (2, 4)
+Result = tuple[list[dict[str, Any]], dict[str, dict[str, float]]]
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Measure all, and return rows and ratios (keys as in the README's table); without a C compiler none against C."""
+    rows, ratios = heat3d(quick)
+    for radius in STAR_RADII:
+        more_rows, more_ratios = star(radius, quick)
+        rows += more_rows
+        ratios |= more_ratios
+    if c_rival.compiler() is None:
+        rows.append({"note": "no C compiler found (gcc, cc, clang or CC): the ratios against C are left out"})
+    try:
+        from hpckit.bench.weather import slab_rows
+    except ImportError:
+        pass
+    else:
+        more_rows, more_ratios = slab_rows(quick)
+        rows += more_rows
+        ratios |= more_ratios
+    return {"bench": "stencil", "machine": machine(), "results": rows, "ratios": ratios}
+
+
+@jit(math=STRICT)
+def _copy(out, field):
+    for p in range(np.uint64(field.size)):
+        out[p] = field[p]
+
+
+def heat3d(quick: bool) -> Result:
+    """Rows and ratios of the heat equation: variable and constant coefficient, copies, C."""
+    n = 320 if quick else _largest(640, 512, 320)
+    rng = np.random.default_rng(0)
+    pair = [rng.random((n, n, n)), np.zeros((n, n, n))]
+    pair[1][...] = pair[0]
+    coefficient = 0.5 + 0.5 * pair[0]
+    dt, spacing = 0.15, 1.0
+
+    def forward(step: Callable[[np.ndarray, np.ndarray], object]) -> Callable[[], None]:
+        def call() -> None:
+            step(pair[1], pair[0])
+            pair.reverse()
+
+        return call
+
+    candidates = {
+        "copy": forward(lambda out, field: _copy(out.reshape(-1), field.reshape(-1))),
+        "numpy.copyto": forward(np.copyto),
+        "variable": forward(lambda out, field: stencil.diffuse(out, field, coefficient, dt, spacing)),
+        "constant": forward(lambda out, field: stencil.diffuse(out, field, 0.8, dt, spacing)),
+    }
+    c_step = _c_heat3d(coefficient, dt / spacing**2)
+    if c_step is not None:
+        candidates["C"] = forward(c_step)
+    _check_heat(pair, coefficient, dt, spacing, c_step)
+    times = interleave(candidates, rounds=9 if quick else 15)
+    nbytes = {"variable": VARIABLE, "C": VARIABLE, "constant": CONSTANT}
+    rows = [_row(f"heat3d {n}^3", name, seconds, nbytes.get(name, COPY) * n**3) for name, seconds in times.items()]
+    ratios = {
+        "heat3d_var_vs_copy": ratio(times["copy"], times["variable"], VARIABLE / COPY),
+        "heat3d_const_vs_copy": ratio(times["copy"], times["constant"], CONSTANT / COPY),
+    }
+    return rows, ratios | _against_c("heat3d_vs_c", times, "variable")
+
+
+def star(radius: int, quick: bool) -> Result:
+    """Rows and ratio of the star of a radius."""
+    n = STAR_SIZE
+    field, out = np.random.default_rng(0).random((n, n)), np.zeros((n, n))
+    candidates: dict[str, Callable[[], object]] = {"hpckit": lambda: stencil.star(out, field, radius)}
+    library = c_rival.build("star.c", "-ffast-math", f"-DR={radius}")
+    if library is not None:
+        library.star.argtypes = [_DOUBLES, _DOUBLES, ctypes.c_long]
+        library.star.restype = None
+        candidates["C"] = lambda: library.star(_pointer(out), _pointer(field), n)
+        ours = _once(candidates["hpckit"], out)
+        np.testing.assert_allclose(_once(candidates["C"], out), ours, rtol=0, atol=1e-13)
+    times = interleave(candidates, rounds=21 if quick else 41)
+    rows = [_row(f"star{radius} {n}^2", name, seconds, 24 * n * n) for name, seconds in times.items()]
+    return rows, _against_c(f"star{radius}_vs_c", times, "hpckit")
+
+
+def _largest(*edges: int) -> int:
+    """The first edge whose three cubes of double fit into half of the free memory, else the last."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return next((n for n in edges if 3 * 8 * n**3 < free / 2), edges[-1])
+
+
+def _row(case: str, name: str, seconds: list[float], nbytes: int) -> dict[str, Any]:
+    middle = median(seconds)
+    return {
+        "case": case,
+        "candidate": name,
+        "milliseconds": round(middle * 1e3, 2),
+        "t_eff_GB_per_s": round(t_eff(nbytes, middle), 2),
+        "rounds": len(seconds),
+    }
+
+
+def _against_c(key: str, times: Times, ours: str) -> dict[str, dict[str, float]]:
+    return {key: ratio(times["C"], times[ours])} if "C" in times else {}
+
+
+def _pointer(array: np.ndarray) -> Any:
+    return array.ctypes.data_as(_DOUBLES)
+
+
+def _once(call: Callable[[], object], out: np.ndarray) -> np.ndarray:
+    """What one call adds to zeros."""
+    out[...] = 0
+    call()
+    return out.copy()
+
+
+def _c_heat3d(coefficient: np.ndarray, factor: float) -> Callable[[np.ndarray, np.ndarray], object] | None:
+    library = c_rival.build("heat3d.c")
+    if library is None:
+        return None
+    library.heat3d.argtypes = [_DOUBLES, _DOUBLES, _DOUBLES, ctypes.c_double, ctypes.c_long]
+    library.heat3d.restype = None
+    n, values = len(coefficient), _pointer(coefficient)
+    return lambda out, field: library.heat3d(_pointer(out), _pointer(field), values, factor, n)
+
+
+def _check_heat(
+    pair: list[np.ndarray], coefficient: np.ndarray, dt: float, spacing: float, c_step: Callable | None
+) -> None:
+    """Hold ours and C against NumPy on three planes (the C compiler may fuse products and sums: a few ulp)."""
+    field, out = pair
+    factor = reference.factors(dt, (spacing,) * 3, field.dtype)
+    expected = {}
+    for plane in (1, len(field) // 2, len(field) - 2):
+        three = np.s_[plane - 1 : plane + 2]
+        slab = field[three].copy()
+        box = (1, 1, 1), (2, field.shape[1] - 1, field.shape[2] - 1)
+        reference.diffuse(slab, field[three], coefficient[three], factor, box)
+        expected[plane] = slab[1]
+    stencil.diffuse(out, field, coefficient, dt, spacing)
+    for plane, values in expected.items():
+        np.testing.assert_array_equal(out[plane], values)
+    if c_step is not None:
+        c_step(out, field)
+        for plane, values in expected.items():
+            np.testing.assert_allclose(out[plane], values, rtol=1e-14, atol=1e-15)
