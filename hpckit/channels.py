@@ -1,10 +1,15 @@
-"""The phases of a halo exchange: copies within a rank, or messages to the two neighbors along an axis."""
+"""The phases of a halo exchange: copies within a rank, or messages to the two neighbors along an axis.
+
+A phase is made once for the layouts of the fields. `bind` adds what depends on the arrays: views of their slabs and
+persistent requests on their memory. Both know the memory by its address and keep no array alive.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -13,12 +18,18 @@ from hpckit.layout import Layout
 from hpckit.mesh import Mesh
 from hpckit.plan.halo import Message, halo_plan
 
-# Slabs of several fields travel in one message up to this size each. Below it the latency of a message costs more
-# than the copy (16 to 40 % of an exchange at blocks of 16^3 to 32^3), above it packing gains nothing.
-PACK_LIMIT = 16 * 1024
+# Contiguous slabs of several fields travel in one message up to this size each. Below it the latency of a message
+# costs more than MPI's gathering of the pieces (a third to a half of an exchange at blocks of 32^3 to 64^3).
+JOIN_LIMIT = 64 * 1024
 ALIGNMENT = 64
-# A tag a direction.
-TAGS_PER_FIELD = 2
+# Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
+# way back, and the slabs of single fields.
+PACKED, JOINED, BACK, SINGLE = range(4)
+
+
+def tags_needed(fields: int) -> int:
+    """How many tags a phase of so many fields uses."""
+    return 2 * (SINGLE + fields)
 
 
 def phase_dims(layouts: Sequence[Layout]) -> tuple[int, ...]:
@@ -29,22 +40,47 @@ def phase_dims(layouts: Sequence[Layout]) -> tuple[int, ...]:
     return tuple(sorted(dims, key=lambda d: (sizes[d] > 1, -d)))
 
 
+@dataclass
 class Bound:
-    """Persistent requests of a phase for some arrays: its own and those on the memory of the arrays."""
+    """What a phase does to some arrays: calls before the messages, requests, calls after them."""
 
-    def __init__(self, shared: list[MPI.Prequest], direct: list[MPI.Prequest]) -> None:
-        self.requests = shared + direct
-        self._direct = direct
+    before: list[tuple[Callable[..., None], tuple[Any, ...]]]
+    requests: list[MPI.Prequest] = field(default_factory=list)
+    after: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
+    owned: list[MPI.Prequest] = field(default_factory=list)  # those of the requests that are on the arrays themselves
+    types: list[MPI.Datatype] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Copy, pack, and send off."""
+        for kernel, arguments in self.before:
+            kernel(*arguments)
+        if self.requests:
+            MPI.Prequest.Startall(self.requests)
+
+    def complete(self) -> float:
+        """Wait and unpack; returns the seconds waited."""
+        if not self.requests:
+            return 0.0
+        begin = time.perf_counter()
+        MPI.Prequest.Waitall(self.requests)
+        waited = time.perf_counter() - begin
+        for kernel, arguments in self.after:
+            kernel(*arguments)
+        return waited
 
     def free(self) -> None:
-        """Free the requests on the arrays."""
-        for request in self._direct:
+        """Free what was made for the arrays."""
+        for request in self.owned:
             request.Free()
-        self._direct = []
+        for datatype in self.types:
+            datatype.Free()
+        self.owned, self.types = [], []
 
 
 class LocalPhase:
     """A periodic dim held whole by each rank: its halo is a copy of its own other end. Between walls: nothing."""
+
+    nbytes = 0
 
     def __init__(self, layouts: Sequence[Layout], dim: int) -> None:
         self._dim = dim
@@ -55,22 +91,25 @@ class LocalPhase:
         ]
 
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """No messages, so no requests."""
-        return Bound([], [])
+        """Copies of both ends."""
+        return Bound(
+            [
+                (layout.kernels.wrap_ends, (layout.slabs(arrays[n], self._dim), width))
+                for n, layout, width in self._parts
+            ]
+        )
 
-    def run(self, arrays: Sequence[np.ndarray]) -> None:
-        """Fill both halos of the dim."""
-        for number, layout, width in self._parts:
-            layout.kernels.wrap_ends(layout.slabs(arrays[number], self._dim), width)
-
-    def run_reversed(self, arrays: Sequence[np.ndarray]) -> float:
-        """Add both halos to the cells they copy, and clear them. Waits for nobody: 0 s."""
-        for number, layout, width in self._parts:
-            layout.kernels.fold_ends(layout.slabs(arrays[number], self._dim), width)
-        return 0.0
+    def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
+        """Both halos added to the cells that they copy, and cleared."""
+        return Bound(
+            [
+                (layout.kernels.fold_ends, (layout.slabs(arrays[n], self._dim), width))
+                for n, layout, width in self._parts
+            ]
+        )
 
     def free(self) -> None:
-        """Nothing to free."""
+        """Nothing of its own to free."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +118,7 @@ class Slab:
 
     field: int
     layout: Layout
+    dim: int
     first: int
     layers: int
     pieces: int  # separate stretches of memory
@@ -89,64 +129,60 @@ class Slab:
         """Bytes of all its layers."""
         return self.pieces * self.layers * self.values * self.layout.dtype.itemsize
 
+    def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, int, int]:
+        """What the slab kernels take: the array with the dim in the middle, the first layer, how many."""
+        return self.layout.slabs(arrays[self.field], self.dim), self.first, self.layers
+
+    def address(self, arrays: Sequence[np.ndarray]) -> int:
+        """Where a slab of one piece starts in memory."""
+        return arrays[self.field].ctypes.data + self.first * self.values * self.layout.dtype.itemsize
+
 
 @dataclass(frozen=True)
 class Side:
-    """What one rank sends and receives in one direction of a phase."""
+    """What one rank sends and receives in one direction of a phase; None for nobody."""
 
     send_to: int | None
     recv_from: int | None
     send: tuple[Slab, ...]
     recv: tuple[Slab, ...]
 
+    def only(self, fields: Sequence[int]) -> Side:
+        """The part of it that concerns some of the fields."""
+        return Side(
+            self.send_to,
+            self.recv_from,
+            tuple(slab for slab in self.send if slab.field in fields),
+            tuple(slab for slab in self.recv if slab.field in fields),
+        )
 
-class Buffer:
-    """One message that holds slabs of several fields, each aligned, in the order of the fields."""
-
-    def __init__(self, slabs: Sequence[Slab]) -> None:
-        starts = np.cumsum([0, *(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)])
-        self.bytes = np.zeros(int(starts[-1]), np.uint8)
-        self.parts = [
-            (slab, self.bytes[start : start + slab.nbytes].view(slab.layout.dtype))
-            for slab, start in zip(slabs, starts[:-1], strict=True)
-        ]
-
-    def pack(self, arrays: Sequence[np.ndarray], dim: int) -> None:
-        """Copy the slabs of the arrays into the message."""
-        for slab, values in self.parts:
-            view = slab.layout.slabs(arrays[slab.field], dim)
-            slab.layout.kernels.pack_slab(view, slab.first, slab.layers, values)
-
-    def unpack(self, arrays: Sequence[np.ndarray], dim: int) -> None:
-        """Copy the message into the slabs of the arrays."""
-        for slab, values in self.parts:
-            view = slab.layout.slabs(arrays[slab.field], dim)
-            slab.layout.kernels.unpack_slab(view, slab.first, slab.layers, values)
-
-    def add(self, arrays: Sequence[np.ndarray], dim: int) -> None:
-        """Add the message to the slabs of the arrays."""
-        for slab, values in self.parts:
-            view = slab.layout.slabs(arrays[slab.field], dim)
-            slab.layout.kernels.add_slab(view, slab.first, slab.layers, values)
+    def back(self) -> Side:
+        """The same ways the other way round: halos return to their owners."""
+        return Side(self.recv_from, self.send_to, self.recv, self.send)
 
 
-class PackedMessages:
-    """Persistent messages of the packed slabs of a phase, one to each neighbor, on buffers of their own."""
+class Packed:
+    """Persistent messages on buffers of their own, one to each neighbor; each slab in them aligned."""
 
-    def __init__(
-        self, comm: MPI.Comm, sides: Sequence[tuple[int | None, int | None, Sequence[Slab], Sequence[Slab]]], tag: int
-    ) -> None:
-        self.outgoing: list[Buffer] = []
-        self.incoming: list[Buffer] = []
+    def __init__(self, comm: MPI.Comm, sides: Sequence[Side], tag: int) -> None:
+        self.outgoing: list[tuple[Slab, np.ndarray]] = []
+        self.incoming: list[tuple[Slab, np.ndarray]] = []
         receives, sends = [], []
-        for turn, (send_to, recv_from, send, recv) in enumerate(sides):
-            if recv_from is not None and recv:
-                self.incoming.append(Buffer(recv))
-                receives.append(comm.Recv_init(self.incoming[-1].bytes, recv_from, tag + turn))
-            if send_to is not None and send:
-                self.outgoing.append(Buffer(send))
-                sends.append(comm.Send_init(self.outgoing[-1].bytes, send_to, tag + turn))
+        for turn, side in enumerate(sides):
+            if side.recv_from is not None and side.recv:
+                buffer = self._buffer(side.recv, self.incoming)
+                receives.append(comm.Recv_init((buffer, MPI.BYTE), side.recv_from, tag + turn))
+            if side.send_to is not None and side.send:
+                buffer = self._buffer(side.send, self.outgoing)
+                sends.append(comm.Send_init((buffer, MPI.BYTE), side.send_to, tag + turn))
         self.requests = receives + sends
+
+    def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, np.ndarray]]) -> np.ndarray:
+        starts = np.cumsum([0, *(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)])
+        buffer = np.zeros(int(starts[-1]), np.uint8)
+        for slab, start in zip(slabs, starts[:-1], strict=True):
+            parts.append((slab, buffer[start : start + slab.nbytes].view(slab.layout.dtype)))
+        return buffer
 
     def free(self) -> None:
         """Free the requests; the buffers go with the object."""
@@ -158,24 +194,22 @@ class PackedMessages:
 class RemotePhase:
     """A dim split over ranks: a message leaves by each side and arrives in the neighbor's halo on the other.
 
-    Slabs that are one stretch of memory are sent from the field and received into it; the others, and small ones of
-    several fields, are packed into one message a side.
+    A slab that is one stretch of memory is sent from the field and received into it without a copy of ours: alone if
+    it is large, else joined with those of the other fields. Slabs of many pieces are packed into one message a side.
     """
 
     def __init__(self, mesh: Mesh, layouts: Sequence[Layout], dim: int, tag: int) -> None:
-        self._dim = dim
         self._comm = mesh.comm
         self._tag = tag
-        self._reverse_tag = tag + TAGS_PER_FIELD * (1 + len(layouts))
         self._sides = [_side(layouts, dim, turn, mesh.rank) for turn in (0, 1)]
-        direct = {slab.field for side in self._sides for slab in side.send if _is_direct(slab, len(layouts))}
-        self._direct = sorted(direct)
-        self._packed = PackedMessages(
-            mesh.comm,
-            [(s.send_to, s.recv_from, self._not_direct(s.send), self._not_direct(s.recv)) for s in self._sides],
-            tag,
-        )
-        self._reverse: PackedMessages | None = None
+        slabs = self._sides[0].send
+        contiguous = [slab for slab in slabs if slab.pieces == 1]
+        small = [slab.field for slab in contiguous if slab.nbytes <= JOIN_LIMIT]
+        self._joined = small if len(small) > 1 else []
+        self._single = [slab.field for slab in contiguous if slab.field not in self._joined]
+        scattered = [slab.field for slab in slabs if slab.pieces > 1]
+        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._sides], self._tag + 2 * PACKED)
+        self._back: Packed | None = None
 
     @property
     def nbytes(self) -> int:
@@ -183,59 +217,46 @@ class RemotePhase:
         return sum(slab.nbytes for side in self._sides if side.send_to is not None for slab in side.send)
 
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """Requests for these arrays. They know the memory by its address and keep no array alive."""
-        receives, sends = [], []
+        """The messages of an exchange of these arrays."""
+        receives, sends, types = [], [], []
         for turn, side in enumerate(self._sides):
-            for sent, received in zip(side.send, side.recv, strict=True):
-                if sent.field not in self._direct:
-                    continue
-                tag = self._tag + TAGS_PER_FIELD * (1 + sent.field) + turn
-                if side.recv_from is not None:
-                    receives.append(self._comm.Recv_init(_memory(arrays, received), side.recv_from, tag))
-                if side.send_to is not None:
-                    sends.append(self._comm.Send_init(_memory(arrays, sent), side.send_to, tag))
-        return Bound(self._packed.requests, receives + sends)
+            messages = [(SINGLE + number, side.only([number])) for number in self._single]
+            if self._joined:
+                messages.append((JOINED, side.only(self._joined)))
+            for kind, part in messages:
+                tag = self._tag + 2 * kind + turn
+                if part.recv_from is not None:
+                    memory, made = _memory(arrays, part.recv)
+                    receives.append(self._comm.Recv_init(memory, part.recv_from, tag))
+                    types += made
+                if part.send_to is not None:
+                    memory, made = _memory(arrays, part.send)
+                    sends.append(self._comm.Send_init(memory, part.send_to, tag))
+                    types += made
+        return Bound(
+            [(s.layout.kernels.pack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.outgoing],
+            receives + self._packed.requests + sends,
+            [(s.layout.kernels.unpack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.incoming],
+            receives + sends,
+            types,
+        )
 
-    def begin(self, arrays: Sequence[np.ndarray], bound: Bound) -> None:
-        """Pack and send off."""
-        for buffer in self._packed.outgoing:
-            buffer.pack(arrays, self._dim)
-        MPI.Prequest.Startall(bound.requests)
-
-    def complete(self, arrays: Sequence[np.ndarray], bound: Bound) -> float:
-        """Wait and unpack; returns the seconds waited."""
-        begin = time.perf_counter()
-        MPI.Prequest.Waitall(bound.requests)
-        waited = time.perf_counter() - begin
-        for buffer in self._packed.incoming:
-            buffer.unpack(arrays, self._dim)
-        return waited
-
-    def run_reversed(self, arrays: Sequence[np.ndarray]) -> float:
-        """Send the halos back to their owners, which add them; clear the halos. Returns the seconds waited."""
-        if self._reverse is None:
-            back = [(side.recv_from, side.send_to, side.recv, side.send) for side in self._sides]
-            self._reverse = PackedMessages(self._comm, back, self._reverse_tag)
-        for buffer in self._reverse.outgoing:
-            buffer.pack(arrays, self._dim)
-            for slab, _ in buffer.parts:
-                slab.layout.slabs(arrays[slab.field], self._dim)[:, slab.first : slab.first + slab.layers] = 0
-        begin = time.perf_counter()
-        MPI.Prequest.Startall(self._reverse.requests)
-        MPI.Prequest.Waitall(self._reverse.requests)
-        waited = time.perf_counter() - begin
-        for buffer in self._reverse.incoming:
-            buffer.add(arrays, self._dim)
-        return waited
+    def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
+        """The messages that take halos back to their owners, which add them; the halos are cleared."""
+        if self._back is None:
+            self._back = Packed(self._comm, [side.back() for side in self._sides], self._tag + 2 * BACK)
+        before: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        for slab, values in self._back.outgoing:
+            before += [(slab.layout.kernels.pack_slab, (*slab.arguments(arrays), values))]
+            before += [(_clear, slab.arguments(arrays))]
+        after = [(s.layout.kernels.add_slab, (*s.arguments(arrays), values)) for s, values in self._back.incoming]
+        return Bound(before, list(self._back.requests), after)
 
     def free(self) -> None:
         """Free the persistent requests."""
         self._packed.free()
-        if self._reverse is not None:
-            self._reverse.free()
-
-    def _not_direct(self, slabs: Sequence[Slab]) -> list[Slab]:
-        return [slab for slab in slabs if slab.field not in self._direct]
+        if self._back is not None:
+            self._back.free()
 
 
 def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
@@ -250,7 +271,7 @@ def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
         pieces, values = layout.layer_values(rank, dim)
         send_to, recv_from = message.send_to, message.recv_from
         for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):
-            boxes.append(Slab(number, layout, box.start, box.stop - box.start, pieces, values))
+            boxes.append(Slab(number, layout, dim, box.start, box.stop - box.start, pieces, values))
     return Side(send_to, recv_from, tuple(sends), tuple(receives))
 
 
@@ -262,12 +283,13 @@ def _message(layout: Layout, dim: int, turn: int, rank: int) -> Message | None:
     return None
 
 
-def _is_direct(slab: Slab, fields: int) -> bool:
-    return slab.pieces == 1 and (fields == 1 or slab.nbytes > PACK_LIMIT)
+def _memory(arrays: Sequence[np.ndarray], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:
+    """The memory of slabs of one piece each as one message, and the datatypes that were made for it."""
+    if len(slabs) == 1:
+        return (MPI.memory.fromaddress(slabs[0].address(arrays), slabs[0].nbytes), MPI.BYTE), []
+    joined = MPI.BYTE.Create_hindexed([slab.nbytes for slab in slabs], [slab.address(arrays) for slab in slabs])
+    return (MPI.BOTTOM, 1, joined.Commit()), [joined]
 
 
-def _memory(arrays: Sequence[np.ndarray], slab: Slab) -> tuple[MPI.memory, MPI.Datatype]:
-    """The stretch of memory of a slab, without a reference to its array."""
-    layer = slab.values * slab.layout.dtype.itemsize
-    address = arrays[slab.field].ctypes.data + slab.first * layer
-    return (MPI.memory.fromaddress(address, slab.layers * layer), MPI.BYTE)
+def _clear(slabs: np.ndarray, first: int, layers: int) -> None:
+    slabs[:, first : first + layers] = 0

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit.channels import TAGS_PER_FIELD, Bound, LocalPhase, RemotePhase, phase_dims
+from hpckit.channels import Bound, LocalPhase, RemotePhase, phase_dims, tags_needed
 from hpckit.errors import InputError
 from hpckit.field import Field
 from hpckit.layout import Layout
@@ -51,6 +51,7 @@ class HaloExchange:
         self.mesh = mesh
         self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
         self._walls = self._read_walls(walls)
+        self._has_walls = any(self._walls)
         require_same(
             mesh.comm,
             {
@@ -61,9 +62,11 @@ class HaloExchange:
             "a halo exchange is made from the same fields on every rank",
         )
         self._dims = phase_dims(self.layouts)
-        self._tag = mesh.tags(TAGS_PER_FIELD * len(self._dims) * (2 + len(self.layouts)))
+        self._tag = mesh.tags(len(self._dims) * tags_needed(len(self.layouts)))
         self._bound: dict[tuple[int, ...], _Binding] = {}
-        self._channels = [self._make_phase(dim) for dim in self._dims]
+        self._phases = [self._make_phase(dim) for dim in self._dims]
+        # Dims held whole come first; start goes as far as the first messages.
+        self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
         self._flying: tuple[_Binding, Arrays] | None = None
         self._closed = False
         self.wait_seconds = 0.0
@@ -72,45 +75,42 @@ class HaloExchange:
     @property
     def nbytes(self) -> int:
         """Bytes that this rank sends to other ranks in one exchange."""
-        return sum(phase.nbytes for phase in self._channels if isinstance(phase, RemotePhase))
+        return sum(phase.nbytes for phase in self._phases)
 
     def __call__(self, fields: Any) -> None:
         """Fill the halos: `start` and `finish`."""
         self.start(fields)
-        self.finish(fields)
+        self._finish()
 
     def start(self, fields: Any) -> None:
         """Copy what stays within the rank and send off the first messages."""
         if self._flying is not None:
             raise InputError("the exchange has been started already", do="call finish before the next start")
-        arrays = self._arrays(fields)
+        arrays = _arrays(fields)
         binding = self._bind(arrays)
         self._flying = (binding, arrays)
-        for phase, bound in zip(self._channels, binding.phases, strict=True):
-            if isinstance(phase, RemotePhase):
-                phase.begin(arrays, bound)
-                return
-            phase.run(arrays)
+        for phase in binding.there[: self._first_remote + 1]:
+            phase.begin()
 
     def finish(self, fields: Any) -> None:
         """Receive, run the phases that depend on it, and fill the walls."""
         if self._flying is None:
             raise InputError("the exchange has not been started", do="call start before finish, with the same fields")
-        binding, arrays = self._flying
-        if any(given is not kept for given, kept in zip(self._arrays(fields), arrays, strict=True)):
+        if list(map(id, _arrays(fields))) != list(map(id, self._flying[1])):
             raise InputError("finish was given other fields than start")
-        begun = False
-        for phase, bound in zip(self._channels, binding.phases, strict=True):
-            if isinstance(phase, RemotePhase):
-                if begun:
-                    phase.begin(arrays, bound)
-                self.wait_seconds += phase.complete(arrays, bound)
-                begun = True
-            elif begun:
-                phase.run(arrays)
+        self._finish()
+
+    def _finish(self) -> None:
+        assert self._flying is not None
+        binding, arrays = self._flying
+        for number, phase in enumerate(binding.there[self._first_remote :]):
+            if number:
+                phase.begin()
+            self.wait_seconds += phase.complete()
         self._flying = None
-        for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
-            layout.fill_walls(array, walls, self.mesh.rank)
+        if self._has_walls:
+            for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
+                layout.fill_walls(array, walls, self.mesh.rank)
 
     def accumulate(self, fields: Any) -> None:
         """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
@@ -119,9 +119,13 @@ class HaloExchange:
         """
         if self._flying is not None:
             raise InputError("accumulate was called between start and finish")
-        arrays = self._arrays(fields)
-        for phase in reversed(self._channels):
-            self.wait_seconds += phase.run_reversed(arrays)
+        arrays = _arrays(fields)
+        binding = self._bind(arrays)
+        if binding.back is None:
+            binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
+        for phase in binding.back:
+            phase.begin()
+            self.wait_seconds += phase.complete()
 
     def close(self) -> None:
         """Free the persistent requests. The mesh does it too when it closes."""
@@ -131,7 +135,7 @@ class HaloExchange:
         for binding in list(self._bound.values()):
             binding.free()
         self._bound.clear()
-        for phase in self._channels:
+        for phase in self._phases:
             phase.free()
 
     def __enter__(self) -> Self:
@@ -165,15 +169,8 @@ class HaloExchange:
     def _make_phase(self, dim: int) -> LocalPhase | RemotePhase:
         if self.mesh.topology.sizes[dim] == 1:
             return LocalPhase(self.layouts, dim)
-        block = TAGS_PER_FIELD * (2 + len(self.layouts))
-        return RemotePhase(self.mesh, self.layouts, dim, self._tag + block * self._dims.index(dim))
-
-    def _arrays(self, fields: Any) -> Arrays:
-        if isinstance(fields, Field):
-            return (fields.data,)
-        if isinstance(fields, np.ndarray):
-            return (fields,)
-        return tuple(field.data if isinstance(field, Field) else field for field in fields)
+        tag = self._tag + self._dims.index(dim) * tags_needed(len(self.layouts))
+        return RemotePhase(self.mesh, self.layouts, dim, tag)
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests made for these arrays, kept for the next time; weakly, so no field is kept alive."""
@@ -191,22 +188,32 @@ class HaloExchange:
             self._bound.pop(next(iter(self._bound))).free()
         forget = functools.partial(_forget, weakref.ref(self), key)
         binding = _Binding(
-            [phase.bind(arrays) for phase in self._channels], [weakref.ref(array, forget) for array in arrays]
+            [phase.bind(arrays) for phase in self._phases], [weakref.ref(array, forget) for array in arrays]
         )
         self._bound[key] = binding
         return binding
 
 
-class _Binding:
-    """Persistent requests on the memory of some arrays, an entry a phase; `watches` tell when an array is gone."""
+def _arrays(fields: Any) -> Arrays:
+    """The arrays of what a user may hand in: a field or an array, or a sequence of them."""
+    if isinstance(fields, Field):
+        return (fields.data,)
+    if isinstance(fields, np.ndarray):
+        return (fields,)
+    return tuple([field.data if isinstance(field, Field) else field for field in fields])
 
-    def __init__(self, phases: list[Bound], watches: list[weakref.ref]) -> None:
-        self.phases = phases
+
+class _Binding:
+    """What the phases do to some arrays, there and (once asked for) back; `watches` tell when an array is gone."""
+
+    def __init__(self, there: list[Bound], watches: list[weakref.ref]) -> None:
+        self.there = there
+        self.back: list[Bound] | None = None
         self.watches = watches
 
     def free(self) -> None:
         self.watches = []
-        for bound in self.phases:
+        for bound in (*self.there, *(self.back or ())):
             bound.free()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -40,10 +42,11 @@ class Layout:
         return (*self.components, *self.decomposition.local_shape(rank))
 
     def slabs(self, array: np.ndarray, dim: int) -> np.ndarray:
-        """A view [outer, n, inner] with the dim in the middle."""
+        """A view [outer, n, inner] with the dim in the middle; it does not keep the array alive."""
         at = len(self.components) + dim
         outer, n = math.prod(array.shape[:at]), array.shape[at]
-        return array.reshape(outer, n, array.size // max(1, outer * n))
+        memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+        return np.frombuffer(memory, self.dtype).reshape(outer, n, array.size // max(1, outer * n))
 
     def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
         """How many pieces a layer of the dim has in memory, and how many values each piece."""

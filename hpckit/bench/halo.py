@@ -50,7 +50,17 @@ def _measure(cases: tuple) -> list[dict[str, Any]]:
         # One thread a rank: a BLAS or Numba pool would take the other rank's core.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         done = subprocess.run(
-            [find_mpiexec(), "-n", str(RANKS), sys.executable, "-m", "mpi4py", "-m", "hpckit.bench.halo_ranks", request],
+            [
+                find_mpiexec(),
+                "-n",
+                str(RANKS),
+                sys.executable,
+                "-m",
+                "mpi4py",
+                "-m",
+                "hpckit.bench.halo_ranks",
+                request,
+            ],
             env={**os.environ, **threads},
             capture_output=True,
             text=True,

@@ -27,7 +27,7 @@ NAMES = ("z", "y", "x")
 def sendrecv(mesh: Mesh, arrays: list[np.ndarray]) -> Candidate:
     """The exchange as most programs write it: Sendrecv with copies of NumPy slices, dim by dim, corners included."""
     comm, topology = mesh.comm, mesh.topology
-    neighbors = [(topology.shift(mesh.rank, name, -1), topology.shift(mesh.rank, name, +1)) for name in NAMES]
+    neighbors = [[int(topology.all_shifted(name, n)[mesh.rank]) for n in (-1, +1)] for name in NAMES]
 
     def layer(dim: int, first: int, last: int) -> tuple[slice, ...]:
         return tuple(slice(first, last) if d == dim else slice(None) for d in range(3))
@@ -71,7 +71,9 @@ def refill(arrays: list[np.ndarray], interior: np.ndarray) -> None:
         a[1:-1, 1:-1, 1:-1] = interior
 
 
-def time_in_turn(mesh: Mesh, n: int, candidates: dict[str, tuple[Candidate, list[np.ndarray]]], rounds: int) -> dict[str, list[float]]:
+def time_in_turn(
+    mesh: Mesh, n: int, candidates: dict[str, tuple[Candidate, list[np.ndarray]]], rounds: int
+) -> dict[str, list[float]]:
     """Seconds an exchange of each candidate, in turn; the slowest rank's time counts. Checks each result first."""
     interior, expected = coded(mesh, n, halo=False), coded(mesh, n, halo=True)
     calls = max(10, min(200, 4_000_000 // (n * n * len(next(iter(candidates.values()))[1]) * 16)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from hpckit.plan.topology import Topology
 Slices = tuple[slice, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Decomposition:
     """A grid of `shape` cells cut into one block a rank; dim d is split along the axis `topology.names[d]`.
 
@@ -30,26 +30,31 @@ class Decomposition:
 
     shape: tuple[int, ...]
     topology: Topology
-    halo: tuple[int, ...] = (1,)
-    location: tuple[str, ...] = ("center",)
+    halo: tuple[int, ...]
+    location: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, int) else tuple(int(n) for n in self.shape)
-        dims = len(shape)
-        object.__setattr__(self, "shape", shape)
-        if dims != len(self.topology.names):
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        topology: Topology,
+        halo: int | Sequence[int] = 1,
+        location: str | Sequence[str] = "center",
+    ) -> None:
+        cells = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        dims = len(cells)
+        if dims != len(topology.names):
             raise InputError(
-                f"a grid of {dims} dims {shape} needs as many axes, not {', '.join(self.topology.names)}",
+                f"a grid of {dims} dims {cells} needs as many axes, not {', '.join(topology.names)}",
                 do="give a dim that stays whole an axis of size 1",
             )
-        halo = (self.halo,) * dims if isinstance(self.halo, int) else tuple(self.halo)
-        location = (self.location,) * dims if isinstance(self.location, str) else tuple(self.location)
-        object.__setattr__(self, "halo", halo if len(halo) == dims else halo * dims)
-        object.__setattr__(self, "location", location if len(location) == dims else location * dims)
-        if len(self.halo) != dims or min(self.halo) < 0:
+        widths = (halo,) * dims if isinstance(halo, int) else tuple(halo)
+        places = (location,) * dims if isinstance(location, str) else tuple(location)
+        if len(widths) != dims or min(widths) < 0:
             raise InputError(f"a halo is one width of 0 or more for all dims or for each of {dims}, not {halo}")
-        if len(self.location) != dims or not set(self.location) <= {"center", "face"}:
+        if len(places) != dims or not set(places) <= {"center", "face"}:
             raise InputError(f'a location is "center" or "face" for all dims or for each of {dims}, not {location}')
+        for name, value in (("shape", cells), ("topology", topology), ("halo", widths), ("location", places)):
+            object.__setattr__(self, name, value)
         self._refuse_thin_blocks()
 
     @property
@@ -76,7 +81,7 @@ class Decomposition:
 
     def at(self, location: str | Sequence[str]) -> Decomposition:
         """The same cells with values at another location."""
-        return replace(self, location=(location,) * self.ndim if isinstance(location, str) else tuple(location))
+        return Decomposition(self.shape, self.topology, self.halo, location)
 
     def start(self, rank: int) -> tuple[int, ...]:
         """The first owned global index in each dim."""

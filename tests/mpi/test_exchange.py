@@ -1,0 +1,34 @@
+"""Mesh, field and halo exchange on 1 to 6 ranks. The checks are in tests/programs, one launch runs many."""
+
+from __future__ import annotations
+
+import pytest
+
+RANKS = [1, 2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_halos_by_position_coded_data(mpirun, ranks):
+    outcome = mpirun(ranks, "halo.py", timeout=150)
+    assert int(outcome.stdout.split()[1]) > 90
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_walls_accumulation_overlap_and_refusals(mpirun, ranks):
+    outcome = mpirun(ranks, "exchange.py", timeout=120)
+    assert "all good" in outcome.stdout
+    assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
+
+
+def test_fields_and_sums_that_do_not_depend_on_the_ranks(mpirun):
+    printed = {mpirun(ranks, "fields.py", timeout=120).stdout for ranks in RANKS}
+    assert len(printed) == 1
+
+
+def test_a_hang_fails_and_does_not_block(mpirun, tmp_path):
+    program = tmp_path / "hang.py"
+    program.write_text(
+        "from mpi4py import MPI\nMPI.COMM_WORLD.rank or MPI.COMM_WORLD.recv(source=1)\nMPI.COMM_WORLD.Barrier()\n"
+    )
+    with pytest.raises(pytest.fail.Exception, match="ran past 5 s"):
+        mpirun(2, program, timeout=5)

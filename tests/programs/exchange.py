@@ -1,0 +1,192 @@
+"""What a halo exchange does beyond copying: walls, accumulation, overlap, refusals, and letting go of arrays."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.errors import InputError
+
+COMM = MPI.COMM_WORLD
+SHAPE = (13, 17)
+
+
+def serial_and_parallel(location, walls, width, periodic=()):
+    """A random field with its walls filled on one rank, and the part of it each rank must hold."""
+    names = ("y", "x")
+    whole_axes = hp.Topology(names, (1, 1), periodic)
+    alone = hp.Decomposition(SHAPE, whole_axes, width, location)
+    values = np.random.default_rng(1).random(alone.global_shape)
+    with hp.Mesh(MPI.COMM_SELF, y=1, x=1, periodic=periodic) as one:
+        field = hp.Field.from_global(values, alone, one)
+        hp.HaloExchange(one, field, walls)(field)
+        expected = field.data.copy()
+    mesh = hp.Mesh(COMM, y=0, x=0, periodic=periodic, shape=SHAPE, halo=width)
+    dec = hp.Decomposition(SHAPE, mesh.topology, width, location)
+    part = hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh)
+    box = tuple(slice(s, s + n) for s, n in zip(dec.start(mesh.rank), dec.local_shape(mesh.rank), strict=True))
+    return mesh, part, expected, expected[box]
+
+
+def double_inside(halo, inside):
+    halo[...] = 2 * inside[0]
+
+
+def test_walls_do_not_depend_on_the_decomposition():
+    fills = [hp.mirror, hp.antisymmetric, hp.zero_gradient, hp.fixed(2.5), -1.5, "mirror", double_inside]
+    for (low, high), location in itertools.product(
+        zip(fills, fills[1:] + fills[:1], strict=True), ("center", "face", ("center", "face"))
+    ):
+        for width, periodic in ((1, ()), (2, ()), (2, ("x",))):
+            walls = {"y": (low, high)} | ({} if periodic else {"x": (high, low)})
+            mesh, part, _, expected = serial_and_parallel(location, walls, width, periodic)
+            hp.HaloExchange(mesh, part, walls)(part)
+            assert np.array_equal(part.data, expected), (low, high, location, width, periodic)
+            mesh.close()
+
+
+def test_walls_are_what_they_say():
+    with hp.Mesh(MPI.COMM_SELF, x=1) as mesh:
+        for location, n in (("center", 5), ("face", 6)):
+            dec = hp.Decomposition((5,), mesh.topology, 2, location)
+            field = hp.Field.zeros(dec, mesh)
+            inside = 1.0 + np.arange(n)
+            for fill, low in (
+                (hp.mirror, [2, 1] if n == 5 else [3, 2]),
+                (hp.antisymmetric, [-2, -1] if n == 5 else [-3, -2]),
+                (hp.zero_gradient, [1, 1]),
+                (hp.fixed(9.0), [9, 9]),
+                (double_inside, [2, 2]),
+            ):
+                field.data[...] = 0
+                field.interior[...] = inside
+                hp.HaloExchange(mesh, field, {"x": (fill, None)})(field)
+                assert list(field.data[:2]) == low, (fill, field.data)
+                assert list(field.data[-2:]) == [0, 0]
+                wall = {hp.antisymmetric: 0.0, hp.fixed: 9.0}.get(fill, 1.0) if n == 6 else 1.0
+                assert fill is not hp.antisymmetric or field.data[2] == wall
+
+
+def test_accumulate_adds_every_halo_value_to_its_owner():
+    for periodic, width, components in itertools.product(((), ("x",), ("y", "x")), (1, 2), ((), (2,))):
+        with hp.Mesh(COMM, y=0, x=0, periodic=periodic, shape=SHAPE, halo=width) as mesh:
+            dec = hp.Decomposition(SHAPE, mesh.topology, width)
+            field = hp.Field.zeros(dec, mesh, np.int64, components=components)
+            twin = hp.Field.zeros(dec.at("face"), mesh, np.float32, components=components)
+            halo = hp.HaloExchange(mesh, [field, twin])
+            weight = field.like()
+            weight.interior[...] = 1
+            hp.HaloExchange(mesh, weight)(weight)  # 1 where a cell is a copy of an owned one
+            field.data[...] = weight.data
+            before = COMM.allreduce(int(field.data.sum()))
+            for _ in range(2):
+                halo.accumulate([field, twin])
+            counted = np.zeros((*components, *dec.global_shape), np.int64)
+            for rank in range(mesh.size):
+                cells = np.ix_(*(np.arange(n) for n in dec.local_shape(rank)))
+                places = [c - w + s for c, w, s in zip(cells, dec.halo, dec.start(rank), strict=True)]
+                inside = np.ones(dec.local_shape(rank), bool)
+                for place, n, closed in zip(places, dec.global_shape, dec.periodic, strict=True):
+                    inside &= closed | ((place >= 0) & (place < n))
+                index = tuple(
+                    np.broadcast_to(p % n, inside.shape)[inside] for p, n in zip(places, dec.global_shape, strict=True)
+                )
+                np.add.at(counted, (..., *index), 1)
+            assert np.array_equal(field.interior, counted[(..., *dec.global_slices(mesh.rank))])
+            assert COMM.allreduce(int(field.data.sum())) == before
+
+
+def test_overlap_equals_the_exchange_in_one():
+    with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
+        dec = hp.Decomposition(SHAPE, mesh.topology, 1)
+        values = np.random.default_rng(2).random(SHAPE)
+        field = hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh)
+        halo, at_once, split = hp.HaloExchange(mesh, field), field.like(), field.like()
+
+        def average(out, box):
+            a, (y, x) = field.data, box
+            up, down = slice(y.start - 1, y.stop - 1), slice(y.start + 1, y.stop + 1)
+            left, right = slice(x.start - 1, x.stop - 1), slice(x.start + 1, x.stop + 1)
+            out[y, x] = a[up, x] + a[down, x] + a[y, left] + a[y, right] + a[up, left] + a[down, right]
+
+        halo.start(field)
+        average(split.data, field.core)
+        halo.finish(field)
+        for box in field.rim:
+            average(split.data, box)
+        average(at_once.data, tuple(slice(1, n - 1) for n in field.data.shape))
+        assert np.array_equal(split.interior, at_once.interior)
+
+
+def refused(call, words):
+    try:
+        call()
+    except InputError as error:
+        assert words in error.message, error.message
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def test_wrong_use_is_refused_on_every_rank():
+    with hp.Mesh(COMM, y=0, x=0, periodic=("x",), shape=SHAPE) as mesh:
+        dec = hp.Decomposition(SHAPE, mesh.topology, 1)
+        field = hp.Field.zeros(dec, mesh)
+        halo = hp.HaloExchange(mesh, field)
+        refused(lambda: halo.finish(field), "has not been started")
+        refused(lambda: halo(field.data.astype(np.float32)), "float32")
+        refused(lambda: halo(field.data[:, ::-1]), "C-contiguous")
+        refused(lambda: halo([field, field]), "for 1 fields, not 2")
+        refused(lambda: hp.HaloExchange(mesh, field, {"x": hp.mirror}), "periodic and has no walls")
+        refused(lambda: hp.HaloExchange(mesh, field, {"z": hp.mirror}), "no axis is called 'z'")
+        refused(lambda: hp.HaloExchange(mesh, field, {"y": "mirorr"}), "no wall fill")
+        halo.start(field)
+        refused(lambda: halo.start(field), "started already")
+        refused(lambda: halo.finish(field.like()), "other fields")
+        halo.finish(field)
+        if mesh.size > 1:
+            dtype = np.float32 if mesh.rank == mesh.size - 1 else np.float64
+            refused(lambda: hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, dtype)), f"on rank {mesh.size - 1}")
+        halo.close()
+        refused(lambda: halo(field), "closed")
+
+
+def test_arrays_are_not_kept_alive():
+    with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
+        dec = hp.Decomposition(SHAPE, mesh.topology, 1)
+        fields = [hp.Field.zeros(dec, mesh) for _ in range(3)]
+        halo = hp.HaloExchange(mesh, fields[0])
+        for _ in range(3):
+            for field in fields:
+                halo(field)
+        assert len(halo._bound) == 3
+        del field
+        fields.pop()
+        gc.collect()
+        assert len(halo._bound) == 2
+        for _ in range(20):
+            halo(hp.Field.zeros(dec, mesh))
+        assert len(halo._bound) <= 8
+
+
+def test_sub_communicators_are_lines_of_the_mesh():
+    mesh = hp.Mesh(COMM, y=0, x=0)
+    for name in ("y", "x"):
+        axis = mesh.topology.axis(name)
+        assert mesh[name].size == mesh.topology.sizes[axis]
+        assert mesh[name].rank == mesh.coords[axis]
+    total = mesh["y"].allreduce(mesh["x"].allreduce(mesh.rank))
+    assert total == sum(range(mesh.size))
+    mesh.close()
+    mesh.close()
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+    if COMM.rank == 0:
+        print("all good")

@@ -1,0 +1,91 @@
+"""Fields: scatter and gather, coordinates, reductions that do not depend on the number of ranks."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.errors import InputError
+
+COMM = MPI.COMM_WORLD
+
+
+def test_scatter_and_gather_are_inverse(mesh, dec):
+    for dtype, components in ((np.float64, ()), (np.int16, (3,)), (np.complex64, (2, 2)), (">f8", ())):
+        values = np.random.default_rng(3).integers(0, 99, (*components, *dec.global_shape)).astype(dtype)
+        for root in {0, mesh.size - 1}:
+            field = hp.Field.from_global(values if mesh.rank == root else None, dec, mesh, root, units="K")
+            assert field.data.dtype == np.dtype(dtype)
+            assert np.array_equal(field.interior, values[(..., *dec.global_slices(mesh.rank))])
+            whole = field.gather(root)
+            assert (whole is None) == (mesh.rank != root)
+            assert whole is None or (np.array_equal(whole, values) and whole.dtype == values.dtype)
+    try:
+        hp.Field.from_global(np.zeros((2, 2)) if mesh.rank == 0 else None, dec, mesh)
+    except InputError as error:
+        assert "(2, 2)" in error.message
+    else:
+        raise AssertionError("a global array of the wrong shape was taken")
+
+
+def test_coordinates_are_those_of_the_global_points(mesh, dec):
+    field = hp.Field.zeros(dec, mesh)
+    start = dec.start(mesh.rank)
+    for d, places in enumerate(field.coords((0.5, 0.25), origin=(1.0, -2.0), halo=True)):
+        step, origin = (0.5, 0.25)[d], (1.0, -2.0)[d]
+        offset = 0.5 if dec.location[d] == "center" else 0.0
+        index = start[d] - dec.halo[d] + np.arange(places.size)
+        assert np.array_equal(places.ravel(), origin + (index + offset) * step)
+
+
+def test_reductions(mesh, dec):
+    rng = np.random.default_rng(4)
+    values = rng.standard_normal(dec.global_shape) * 10.0 ** rng.integers(-12, 12, dec.global_shape)
+    field = hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh)
+    field.data[0] = 1e300  # halo must not count
+    field.interior[...] = values[dec.global_slices(mesh.rank)]
+    exact = math.fsum(values.ravel())
+    assert (field.max(), field.min()) == (values.max(), values.min())
+    assert abs(field.sum() - exact) <= 1e-9 * np.abs(values).sum()
+    assert abs(field.sum(repro=True) - exact) <= 1e-15 * np.abs(values).sum()
+    assert math.isclose(field.norm(repro=True), np.linalg.norm(values), rel_tol=1e-14)
+    assert math.isclose(field.norm(), np.linalg.norm(values), rel_tol=1e-13)
+    counts = hp.Field.from_global(np.arange(values.size).reshape(values.shape), dec, mesh)
+    assert counts.sum() == values.size * (values.size - 1) // 2
+    results = [field.sum(repro=True).hex(), field.norm(repro=True).hex()]
+    if mesh.rank == mesh.size - 1:
+        field.interior[0, 0] = math.nan
+    assert math.isnan(field.max())
+    assert math.isnan(field.sum())
+    assert math.isnan(field.sum(repro=True))
+    return results
+
+
+def test_to_xarray(mesh, dec):
+    field = hp.Field.zeros(dec, mesh, name="theta", units="K", components=2)
+    field.interior[...] = mesh.rank
+    array = field.to_xarray((10.0, 5.0))
+    if mesh.rank:
+        assert array is None
+        return
+    assert array.dims == ("component_0", "y", "x")
+    assert array.attrs["units"] == "K"
+    assert array["x"][0] == (2.5 if dec.location[1] == "center" else 0.0)
+    assert array.shape == (2, *dec.global_shape)
+
+
+if __name__ == "__main__":
+    lines = []
+    for location in ("center", "face"):
+        with hp.Mesh(COMM, y=0, x=0, periodic=("x",)) as the_mesh:
+            decomposition = hp.Decomposition((23, 31), the_mesh.topology, (2, 1), location)
+            test_scatter_and_gather_are_inverse(the_mesh, decomposition)
+            test_coordinates_are_those_of_the_global_points(the_mesh, decomposition)
+            lines += test_reductions(the_mesh, decomposition)
+            test_to_xarray(the_mesh, decomposition)
+    if COMM.rank == 0:
+        print(*lines, file=sys.stdout)
