@@ -1,0 +1,97 @@
+"""The report of a run: `report/index.html`, one file with inline pictures, and `report/report.json`, its numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hpckit import __version__
+from hpckit.errors import CorruptDataError
+from hpckit.io.files import replace_file, write_error
+from hpckit.io.frames import missing_sources
+from hpckit.report import sections
+from hpckit.report.findings import find
+from hpckit.report.numbers import numbers
+from hpckit.report.page import page
+from hpckit.report.run_data import RunData, load_run
+from hpckit.report.slices import Slices, read_slices
+
+MOST_BYTES = 3_000_000
+POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough
+
+
+def build_report(directory: Path) -> Path:
+    """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
+
+    Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the
+    report cannot be written.
+    """
+    run = load_run(Path(directory))
+    for points in POINTS:
+        text, record = compose(run, points)
+        if len(text.encode()) < MOST_BYTES:
+            break
+    target = run.directory / "report"
+    try:
+        target.mkdir(exist_ok=True)
+        replace_file(target / "report.json", json.dumps(record, indent=1, allow_nan=False).encode())
+        replace_file(target / "index.html", text.encode())
+    except OSError as problem:
+        raise write_error(problem, target) from problem
+    return target / "index.html"
+
+
+def compose(run: RunData, points: int) -> tuple[str, dict[str, Any]]:
+    """The page, and the numbers in it, with fields of at most `points` points a dim."""
+    fields = _fields(run, points)
+    values = _plain(numbers(run, fields))
+    found = find(values)
+    values["findings"] = [finding.to_dict() for finding in found]
+    text = page(
+        run.title,
+        sections.header(run, values),
+        sections.failure(values),
+        sections.headline(values),
+        sections.findings(found),
+        sections.fields(fields),
+        sections.conservation(run, values),
+        sections.history(run, values),
+        sections.phases(values),
+        sections.decomposition(values),
+        sections.provenance(values),
+        sections.configuration(values),
+        f"<footer>Written by hpckit {__version__}. The same numbers: report.json. The fields: output/fields.h5, for "
+        "xarray and ParaView.</footer>",
+    )
+    return text, values
+
+
+def _fields(run: RunData, points: int) -> list[Slices]:
+    """The fields that can be read; what cannot is told in the report and does not end it."""
+    if run.fields is None:
+        return []
+    try:
+        missing = missing_sources(run.fields)
+        if missing:
+            _tell(run, f"files of the output are missing: {', '.join(missing[:3])}")
+        return read_slices(run.fields, most_points=points)
+    except (OSError, CorruptDataError, KeyError) as problem:
+        _tell(run, f"the fields cannot be read: {problem}")
+        return []
+
+
+def _tell(run: RunData, text: str) -> None:
+    if text not in run.problems:
+        run.problems.append(text)
+
+
+def _plain(value: Any) -> Any:
+    """Without numbers that JSON has no word for: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return None
+    return value

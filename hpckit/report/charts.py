@@ -1,0 +1,134 @@
+"""Line charts over time, phase times over ranks, and the decomposition, each as inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpckit.report.run_data import RunData
+from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot, to_svg
+from hpckit.report.units import time_scale
+
+Record = dict[str, Any]
+MOST_BARS = 24
+MOST_BLOCKS = 1024
+
+
+def over_time(title: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], zero: bool = False) -> str:
+    """Values over simulated time; `zero` draws a line at 0."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(3.7, 2.0), layout="constrained")
+    end = max((times[-1] for times, _ in lines.values() if times), default=1.0)
+    scale, unit = time_scale(end)
+    if zero:
+        axes.axhline(0.0, color="#aab4bd", linewidth=0.7)
+    for (name, (times, values)), color in zip(lines.items(), SERIES * 9, strict=False):
+        marker = "o" if len(times) < 3 else None
+        axes.plot([t / scale for t in times], values, color=color, label=name, marker=marker, markersize=3)
+    axes.grid(axis="y")
+    axes.margins(x=0.01)
+    axes.set_xlabel(f"time ({unit})")
+    axes.set_title(title)
+    axes.locator_params(axis="y", nbins=5)
+    if len(lines) > 1:
+        axes.legend(loc="best", handlelength=1.2)
+    return to_svg(figure, f"{title} over time", "chart")
+
+
+def relative_change(run: RunData, name: str) -> str:
+    """A conserved quantity over time, relative to its first value; '' without a series."""
+    times, values = run.series(name)
+    if len(values) < 2 or not values[0]:
+        return ""
+    return over_time(f"{name}: relative change", {name: (times, [v / values[0] - 1 for v in values])}, zero=True)
+
+
+def metric_groups(names: Sequence[str]) -> dict[str, list[str]]:
+    """Metrics that belong on one chart: theta_min and theta_max; the others alone."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        stem = name.removesuffix("_min").removesuffix("_max")
+        paired = stem != name and f"{stem}_min" in names and f"{stem}_max" in names
+        groups.setdefault(f"{stem}, least and largest" if paired else name, []).append(name)
+    return groups
+
+
+def phase_colors(names: Sequence[str]) -> dict[str, str]:
+    """A color for each phase; lost time has its own."""
+    rest = iter(PHASES * (1 + len(names)))
+    return {name: PHASE_COLORS.get(name) or next(rest) for name in names}
+
+
+def phase_bars(rows: Mapping[str, Record]) -> str:
+    """Stacked bars of seconds, one a rank; for many ranks a selection that holds the fastest and the slowest."""
+    plt = pyplot()
+    count = max(len(row["ranks"]) for row in rows.values())
+    ranks = _selection(rows, count)
+    height = 0.62 + 0.26 * len(ranks) + 0.2 * (len(rows) // 6)
+    figure, axes = plt.subplots(figsize=(7.6, height), layout="constrained")
+    left = [0.0] * len(ranks)
+    for name, color in phase_colors(list(rows)).items():
+        widths = [rows[name]["ranks"][rank] for rank in ranks]
+        axes.barh(range(len(ranks)), widths, left=left, height=0.72, color=color, label=name, linewidth=0)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(x=0)
+    axes.legend(
+        ncols=min(6, len(rows)), loc="lower left", bbox_to_anchor=(0.0, 1.0), handlelength=0.9, handleheight=0.9,
+        borderaxespad=0.2, columnspacing=1.2,
+    )  # fmt: skip
+    return to_svg(figure, "phase times of the ranks", "wide")
+
+
+def _selection(rows: Mapping[str, Record], count: int) -> list[int]:
+    if count <= MOST_BARS:
+        return list(range(count))
+    busy = [
+        sum(row["ranks"][rank] for name, row in rows.items() if name not in ("wait", "other")) for rank in range(count)
+    ]
+    order = sorted(range(count), key=busy.__getitem__)
+    chosen = {order[round(i * (count - 1) / (MOST_BARS - 1))] for i in range(MOST_BARS)}
+    return sorted(chosen)
+
+
+def decomposition_picture(record: Record) -> str:
+    """The blocks of the ranks on the grid's last two dims (the first layer of blocks in 3-D), a color a host.
+
+    '' when the record lacks its blocks.
+    """
+    blocks = record.get("blocks") or []
+    shape = record.get("shape") or []
+    if not blocks or not shape:
+        return ""
+    blocks = [block for block in blocks if len(shape) < 3 or block["start"][0] == 0][:MOST_BLOCKS]
+    hosts = list(dict.fromkeys(block.get("host", "") for block in blocks))
+    names = [str(axis) for axis in record.get("axes") or [f"dim {d}" for d in range(len(shape))]]
+    plt = pyplot()
+    width = shape[-1]
+    height = shape[-2] if len(shape) > 1 else max(1, width // 8)
+    tall = min(max(height / width, 0.12), 0.9)
+    figure, axes = plt.subplots(figsize=(3.7, 3.3 * tall + 0.5), layout="constrained")
+    for block in blocks:
+        x, dx = block["start"][-1], block["shape"][-1]
+        z, dz = (block["start"][-2], block["shape"][-2]) if len(shape) > 1 else (0, height)
+        color = SERIES[hosts.index(block.get("host", "")) % len(SERIES)]
+        axes.add_patch(plt.Rectangle((x, z), dx, dz, facecolor=color, alpha=0.22, linewidth=0))
+        axes.add_patch(plt.Rectangle((x, z), dx, dz, fill=False, edgecolor=color, linewidth=1.0))
+        if len(blocks) <= 64:
+            text = f"rank {block['rank']}" if len(blocks) <= 6 else str(block["rank"])
+            axes.text(x + dx / 2, z + dz / 2, text, ha="center", va="center", fontsize=8, color=INK)
+    axes.set_xlim(0, width)
+    axes.set_ylim(0, height)
+    axes.set_xlabel(f"{names[-1]} (cells)")
+    if len(shape) > 1:
+        axes.set_ylabel(f"{names[-2]} (cells)")
+    else:
+        axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.tick_params(length=0, labelcolor=MUTED)
+    return to_svg(figure, f"the grid over {len(record['blocks'])} ranks", "chart")

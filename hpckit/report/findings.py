@@ -1,0 +1,112 @@
+"""What a reader should know at once: each finding with the measured loss and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hpckit.report.numbers import compute_imbalance
+from hpckit.report.units import number, percent
+
+Record = dict[str, Any]
+IMBALANCE = 0.10  # of the mean compute time
+WAIT = 0.15  # of the wall time
+OUTPUT = 0.20
+MASS = 1e-12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`level`: "error", "warning" or "note"; one sentence, and what to do ('' for nothing)."""
+
+    level: str
+    text: str
+    do: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def find(numbers: Record) -> list[Finding]:
+    """All findings, the gravest first."""
+    every = [*_numerics(numbers), *_speed(numbers), *_records(numbers)]
+    return sorted(every, key=lambda finding: ("error", "warning", "note").index(finding.level))
+
+
+def _numerics(numbers: Record) -> Iterator[Finding]:
+    for name, field in numbers["fields"].items():
+        if not field["finite"]:
+            yield Finding("error", f"{name} holds values that are not finite", "look at the first frame that has them")
+    cfl = numbers["cfl"]
+    if cfl and cfl["max"] > 1:
+        yield Finding(
+            "warning",
+            f"the CFL number reached {number(cfl['max'], 3)}, above 1",
+            "lower the time step or its safety factor",
+        )
+    mass = numbers["conserved"].get("mass")
+    if mass and abs(mass.get("relative_change") or 0.0) > MASS:
+        yield Finding(
+            "note",
+            f"mass changed by {number(mass['relative_change'], 3)} relative: right for open walls, not for closed ones",
+        )
+
+
+def _speed(numbers: Record) -> Iterator[Finding]:
+    rows = numbers["phases"]
+    share = {name: row["share"] or 0.0 for name, row in rows.items()}
+    imbalance = compute_imbalance(rows)
+    if imbalance > IMBALANCE:
+        lost = imbalance / (1 + imbalance)
+        yield Finding(
+            "warning",
+            f"the slowest rank computes {percent(imbalance)} longer than the mean: {percent(lost)} of the time is lost",
+            "use a number of ranks that divides the grid evenly, and leave other jobs off these cores",
+        )
+    if share.get("wait", 0.0) > WAIT:
+        yield Finding(
+            "warning",
+            f"ranks wait {percent(share['wait'])} of the time for their neighbors",
+            "use fewer ranks, or give each more cells",
+        )
+    if share.get("output", 0.0) > OUTPUT:
+        yield Finding(
+            "warning",
+            f"output takes {percent(share['output'])} of the time",
+            "write frames less often, or to a faster disk",
+        )
+    yield from _cores(numbers)
+
+
+def _cores(numbers: Record) -> Iterator[Finding]:
+    """More threads than cores on some host."""
+    places = (numbers["provenance"] or {}).get("placement") or []
+    hosts: dict[str, list[Record]] = {}
+    for place in places:
+        hosts.setdefault(str(place.get("host")), []).append(place)
+    for here in hosts.values():
+        cores = {core for place in here for core in place.get("cores", [])}
+        threads = sum(max(1, int(place.get("threads") or 1)) for place in here)
+        if cores and threads > len(cores):
+            yield Finding(
+                "warning",
+                f"{len(here)} ranks with {threads} threads in all share {len(cores)} cores of a host",
+                f"use at most {len(cores)} ranks a host with one thread each (hpckit run … -n {len(cores)})",
+            )
+            return
+
+
+def _records(numbers: Record) -> Iterator[Finding]:
+    if numbers["status"] == "stopped":
+        yield Finding("note", "the run was ended early on purpose; its files are complete", "run it again to go on")
+    if numbers["status"] in ("running", "unknown"):
+        yield Finding("note", "the run has not ended, or was killed before it could say so")
+    git = (numbers["provenance"] or {}).get("git")
+    if isinstance(git, dict) and git.get("dirty"):
+        yield Finding(
+            "note", "the code had changes that are in no commit", "commit before runs that are to be repeated"
+        )
+    for problem in numbers["unreadable"]:
+        yield Finding("warning", problem)

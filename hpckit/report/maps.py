@@ -1,0 +1,152 @@
+"""Fields at several times as small multiples that share one color scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.report.slices import Slices
+from hpckit.report.style import pyplot, to_svg
+from hpckit.report.units import length_scale, number, time_scale
+
+Array = npt.NDArray[Any]
+WIDTH = 3.7  # inches of one panel
+CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
+
+
+def color_scale(field: Slices) -> tuple[float, float, str]:
+    """Lowest and highest value of the scale and the name of the color map.
+
+    Signed fields get one that is white at zero. Half a percent of the values at the ends may lie beyond, where that
+    makes the rest visible.
+    """
+    values = field.values[np.isfinite(field.values)]
+    if not values.size:
+        return 0.0, 1.0, "viridis"
+    if field.signed:
+        size = np.abs(values)
+        top, most = float(np.quantile(size, 0.998)), float(size.max())
+        limit = top if top > 0.35 * most else most
+        return -(limit or 1.0), limit or 1.0, "RdBu_r"
+    low, high = float(values.min()), float(values.max())
+    return (low, high, "viridis") if high > low else (low - 0.5, low + 0.5, "viridis")
+
+
+def edges(points: Array) -> tuple[float, float]:
+    """Where the first and the last cell end, for points at their centers."""
+    if len(points) == 1:
+        return float(points[0]) - 0.5, float(points[0]) + 0.5
+    return float(1.5 * points[0] - 0.5 * points[1]), float(1.5 * points[-1] - 0.5 * points[-2])
+
+
+def time_label(time: float, end: float) -> str:
+    """The simulated time in the unit that suits the whole run."""
+    scale, unit = time_scale(end)
+    return f"{number(time / scale, 3)} {unit}"
+
+
+def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
+    """The field at one of its times on `axes`; returns the image."""
+    low, high, cmap = color_scale(field)
+    (bottom, top), (left, right) = edges(field.coords[0]), edges(field.coords[1])
+    scale, unit = length_scale(max(right - left, top - bottom), field.coord_units[1])
+    extent = [value / scale for value in (left, right, bottom, top)]
+    values = field.values[index]
+    image = axes.imshow(
+        values,
+        origin="lower",
+        extent=extent,
+        vmin=low,
+        vmax=high,
+        cmap=cmap,
+        interpolation="none",
+        aspect=_aspect(field),
+    )
+    if contours and min(values.shape) >= 8 and np.isfinite(values).all():
+        levels = np.linspace(low, high, 11)[1:-1]
+        levels = levels[np.abs(levels) > 1e-9 * max(abs(low), abs(high))]
+        inside = levels[(levels > values.min()) & (levels < values.max())]
+        if inside.size:
+            axes.contour(
+                *(points / scale for points in reversed(field.coords)),
+                values,
+                levels=inside,
+                colors="#22303c" if field.signed else "#ffffff",
+                linewidths=0.35,
+                alpha=0.55,
+                linestyles="solid",
+            )
+    axes.set_xlabel(f"{field.dims[1]} ({unit})" if unit else field.dims[1], fontsize=7.5)
+    axes.set_ylabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0], fontsize=7.5)
+    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="y", nbins=4)
+    return image
+
+
+def panels(field: Slices) -> list[str]:
+    """One SVG for each time; for a 1-D field a single one with a line for each time."""
+    if field.values.ndim == 2:
+        return [_lines(field)]
+    return [_panel(field, index) for index in range(len(field.times))]
+
+
+def colorbar(field: Slices) -> str:
+    """The color scale of all panels as an SVG, '' for 1-D fields."""
+    if field.values.ndim == 2:
+        return ""
+    plt = pyplot()
+    low, high, cmap = color_scale(field)
+    figure = plt.figure(figsize=(WIDTH, 0.42))
+    axes = figure.add_axes((0.03, 0.55, 0.94, 0.3))
+    scale = plt.cm.ScalarMappable(norm=plt.Normalize(low, high), cmap=cmap)
+    beyond = {(True, True): "both", (True, False): "min", (False, True): "max"}
+    extend = beyond.get((field.low < low * (1 + 1e-9) if low < 0 else field.low < low, field.high > high), "neither")
+    bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend)
+    bar.outline.set_visible(False)
+    bar.ax.locator_params(nbins=7)
+    units = "" if field.units in ("", "1") else f" in {field.units}"
+    return to_svg(figure, f"color scale of {field.long_name}{units}: {number(low)} to {number(high)}", "bar")
+
+
+def _panel(field: Slices, index: int) -> str:
+    plt = pyplot()
+    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
+    shape = float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
+    height = 0.86 * WIDTH * shape + 0.58
+    label = f"t = {time_label(field.times[index], field.times[-1])}"
+    text = ""
+    for contours in (True, False):
+        figure = plt.figure(figsize=(WIDTH, height))
+        axes = figure.add_axes((0.12, 0.36 / height, 0.86, (height - 0.58) / height))
+        draw(axes, field, index, contours)
+        axes.set_title(label, pad=4)
+        text = to_svg(figure, f"{field.long_name} at {label}", "panel")
+        if len(text) - _image_bytes(text) < CONTOUR_BYTES:
+            break
+    return text
+
+
+def _lines(field: Slices) -> str:
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(2 * WIDTH, 2.6), layout="constrained")
+    scale, unit = length_scale(float(np.ptp(field.coords[0])), field.coord_units[0])
+    shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(field.times)))
+    for time, values, color in zip(field.times, field.values, shades, strict=True):
+        axes.plot(field.coords[0] / scale, values, color=color, label=time_label(time, field.times[-1]))
+    axes.set_xlabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0])
+    axes.grid(axis="y")
+    axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return to_svg(figure, f"{field.long_name} along {field.dims[0]}", "wide")
+
+
+def _aspect(field: Slices) -> str:
+    """Equal lengths look equal where the dims have one unit and the picture does not become a thread."""
+    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
+    return "equal" if field.coord_units[0] == field.coord_units[1] and 0.2 <= rows / columns <= 5 else "auto"
+
+
+def _image_bytes(svg: str) -> int:
+    start = svg.find("data:image/png;base64,")
+    return svg.find('"', start) - start if start >= 0 else 0

@@ -1,0 +1,68 @@
+"""One picture of a run for a README or a talk: a field at several times."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from hpckit.errors import InputError
+from hpckit.io.files import replace_file, write_error
+from hpckit.io.reader import find_fields
+from hpckit.report.maps import color_scale, draw, time_label
+from hpckit.report.slices import Slices, read_slices
+from hpckit.report.style import pyplot
+
+KINDS = ("png", "svg", "pdf")
+
+
+def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3) -> Path:
+    """Draw a 2-D field of the run at `times` times, the last one included, in one row with a common color scale.
+
+    `variable`: which one; by default a temperature perturbation if there is one, else the first. The kind of picture
+    follows from the name of `file` (png, svg, pdf). Raises `InputError` for a run without such a field or an unknown
+    kind, `SetupError` without matplotlib or when the file cannot be written.
+    """
+    file = Path(file)
+    kind = file.suffix.lower().lstrip(".")
+    if kind not in KINDS:
+        raise InputError(f"no picture can be written as {file.name}", do=f"use a name that ends in {', '.join(KINDS)}")
+    plt = pyplot()
+    slices = read_slices(find_fields(directory), most_times=times + 1, most_points=800)
+    field = _choose([item for item in slices if item.values.ndim == 3], variable)
+    shown = list(range(len(field.times)))[-times:]
+    figure, axes = plt.subplots(
+        1, len(shown), figsize=(3.3 * len(shown) + 0.6, 2.35), layout="constrained", sharey=True, squeeze=False
+    )
+    for place, index in enumerate(shown):
+        image = draw(axes[0, place], field, index)
+        axes[0, place].set_title(time_label(field.times[index], field.times[-1]))
+        if place:
+            axes[0, place].set_ylabel("")
+    low, high, _ = color_scale(field)
+    extend = "both" if field.low < low and field.high > high else "neither"
+    bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend)
+    bar.outline.set_visible(False)
+    units = "" if field.units in ("", "1") else f" ({field.units})"
+    bar.set_label(field.long_name + units)
+    figure.patch.set_facecolor("white")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=160, facecolor="white")
+    plt.close(figure)
+    try:
+        replace_file(file, buffer.getvalue())
+    except OSError as problem:
+        raise write_error(problem, file) from problem
+    return file
+
+
+def _choose(fields: list[Slices], variable: str) -> Slices:
+    names = [field.name for field in fields]
+    if not fields or (variable and variable not in names):
+        raise InputError(
+            f"no field {variable!r} to draw" if variable else "the run has no field of two dims or more",
+            do=f"choose one of {', '.join(names)}" if names else "",
+        )
+    if variable:
+        return fields[names.index(variable)]
+    warm = [field for field in fields if "temperature" in field.long_name.lower() and field.signed]
+    return (warm or fields)[0]

@@ -1,0 +1,119 @@
+"""What a run left in its directory, read as far as it is there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import InputError
+
+Record = dict[str, Any]
+FAILURES = "attempts/*/failure.json"
+
+
+@dataclass
+class RunData:
+    """The records of one run; what is missing or cannot be read is empty, and `problems` says so."""
+
+    directory: Path
+    summary: Record = field(default_factory=dict)
+    provenance: Record = field(default_factory=dict)
+    resolved: Record = field(default_factory=dict)
+    progress: Record = field(default_factory=dict)
+    failure: Record = field(default_factory=dict)
+    metrics: list[Record] = field(default_factory=list)
+    fields: Path | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        """One of "done", "stopped" and "failed", or what the last progress says."""
+        if self.failure:
+            return "failed"
+        return str(self.summary.get("status") or self.progress.get("status") or "unknown")
+
+    @property
+    def title(self) -> str:
+        """What ran, in the words of the run file where it has any."""
+        for record in (self.summary, self.resolved):
+            if record.get("title"):
+                return str(record["title"])
+        return self.app or self.directory.name
+
+    @property
+    def app(self) -> str:
+        """The name of the app."""
+        return str(self.summary.get("app") or self.resolved.get("app") or "")
+
+    def series(self, name: str) -> tuple[list[float], list[float]]:
+        """Times and values of a metric, where both are numbers."""
+        pairs = [
+            (float(line["time"]), float(line[name]))
+            for line in self.metrics
+            if is_number(line.get(name)) and is_number(line.get("time"))
+        ]
+        return [time for time, _ in pairs], [value for _, value in pairs]
+
+    def metric_names(self) -> list[str]:
+        """The names of all numeric metrics but step and time, in the order of the file."""
+        names = dict.fromkeys(name for line in self.metrics for name, value in line.items() if is_number(value))
+        return [name for name in names if name not in ("step", "time")]
+
+
+def is_number(value: Any) -> bool:
+    """A number, and not a truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def load_run(directory: Path) -> RunData:
+    """Read a run directory. Raises `InputError` when there is nothing of a run in it."""
+    run = RunData(directory)
+    for name in ("summary", "provenance", "resolved", "progress"):
+        setattr(run, name, _read_record(directory / f"{name}.json", run.problems))
+    failures = sorted(directory.glob(FAILURES))
+    if failures:
+        run.failure = _read_record(failures[-1], run.problems)
+    metrics = directory / "metrics.jsonl"
+    if metrics.is_file():
+        run.metrics = _read_lines(metrics, run.problems)
+    master = directory / "output" / "fields.h5"
+    run.fields = master if master.is_file() else None
+    if not (run.summary or run.provenance or run.resolved or run.failure or run.metrics or run.fields):
+        raise InputError(
+            f"{directory} is no run directory",
+            likely="another folder was meant",
+            do="give a directory that `hpckit run` made; `hpckit ls` lists them",
+        )
+    return run
+
+
+def _read_record(path: Path, problems: list[str]) -> Record:
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        problems.append(f"{path.name} cannot be read: {problem}")
+        return {}
+    if isinstance(record, dict):
+        return record
+    problems.append(f"{path.name} holds no table")
+    return {}
+
+
+def _read_lines(path: Path, problems: list[str]) -> list[Record]:
+    """The lines of a JSON-lines file; a last line that was cut off by a kill is left out silently."""
+    lines = path.read_text(errors="replace").splitlines()
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            if number < len(lines):
+                problems.append(f"{path.name}, line {number} is not JSON")
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records

@@ -1,0 +1,115 @@
+"""Fields of a run as pictures need them: few times, two dims, few points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Slices:
+    """A variable at several times: `values` [times, rows, columns] (or [times, columns] in 1-D), thinned out.
+
+    `low`, `high` are the extremes of all values shown; `note` says how a 3-D field was cut.
+    """
+
+    name: str
+    long_name: str
+    units: str
+    times: list[float]
+    values: Array
+    dims: tuple[str, ...]
+    coords: tuple[Array, ...]
+    coord_units: tuple[str, ...]
+    low: float
+    high: float
+    finite: bool
+    note: str = ""
+
+    @property
+    def signed(self) -> bool:
+        """Whether zero is the middle: a perturbation, or values of both signs of like size."""
+        words = f"{self.name} {self.long_name}".lower()
+        if any(word in words for word in ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")):
+            return True
+        return self.low < 0 < self.high and min(-self.low, self.high) > 0.05 * max(-self.low, self.high)
+
+
+def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list[Slices]:
+    """Each variable of the file at up to `most_times` times with at most `most_points` points a dim.
+
+    Fields of 3 dims are cut in the middle of the first one.
+    """
+    with h5py.File(path, "r") as file:
+        times = file["time"][:]
+        frames = np.unique(np.linspace(0, len(times) - 1, min(most_times, len(times))).round().astype(int))
+        return [_read(file, name, frames, most_points) for name in variable_names(file)] if len(times) else []
+
+
+def variable_names(file: h5py.File) -> list[str]:
+    """The fields of the file: what has `time` and one to three dims more."""
+    return [
+        name
+        for name, item in file.items()
+        if isinstance(item, h5py.Dataset) and 2 <= item.ndim <= 4 and item.dims[0] and item.dims[0][0].name == "/time"
+    ]
+
+
+def _read(file: h5py.File, name: str, frames: Array, most_points: int) -> Slices:
+    dataset = file[name]
+    dims = [dim[0] for dim in list(dataset.dims)[1:]]
+    note = ""
+    cut: tuple[Any, ...] = ()
+    if len(dims) == 3:
+        middle = dims[0].shape[0] // 2
+        first = dims.pop(0)
+        cut = (middle,)
+        place = f"{float(first[middle]):.6g} {_text(first, 'units')}".strip()
+        note = f"cut at {first.name.strip('/')} = {place}"
+    coords = [np.asarray(dim[:], np.float64) for dim in dims]
+    steps = [-(-len(values) // most_points) for values in coords]
+    shown, low, high, finite = [], np.inf, -np.inf, True
+    for frame in frames:
+        values = dataset[(int(frame), *cut)]
+        good = np.isfinite(values)
+        finite = finite and bool(good.all())
+        if good.any():
+            low, high = min(low, float(values[good].min())), max(high, float(values[good].max()))
+        shown.append(_thin(values, steps))
+    return Slices(
+        name,
+        _text(dataset, "long_name") or name.replace("_", " "),
+        _text(dataset, "units"),
+        [float(file["time"][int(frame)]) for frame in frames],
+        np.stack(shown),
+        tuple(dim.name.strip("/").removesuffix("_face") for dim in dims),
+        tuple(_thin(values, [step]) for values, step in zip(coords, steps, strict=True)),
+        tuple(_text(dim, "units") for dim in dims),
+        low if low <= high else np.nan,
+        high if low <= high else np.nan,
+        finite,
+        note,
+    )
+
+
+def _thin(values: Array, steps: list[int]) -> Array:
+    """Means over blocks of `steps` points; what does not fill a block at the end is left out."""
+    for axis, step in enumerate(steps):
+        if step > 1:
+            whole = values.shape[axis] // step
+            values = np.take(values, np.arange(whole * step), axis=axis)
+            shape = (*values.shape[:axis], whole, step, *values.shape[axis + 1 :])
+            values = values.reshape(shape).mean(axis=axis + 1)
+    return values
+
+
+def _text(item: h5py.Dataset, name: str) -> str:
+    value = item.attrs.get(name, "")
+    return value.decode() if isinstance(value, bytes) else str(value)

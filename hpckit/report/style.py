@@ -1,0 +1,105 @@
+"""How the pictures look, and how a figure becomes inline SVG."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from typing import Any
+
+from hpckit.errors import SetupError
+
+INK = "#1f2933"
+MUTED = "#64727f"
+GRID = "#e3e7eb"
+ACCENT = "#0f6674"
+WARM = "#b4552d"
+FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+# Phases in order of appearance; time that is lost has colors of its own.
+PHASES = ("#0f6674", "#4f9aa5", "#d9a441", "#7a8f3c", "#8a6fa8", "#5b7bb5", "#a3c4c9", "#c9b27c")
+PHASE_COLORS = {"wait": "#c8644a", "halo": "#e3a18f", "output": "#9aa5b1", "diagnostics": "#c3cbd3", "other": "#e9edf0"}
+SERIES = (ACCENT, WARM, "#d9a441", "#5b7bb5", "#7a8f3c")
+
+_SETTINGS: Any = {
+    "svg.fonttype": "none",  # the reader's own font: sharp, small, can be searched
+    "svg.hashsalt": "hpckit",
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.edgecolor": "#aab4bd",
+    "axes.linewidth": 0.6,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.grid": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.use_mathtext": False,
+    "axes.formatter.limits": (-3, 4),
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": "#aab4bd",
+    "ytick.color": "#aab4bd",
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.4,
+    "text.color": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+def pyplot() -> Any:
+    """Matplotlib's pyplot on the Agg canvas, in our style. Raises `SetupError` when it is not installed."""
+    try:
+        import matplotlib
+    except ImportError as problem:
+        raise SetupError(
+            "a report needs matplotlib",
+            likely="hpckit was installed without the extra `analysis`",
+            do="pip install 'hpckit[analysis]'",
+        ) from problem
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(_SETTINGS)
+    return plt
+
+
+_counter = itertools.count(1)
+
+
+def to_svg(figure: Any, label: str, css: str = "") -> str:
+    """The figure as an `<svg>` element that scales with its container; closes the figure.
+
+    `label` is read to those who cannot see it. Names inside are made unique, so that many figures share one page.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    pyplot().close(figure)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    prefix = f"s{next(_counter)}-"
+    text = re.sub(r'\bid="', f'id="{prefix}', text)
+    text = re.sub(r'href="#', f'href="#{prefix}', text)
+    text = text.replace("url(#", f"url(#{prefix}")
+    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", FONT, text)
+    box = re.search(r'viewBox="[^"]*"', text)
+    head = f'<svg class="{css}" {box.group(0) if box else ""} role="img" aria-label="{_attribute(label)}">'
+    return re.sub(r"^<svg[^>]*>", lambda _: head, text, count=1)
+
+
+def _attribute(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

@@ -1,0 +1,65 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+MINUS = "\u2212"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with `digits` significant digits, a true minus sign and thin spaces between thousands."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "\u2013" if value is None else str(value)
+    if not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
+        text = f"{int(value):,}"
+    elif value != 0 and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.{max(0, digits - 2)}e}".split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    else:
+        places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+        text = f"{value:,.{places}f}"
+    return text.replace(",", "\u2009").replace("-", MINUS)
+
+
+def scaled(value: float, unit: str) -> str:
+    """A rate or size with k, M, G: `12.3 M cell-steps/s`."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{number(value / factor, 3)}\u2009{prefix} {unit}".rstrip()
+    return f"{number(value, 3)} {unit}".rstrip()
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage."""
+    return f"{100 * share:.1f}\u2009%".replace("-", MINUS)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the units that suit their size."""
+    if seconds < 1:
+        return f"{number(1e3 * seconds, 3)} ms"
+    if seconds < 120:
+        return f"{number(seconds, 3)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def time_scale(end: float) -> tuple[float, str]:
+    """Seconds in a unit of the simulated time, and its name, for axes up to `end` seconds."""
+    if end >= 3 * 86400:
+        return 86400.0, "days"
+    if end >= 3 * 3600:
+        return 3600.0, "h"
+    if end >= 300:
+        return 60.0, "min"
+    return 1.0, "s"
+
+
+def length_scale(extent: float, unit: str) -> tuple[float, str]:
+    """Metres become kilometres from 2 km on; other units stay."""
+    return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 else (1.0, "" if unit == "1" else unit)
