@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,7 +81,9 @@ class Run:
     def say(self, text: str) -> None:
         """Print a line, from rank 0."""
         if self.rank == 0:
-            print(text, flush=True)
+            # One write, so that lines of other ranks cannot come between text and line end.
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
 
     def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
         """Tell how far the run is; cheap enough for every step.

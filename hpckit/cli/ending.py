@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from hpckit.cli.launch import JobEnd
-from hpckit.cli.terminal import rate_text
+from hpckit.cli.terminal import ranks_text, rate_text
 from hpckit.cli.worker import FAILURE
 from hpckit.errors import HpckitError, RankLostError
 from hpckit.run_context import clock_text, utc_now
@@ -20,7 +20,7 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
     _add_end(directory)
     summary = directory.read_json("summary.json")
     failure = directory.read_json(FAILURE)
-    if failure is None and (summary is None or (end.code and end.lost)):
+    if failure is None and (summary is None or end.code):
         failure = _rank_lost(directory, end)
     if failure is not None:
         return _failed(directory, failure, summary)
@@ -34,26 +34,22 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
     return int(summary["exit_code"])
 
 
-def lost_rank(lost: dict[str, str], placement: list[dict[str, Any]]) -> str:
-    """Which rank was lost and how, from what the launcher said."""
-    pid = lost.get("pid", "")
-    rank = lost.get("rank") or next((place["rank"] for place in placement if str(place["pid"]) == pid), None)
-    who = f"rank {rank}" if rank is not None else f"the rank with process {pid}" if pid else "a rank"
+def lost_rank(lost: dict[str, str]) -> str:
+    """Which rank was lost and how, as far as it is known."""
+    who = f"rank {lost['rank']}" if "rank" in lost else "a rank"
     return f"{who} ended without an answer{': ' + lost['how'] if 'how' in lost else ''}"
 
 
 def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     """The failure of a job that left none: kept in the run directory like any other."""
-    placement = (directory.read_json("provenance.json") or {}).get("placement", [])
     progress = directory.read_json("progress.json") or {}
     if end.stops > 1:
         error = RankLostError("the ranks were ended on request", do="complete files are still there")
     else:
-        host = end.lost.get("host", "")
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
-            lost_rank(end.lost, placement),
-            where=", ".join(filter(None, (f"host {host}" if host else "", step, f"mpiexec ended with {end.code}"))),
+            lost_rank(end.lost),
+            where=f"{step}; mpiexec ended with {end.code}",
             likely="killed from outside (memory, batch system), or a crash in compiled code",
             do=f"look at {directory.attempt}; files that were complete still are",
         )
@@ -87,7 +83,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     if summary.get("title") not in (None, summary["app"]):
         parts[0] += f" {summary['title']}"
     if "steps" in summary:
-        parts.append(f"{summary['steps']} steps on {summary['ranks']} ranks")
+        parts.append(f"{summary['steps']} steps on {ranks_text(summary['ranks'])}")
     if "wall_seconds" in summary:
         parts.append(f"{clock_text(summary['wall_seconds'])} in the time loop")
     if summary.get("cell_steps_per_second"):

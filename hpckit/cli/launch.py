@@ -15,20 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.first_exit import FirstExit
 from hpckit.errors import SetupError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
+ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
 NOISE = re.compile(
     r"=   |={20}|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page for debug"
     r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
+    r"|\S+ noticed that process rank"
 )
+# MPICH names the process of any rank, after it has ended all of them: only the signal is taken from it.
 LOST = (
-    re.compile(r"PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)"),
     re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
-    re.compile(r"rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on (?P<how>signal .+)\."),
+    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on (?P<how>signal .+)\."),
 )
 
 
@@ -95,12 +98,13 @@ def run_job(
     on_line: Callable[[str, bool], None],
     on_stop: Callable[[int, subprocess.Popen], None],
     on_tick: Callable[[], None] = lambda: None,
+    first: FirstExit | None = None,
 ) -> JobEnd:
     """Run mpiexec to its end in a session of its own, so that Ctrl-C reaches only us.
 
     `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called when the user asks for the
     n-th time (Ctrl-C, SIGTERM, SIGHUP) to stop; from the second time on the job is ended. `on_tick` runs a few times a
-    second.
+    second. A job that goes on without the rank that `first` saw leave is ended too.
     """
     process = subprocess.Popen(
         words,
@@ -129,6 +133,9 @@ def run_job(
                 if end.stops > 1:
                     kill(process)
             on_tick()
+            if first is not None and first.when is not None and time.monotonic() - first.when > ALONE_SECONDS:
+                end.lost["how"] = "its process left while the others went on"
+                kill(process)
             time.sleep(0.1)
         for reader in readers:
             reader.join(timeout=5)
@@ -136,6 +143,8 @@ def run_job(
         kill(process)
         for number, handler in before.items():
             signal.signal(number, handler)
+    if first is not None and first.rank is not None:
+        end.lost.setdefault("rank", str(first.rank))
     end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return end
 
@@ -153,7 +162,8 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
-    """Pass the lines of the ranks on, and keep what the launcher itself says."""
+    """Pass the lines of the ranks on, and keep what the launcher itself says, with the empty lines before it."""
+    empty = 0
     for line in stream:
         text = line.rstrip("\n")
         if NOISE.match(text):
@@ -161,8 +171,11 @@ def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end
             for pattern in LOST:
                 if found := pattern.search(text):
                     end.lost.update(found.groupdict())
-        elif text or not end.noise:
+        elif text:
+            for _ in range(empty):
+                on_line("", is_error)
             on_line(text, is_error)
+        empty = 0 if text else empty + 1
 
 
 def _is_open_mpi(mpiexec: str) -> bool:

@@ -35,7 +35,7 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
     if end.stops:
         return 128 + 2
     if "how" in end.lost:
-        raise RankLostError(f"{program}: {lost_rank(end.lost, [])}", do="hpckit explain HPK-700")
+        raise RankLostError(f"{program}: {lost_rank(end.lost)}", do="hpckit explain HPK-700")
     return end.code
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli import launch
+from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import Joined, check_world, joined, leave
-from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table
+from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table, ranks_text
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory, run_name
 
@@ -33,8 +34,12 @@ def parser() -> argparse.ArgumentParser:
         epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",
         allow_abbrev=False,
     )
-    it.add_argument("target", metavar="FILE|PRESET|PROGRAM.py", help="`hpckit init` lists presets")
-    it.add_argument("settings", nargs="*", metavar="key=value", help="settings on top of the file: grid.nx=400")
+    it.add_argument(
+        "words",
+        nargs="*",
+        metavar="FILE|PRESET|PROGRAM.py [key=value …]",
+        help="what to run (`hpckit init` lists presets), and settings on top of it: grid.nx=400",
+    )
     it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
@@ -59,6 +64,8 @@ def main(arguments: list[str]) -> int:
 def _main(arguments: list[str], above: Joined | None) -> int:
     words, program = _split_program(arguments)
     options = parser().parse_intermixed_args(words)
+    if not options.words:
+        raise InputError("nothing to run", do="hpckit run FILE|PRESET|PROGRAM.py; hpckit init lists presets")
     if options.ranks and above and options.ranks != above.size:
         raise InputError(
             f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
@@ -67,7 +74,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     if program is not None:
         from hpckit.cli.program import run_program
 
-        return run_program([options.target, *program], options.ranks or 1, above)
+        return run_program([*options.words, *program], options.ranks or 1, above)
     ranks = above.size if above else options.ranks or 1
     if options.show_config or options.dry_run:
         configuration = _load(options)
@@ -92,7 +99,10 @@ def show_config(configuration: Configuration) -> None:
 def dry_run(configuration: Configuration, ranks: int) -> None:
     """Print what the run would take."""
     plan = _plan(configuration, ranks)
-    print(f"{configuration.app.name} {configuration.title} on {ranks} ranks: {plan.steps} steps, nothing started")
+    print(
+        f"{configuration.app.name} {configuration.title}".rstrip()
+        + f" on {ranks_text(ranks)}: {plan.steps} steps, nothing started"
+    )
     for line in plan.decomposition:
         print(f"  {line}")
     print_table(
@@ -145,15 +155,22 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
             else:
                 screen.line("ending the ranks now", True)
 
+        first = FirstExit()
+
+        def on_tick() -> None:
+            if not first.watching:
+                first.watch((directory.read_json("provenance.json") or {}).get("placement"))
+            if isinstance(screen, LiveBar):
+                screen.update(directory.read_json("progress.json"))
+
         screen.line(f"{directory.path}")
         end = launch.run_job(
             launch.command(ranks, words),
             launch.rank_environment(ranks),
             screen.line,
             on_stop,
-            on_tick=lambda: (
-                screen.update(directory.read_json("progress.json")) if isinstance(screen, LiveBar) else None
-            ),
+            on_tick,
+            first,
         )
         screen.update(directory.read_json("progress.json"))
     return end_of_run(directory, end, report=not options.no_report)
@@ -194,7 +211,7 @@ def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined
 def _load(options: argparse.Namespace) -> Configuration:
     from hpckit.cli.config import load
 
-    return load(options.target, options.settings)
+    return load(options.words[0], options.words[1:])
 
 
 def _plan(configuration: Configuration, ranks: int) -> Any:

@@ -105,6 +105,11 @@ def bytes_text(count: float) -> str:
     return f"{count:.4g} TiB"
 
 
+def ranks_text(ranks: int) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{ranks} rank{'' if ranks == 1 else 's'}"
+
+
 def rate_text(rate: float, unit: str) -> str:
     """A rate with its prefix: `84.2 M cell-steps/s`."""
     for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -11,7 +11,8 @@ import socket
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.errors import HpckitError, SetupError
 from hpckit.run_context import Run, gather_json, rank_logger, utc_now
@@ -59,10 +60,11 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         return run.status
     except BaseException as error:
         _abort(directory, comm, error, run.step if run else None, announce)
-        raise
 
 
-def failure_record(error: BaseException, rank: int, size: int, step: int | None) -> dict[str, object]:
+def failure_record(
+    error: BaseException, rank: int, size: int, step: int | None, traceback_file: Path
+) -> dict[str, object]:
     """The content of `failure.json`: who failed, when and how, and the text to show."""
     place = f"rank {rank} of {size} on {socket.gethostname()}" + (f", step {step}" if step is not None else "")
     if isinstance(error, HpckitError):
@@ -75,7 +77,7 @@ def failure_record(error: BaseException, rank: int, size: int, step: int | None)
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if isinstance(error, SystemExit):
             said = f"sys.exit({error.code!r}) was called before the run was over"
-        shown = HpckitError(said, where=place + last, do="look at the traceback in attempts/000/failure.json")
+        shown = HpckitError(said, where=place + last, do=f"the traceback is in {traceback_file}")
     code = shown.exit_code
     if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 0:
         code = error.code
@@ -117,7 +119,10 @@ def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
     places = gather_json(comm, own)
     if places is not None:
         record = directory.read_json("provenance.json") or {}
-        record["mpi"] = {"library": " ".join(MPI.Get_library_version().split("\n")[0].split()), "standard": MPI.Get_version()}
+        record["mpi"] = {
+            "library": " ".join(MPI.Get_library_version().split("\n")[0].split()),
+            "standard": MPI.Get_version(),
+        }
         record["hosts"] = list(dict.fromkeys(place["host"] for place in places))
         record["placement"] = places
         directory.write_json("provenance.json", record)
@@ -125,9 +130,9 @@ def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
 
 def _abort(
     directory: RunDirectory, comm: MPI.Intracomm, error: BaseException, step: int | None, announce: bool
-) -> None:
+) -> NoReturn:
     """Keep the failure if it is the first of all ranks, and end the job."""
-    record = failure_record(error, comm.rank, comm.size, step)
+    record = failure_record(error, comm.rank, comm.size, step, directory.path / FAILURE)
     code = int(str(record["exit_code"]))
     try:
         first = directory.create_json(FAILURE, record)
@@ -138,7 +143,9 @@ def _abort(
         time.sleep(GRACE_SECONDS)
     elif announce:
         time.sleep(4 * GRACE_SECONDS)
+    sys.stdout.flush()
     comm.Abort(code)
+    os._exit(code)  # MPICH returns, and the interpreter would go on until the launcher ends it
 
 
 if __name__ == "__main__":

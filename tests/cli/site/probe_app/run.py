@@ -66,5 +66,7 @@ def fail(kind: str, run: Run, rank: int) -> None:
         )
     if kind == "exit":
         sys.exit(9)
+    if kind == "vanish":
+        os._exit(0)
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
