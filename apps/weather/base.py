@@ -29,13 +29,13 @@ class BaseState:
     wind: np.ndarray
 
 
-def base_state(profile: Profile, nz: int, dz: float, keep_wind: bool = True) -> BaseState:
+def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> BaseState:
     """The profile on nz cells of dz (m), from the ground up.
 
     The density of a cell is what makes the discrete balance (p_above - p_below) / dz = -g rho exact, with the pressures
-    of its two interfaces; it is also the exact mean of the density over the cell. keep_wind: hyperviscosity acts on
-    deviations from the base wind only; else on all of rho u (as in the mini-app). Raises `InputError` where the
-    profile ends below the top of the model.
+    of its two interfaces; it is also the exact mean of the density over the cell. Hyperviscosity acts on deviations
+    from the base wind only. compat: as the mini-app, values in the middle of a cell instead of means, and
+    hyperviscosity acts on all of rho u. Raises `InputError` where the profile ends below the top of the model.
     """
     if nz * dz > profile.top * (1 + 1e-12):
         observed = profile.name == "sounding"
@@ -47,18 +47,22 @@ def base_state(profile: Profile, nz: int, dz: float, keep_wind: bool = True) -> 
             + (", or base.extrapolate = true (isothermal above)" if observed else ""),
         )
     edges = np.arange(-2, nz + 3) * dz  # two rows outside each wall
+    middles = edges[:-1] + dz / 2
     pressure = profile.pressure(edges)
-    rho = -np.diff(pressure) / (GRAVITY * dz)
-    points = edges[2:-3, None] + QUADRATURE_POINTS * dz
-    rho_theta = _rho_theta(profile.pressure(points)) @ QUADRATURE_WEIGHTS
-    height = edges[2:-3] + dz / 2
+    if compat:
+        rho_theta = _rho_theta(profile.pressure(middles))
+        rho = rho_theta / profile.theta(middles)
+    else:
+        rho_theta = _rho_theta(profile.pressure(edges[:-1, None] + QUADRATURE_POINTS * dz)) @ QUADRATURE_WEIGHTS
+        rho = -np.diff(pressure) / (GRAVITY * dz)
+    rho_theta, height = rho_theta[2:-2], middles[2:-2]
     wind = profile.wind(height)
     faces_rho_theta = _rho_theta(pressure[2:-2])
     ghost = np.array([rho[0] / rho[2], rho[1] / rho[2], rho[-2] / rho[-3], rho[-1] / rho[-3]])
     momentum = np.pad(rho[2:-2] * wind, 2, mode="edge")
     momentum[[0, 1, -2, -1]] *= ghost
     shear = 3 * (momentum[1:-2] - momentum[2:-1]) + (momentum[3:] - momentum[:-3])
-    if not keep_wind:
+    if compat:
         shear[:] = 0.0
     return BaseState(
         height=height,

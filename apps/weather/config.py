@@ -42,8 +42,8 @@ class Base(Section):
 
     kind: Literal["neutral", "stable", "standard", "sounding"] = Field(
         "neutral",
-        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; standard: US Standard Atmosphere 1976;"
-        " sounding: from base.file",
+        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; standard: US Standard Atmosphere"
+        " 1976; sounding: from base.file",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
@@ -120,7 +120,6 @@ class Config(Section):
     """All settings of a run."""
 
     app: Literal["weather"] = "weather"
-    title: str = Field("", description="what the report is called")
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
@@ -131,8 +130,8 @@ class Config(Section):
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
     compat: bool = Field(
         False,
-        description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the source"
-        " counted three times and in both sweeps, hyperviscosity on the base wind too",
+        description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the"
+        " source counted three times and in both sweeps, hyperviscosity on the base wind too",
     )
 
     @model_validator(mode="after")
@@ -156,7 +155,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "thermal": (
         "a warm bubble rises in a neutral atmosphere and rolls up",
         {
-            "title": "Rising thermal",
             "bubbles": [{"amplitude": 3.0}],
             "time": {"end": 1000.0},
             "output": {"every": 100.0},
@@ -165,7 +163,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "collision": (
         "a warm bubble from below meets a cold one from above",
         {
-            "title": "Collision of a warm and a cold bubble",
             "bubbles": [{"amplitude": 20.0, "z": 2000.0}, {"amplitude": -20.0, "z": 8000.0}],
             "time": {"end": 700.0},
             "output": {"every": 70.0},
@@ -174,7 +171,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "density_current": (
         "cold air falls to the ground and spreads in both directions",
         {
-            "title": "Density current",
             "bubbles": [{"amplitude": -20.0, "z": 5000.0, "radius_x": 4000.0, "radius_z": 2000.0}],
             "time": {"end": 600.0},
             "output": {"every": 60.0},
@@ -183,7 +179,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "gravity_waves": (
         "stable air flows over a small obstacle and waves form above it (`compat` for the mini-app's stronger force)",
         {
-            "title": "Mountain gravity waves",
             "base": {"kind": "stable", "frequency": 0.02, "u": 15.0},
             "bubbles": [],
             "source": {"amplitude": 0.01},
@@ -194,7 +189,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "injection": (
         "a cold jet enters at the left and sinks",
         {
-            "title": "Injection of a cold jet",
             "bubbles": [],
             "inflow": {"speed": 50.0, "theta": 298.0},
             "time": {"end": 800.0},
@@ -204,7 +198,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "sounding": (
         "a thermal in an observed atmosphere: give base.file=… (WRF input_sounding or Wyoming listing)",
         {
-            "title": "Thermal in an observed atmosphere",
             "grid": {"nx": 400, "nz": 180, "height": 9000.0},
             "base": {"kind": "sounding"},
             "bubbles": [{"amplitude": 6.0, "z": 1500.0, "radius_x": 2000.0, "radius_z": 1500.0}],

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpckit.apps.weather.sounding import Sounding
+from hpckit.apps.weather.config import Base
+from hpckit.apps.weather.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
 
@@ -26,6 +27,17 @@ class Profile:
     wind: Function
     top: float
     name: str
+
+
+def profile_of(base: Base) -> Profile:
+    """The atmosphere that the settings ask for; reads the sounding where there is one."""
+    if base.kind == "sounding":
+        assert base.file is not None  # the settings were checked
+        sounding = read_sounding(base.file)
+        return observed(sounding, virtual=base.virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
+    if base.kind == "stable":
+        return stable(base.theta, base.frequency, base.u)
+    return standard(base.u) if base.kind == "standard" else neutral(base.theta, base.u)
 
 
 def neutral(theta: float, u: float = 0.0) -> Profile:
