@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from hpckit.layout import Layout
 from hpckit.mesh import Mesh
-from hpckit.plan.halo import Message, halo_plan
+from hpckit.plan.halo import Message, halo_plan, phase_order
 
 # Contiguous slabs of several fields travel in one message up to this size each. Below it the latency of a message
 # costs more than MPI's gathering of the pieces (a third to a half of an exchange at blocks of 32^3 to 64^3).
@@ -27,17 +27,19 @@ ALIGNMENT = 64
 PACKED, JOINED, BACK, SINGLE = range(4)
 
 
-def tags_needed(fields: int) -> int:
-    """How many tags a phase of so many fields uses."""
-    return 2 * (SINGLE + fields)
+def tags_needed(layouts: Sequence[Layout]) -> int:
+    """How many tags an exchange uses: one a kind of message, face and direction."""
+    return (SINGLE + len(layouts)) * _tags_of_a_kind(layouts)
+
+
+def _tags_of_a_kind(layouts: Sequence[Layout]) -> int:
+    return 2 * layouts[0].decomposition.ndim
 
 
 def phase_dims(layouts: Sequence[Layout]) -> tuple[int, ...]:
     """The dims with a phase, in the order of the plan; a field without halo in one sits that phase out."""
-    orders = [halo_plan(layout.decomposition).order for layout in layouts]
-    dims = {dim for order in orders for dim in order}
-    sizes = layouts[0].decomposition.topology.sizes
-    return tuple(sorted(dims, key=lambda d: (sizes[d] > 1, -d)))
+    dims = {dim for layout in layouts for dim, width in enumerate(layout.decomposition.halo) if width}
+    return phase_order(layouts[0].decomposition.topology, dims)
 
 
 @dataclass
@@ -140,8 +142,9 @@ class Slab:
 
 @dataclass(frozen=True)
 class Side:
-    """What one rank sends and receives in one direction of a phase; None for nobody."""
+    """What one rank sends and receives in one direction of a phase; None for nobody, `tag` as the plan has it."""
 
+    tag: int
     send_to: int | None
     recv_from: int | None
     send: tuple[Slab, ...]
@@ -150,6 +153,7 @@ class Side:
     def only(self, fields: Sequence[int]) -> Side:
         """The part of it that concerns some of the fields."""
         return Side(
+            self.tag,
             self.send_to,
             self.recv_from,
             tuple(slab for slab in self.send if slab.field in fields),
@@ -158,7 +162,7 @@ class Side:
 
     def back(self) -> Side:
         """The same ways the other way round: halos return to their owners."""
-        return Side(self.recv_from, self.send_to, self.recv, self.send)
+        return Side(self.tag, self.recv_from, self.send_to, self.recv, self.send)
 
 
 class Packed:
@@ -168,13 +172,13 @@ class Packed:
         self.outgoing: list[tuple[Slab, np.ndarray]] = []
         self.incoming: list[tuple[Slab, np.ndarray]] = []
         receives, sends = [], []
-        for turn, side in enumerate(sides):
+        for side in sides:
             if side.recv_from is not None and side.recv:
                 buffer = self._buffer(side.recv, self.incoming)
-                receives.append(comm.Recv_init((buffer, MPI.BYTE), side.recv_from, tag + turn))
+                receives.append(comm.Recv_init((buffer, MPI.BYTE), side.recv_from, tag + side.tag))
             if side.send_to is not None and side.send:
                 buffer = self._buffer(side.send, self.outgoing)
-                sends.append(comm.Send_init((buffer, MPI.BYTE), side.send_to, tag + turn))
+                sends.append(comm.Send_init((buffer, MPI.BYTE), side.send_to, tag + side.tag))
         self.requests = receives + sends
 
     def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, np.ndarray]]) -> np.ndarray:
@@ -201,6 +205,7 @@ class RemotePhase:
     def __init__(self, mesh: Mesh, layouts: Sequence[Layout], dim: int, tag: int) -> None:
         self._comm = mesh.comm
         self._tag = tag
+        self._tags_of_a_kind = _tags_of_a_kind(layouts)
         self._sides = [_side(layouts, dim, turn, mesh.rank) for turn in (0, 1)]
         slabs = self._sides[0].send
         contiguous = [slab for slab in slabs if slab.pieces == 1]
@@ -208,7 +213,7 @@ class RemotePhase:
         self._joined = small if len(small) > 1 else []
         self._single = [slab.field for slab in contiguous if slab.field not in self._joined]
         scattered = [slab.field for slab in slabs if slab.pieces > 1]
-        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._sides], self._tag + 2 * PACKED)
+        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._sides], self._tag_of(PACKED))
         self._back: Packed | None = None
 
     @property
@@ -219,12 +224,12 @@ class RemotePhase:
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
         """The messages of an exchange of these arrays."""
         receives, sends, types = [], [], []
-        for turn, side in enumerate(self._sides):
+        for side in self._sides:
             messages = [(SINGLE + number, side.only([number])) for number in self._single]
             if self._joined:
                 messages.append((JOINED, side.only(self._joined)))
             for kind, part in messages:
-                tag = self._tag + 2 * kind + turn
+                tag = self._tag_of(kind) + side.tag
                 if part.recv_from is not None:
                     memory, made = _memory(arrays, part.recv)
                     receives.append(self._comm.Recv_init(memory, part.recv_from, tag))
@@ -244,13 +249,17 @@ class RemotePhase:
     def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
         """The messages that take halos back to their owners, which add them; the halos are cleared."""
         if self._back is None:
-            self._back = Packed(self._comm, [side.back() for side in self._sides], self._tag + 2 * BACK)
+            self._back = Packed(self._comm, [side.back() for side in self._sides], self._tag_of(BACK))
         before: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         for slab, values in self._back.outgoing:
             before += [(slab.layout.kernels.pack_slab, (*slab.arguments(arrays), values))]
             before += [(_clear, slab.arguments(arrays))]
         after = [(s.layout.kernels.add_slab, (*s.arguments(arrays), values)) for s, values in self._back.incoming]
         return Bound(before, list(self._back.requests), after)
+
+    def _tag_of(self, kind: int) -> int:
+        """The first tag of a kind of message."""
+        return self._tag + kind * self._tags_of_a_kind
 
     def free(self) -> None:
         """Free the persistent requests."""
@@ -263,16 +272,16 @@ def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
     """The messages of all fields along the dim, leaving low (turn 0) or high (turn 1)."""
     sends: list[Slab] = []
     receives: list[Slab] = []
-    send_to = recv_from = None
+    tag, send_to, recv_from = 0, None, None
     for number, layout in enumerate(layouts):
         message = _message(layout, dim, turn, rank)
         if message is None:
             continue
         pieces, values = layout.layer_values(rank, dim)
-        send_to, recv_from = message.send_to, message.recv_from
+        tag, send_to, recv_from = message.tag, message.send_to, message.recv_from
         for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):
             boxes.append(Slab(number, layout, dim, box.start, box.stop - box.start, pieces, values))
-    return Side(send_to, recv_from, tuple(sends), tuple(receives))
+    return Side(tag, send_to, recv_from, tuple(sends), tuple(receives))
 
 
 def _message(layout: Layout, dim: int, turn: int, rank: int) -> Message | None:

@@ -61,10 +61,9 @@ class HaloExchange:
             },
             "a halo exchange is made from the same fields on every rank",
         )
-        self._dims = phase_dims(self.layouts)
-        self._tag = mesh.tags(len(self._dims) * tags_needed(len(self.layouts)))
+        self._tag = mesh.tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}
-        self._phases = [self._make_phase(dim) for dim in self._dims]
+        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts)]
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
         self._flying: tuple[_Binding, Arrays] | None = None
@@ -169,8 +168,7 @@ class HaloExchange:
     def _make_phase(self, dim: int) -> LocalPhase | RemotePhase:
         if self.mesh.topology.sizes[dim] == 1:
             return LocalPhase(self.layouts, dim)
-        tag = self._tag + self._dims.index(dim) * tags_needed(len(self.layouts))
-        return RemotePhase(self.mesh, self.layouts, dim, tag)
+        return RemotePhase(self.mesh, self.layouts, dim, self._tag)
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests made for these arrays, kept for the next time; weakly, so no field is kept alive."""

@@ -8,13 +8,14 @@ the rank (or nothing, at walls), and the messages of the split dims then carry i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hpckit.plan.decomposition import Decomposition, Slices
+from hpckit.plan.topology import Topology
 
 Ints = npt.NDArray[np.int64]
 
@@ -127,9 +128,14 @@ def halo_plan(decomposition: Decomposition) -> HaloPlan:
     Dims without a halo have no phase. `plan.messages(rank)` is what one rank executes, `prove(plan)` checks all ranks.
     """
     dims = [d for d in range(decomposition.ndim) if decomposition.halo[d]]
-    # Whole dims first (see above); then the unit-stride dim, so that the slabs of dim 0 carry everything.
-    order = sorted(dims, key=lambda d: (decomposition.topology.sizes[d] > 1, -d))
-    return HaloPlan(decomposition, tuple(order))
+    return HaloPlan(decomposition, phase_order(decomposition.topology, dims))
+
+
+def phase_order(topology: Topology, dims: Iterable[int]) -> tuple[int, ...]:
+    """The order of the phases of some dims: whole ones first (see above), among equals the unit-stride dim, so that
+    the slabs of dim 0, contiguous in memory, carry all the others.
+    """
+    return tuple(sorted(dims, key=lambda d: (topology.sizes[d] > 1, -d)))
 
 
 def _somebody(rank: np.int64) -> int | None:
