@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hpckit.run_directory import InputFile
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
-STABLE_CFL = 1.26  # sqrt(3) / 1.372: three stages against the fastest wave of the fourth-order interpolation
 
 
 class Section(BaseModel):

@@ -8,9 +8,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather.base import BaseState, base_state
-from hpckit.apps.weather.config import STABLE_CFL, Config
+from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.profiles import profile_of
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
+from hpckit.apps.weather.stability import stable_cfl
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -121,7 +122,7 @@ class Model:
         """Collective: raise `BlowUpError` on every rank where a value is not finite or the CFL limit is broken."""
         if watch.broken_cells:
             self._refuse_broken(watch)
-        if self.cfl(watch, dt) > STABLE_CFL:
+        if self.cfl(watch, dt) > stable_cfl(self.config.beta):
             self._refuse_fast(watch, dt)
 
     def _refuse_broken(self, watch: Watch) -> None:
@@ -156,14 +157,14 @@ class Model:
         row, column = np.unravel_index(courant[field].argmax(), rho.shape)
         order = -round(courant[field].max() * 1e6)
         rank, (_, field, row, column) = self._first([order, field, row, column])
-        cfl = self.cfl(watch, dt)
+        cfl, limit = self.cfl(watch, dt), stable_cfl(self.config.beta)
         name, axis = ("u", "x") if field == RHO_U else ("w", "z")
         raise BlowUpError(
-            f"the Courant number |{name}| + c in {axis} is {cfl:.3f}, above the limit of {STABLE_CFL}",
+            f"the Courant number |{name}| + c in {axis} is {cfl:.3f}, above the limit of {limit:.3f}",
             where=self._place(rank, self.steps_done, row, column),
             likely=f"time.cfl = {self.config.time.cfl:g} counts on {self.config.time.max_speed:g} m/s, wind and sound"
             f" are at {max(watch.speed_x, watch.speed_z):.0f} m/s",
-            do=f"set time.cfl to at most {np.floor(98 * STABLE_CFL / cfl * self.config.time.cfl) / 100:g}",
+            do=f"set time.cfl to at most {np.floor(98 * limit / cfl * self.config.time.cfl) / 100:g}",
         )
 
     def _first(self, own: list[int]) -> tuple[int, list[int]]:
