@@ -1,0 +1,168 @@
+"""Settings of the diffusion app: what a run file may hold, and the presets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+AXES = ("z", "y", "x")
+Axis = Literal["z", "y", "x"]
+Wall = float | Literal["insulated"]
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Grid(Section):
+    """The body: cells and extent."""
+
+    shape: tuple[int, ...] = Field((200, 300), min_length=2, max_length=3, description="cells in (y, x) or (z, y, x)")
+    lengths: tuple[float, ...] = Field((1.0, 1.5), min_length=2, max_length=3, description="extent in the same dims, m")
+    periodic: tuple[Axis, ...] = Field((), description="axes whose ends meet; the others end at walls")
+
+    @model_validator(mode="after")
+    def _dims_agree(self) -> Self:
+        if len(self.lengths) != len(self.shape):
+            raise ValueError(
+                f"shape has {len(self.shape)} dims and lengths has {len(self.lengths)}: give both for"
+                f" ({', '.join(self.axes)})"
+            )
+        if min(self.shape) < 2:
+            raise ValueError(f"shape is {list(self.shape)}: at least 2 cells a dim")
+        if min(self.lengths) <= 0:
+            raise ValueError(f"lengths are {list(self.lengths)}: all must be above 0 m")
+        for name in self.periodic:
+            if name not in self.axes:
+                raise ValueError(
+                    f"periodic names the axis {name!r}, but a grid of {len(self.shape)} dims has {self.axes}"
+                )
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the dims."""
+        return AXES[-len(self.shape) :]
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Cell edges, m."""
+        return tuple(length / n for length, n in zip(self.lengths, self.shape, strict=True))
+
+
+class Walls(Section):
+    """What each wall does: a temperature in K at which it is held, or "insulated" (no heat passes)."""
+
+    x_low: Wall = Field("insulated", description="wall at x = 0: K or insulated")
+    x_high: Wall = Field("insulated", description="wall at the other end of x")
+    y_low: Wall = Field("insulated", description="wall at y = 0")
+    y_high: Wall = Field("insulated", description="wall at the other end of y")
+    z_low: Wall = Field("insulated", description="wall at z = 0 (3-D)")
+    z_high: Wall = Field("insulated", description="wall at the other end of z (3-D)")
+
+    def of(self, axis: str) -> tuple[Wall, Wall]:
+        """The walls at the low and the high end of an axis."""
+        return getattr(self, f"{axis}_low"), getattr(self, f"{axis}_high")
+
+
+class Start(Section):
+    """The temperature at the start."""
+
+    kind: Literal["spots", "gaussian", "sine"] = Field(
+        "spots",
+        description="spots: Gaussian hot spots at random places; gaussian: one in the middle; sine: a product of"
+        " sine waves, each an eigenmode of its dim (cosines where it is insulated)",
+    )
+    background: float = Field(300.0, ge=0, description="temperature without them, K")
+    amplitude: float = Field(50.0, description="what they add at their peak, K")
+    radius: float = Field(0.06, gt=0, description="standard deviation of a spot or of the gaussian, m")
+    count: int = Field(12, ge=1, le=10_000, description="number of spots")
+    seed: int = Field(1, ge=0, description="start of the random places: the same seed, the same places on any ranks")
+    modes: tuple[int, ...] = Field(
+        (1, 1), min_length=2, max_length=3, description="half waves a dim (waves if periodic)"
+    )
+
+
+class Time(Section):
+    """How long, and in which steps."""
+
+    end: float = Field(300.0, gt=0, description="simulated time, s; with `steps` given it is not used")
+    steps: int | None = Field(None, ge=1, description="number of steps of the full length, in place of an end")
+    safety: float = Field(0.9, gt=0, description="dt over the stability limit of the scheme; above 1 it blows up")
+    monitor: int = Field(50, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+
+
+class Output(Section):
+    """What is written."""
+
+    frames: int = Field(10, ge=1, description="frames after the start, evenly over the run")
+    single: bool = Field(True, description="write float32 instead of float64")
+    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
+    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["diffusion"] = "diffusion"
+    diffusivity: float = Field(
+        1.1e-4, gt=0, description="diffusivity of the material, m2/s (copper 1.1e-4, iron 2.3e-5)"
+    )
+    grid: Grid = Field(default_factory=Grid, description="cells and extent")
+    walls: Walls = Field(default_factory=Walls, description="what each wall does: its temperature in K, or insulated")
+    start: Start = Field(default_factory=Start, description="the temperature at the start")
+    time: Time = Field(default_factory=Time, description="how long, and in which steps")
+    output: Output = Field(default_factory=Output, description="what is written")
+
+    @model_validator(mode="after")
+    def _fits_the_grid(self) -> Self:
+        for axis in AXES:
+            for side, wall in zip(("low", "high"), self.walls.of(axis), strict=True):
+                name = f"walls.{axis}_{side}"
+                if wall == "insulated":
+                    continue
+                if axis not in self.grid.axes:
+                    raise ValueError(f"{name} is given, but a grid of {len(self.grid.shape)} dims has no axis {axis}")
+                if axis in self.grid.periodic:
+                    raise ValueError(
+                        f"{name} is given, but {axis} is periodic: leave it out, or {axis} out of periodic"
+                    )
+                if wall < 0:
+                    raise ValueError(f"{name} is {wall:g} K: temperatures are not below 0 K")
+        if self.start.kind == "sine":
+            self._modes_fit()
+        return self
+
+    def _modes_fit(self) -> None:
+        if len(self.start.modes) != len(self.grid.shape):
+            raise ValueError(f"start.modes is {list(self.start.modes)}: give one number for each of {self.grid.axes}")
+        for axis, mode, n in zip(self.grid.axes, self.start.modes, self.grid.shape, strict=True):
+            most = n // 2 if axis in self.grid.periodic else n
+            if not 0 <= mode <= most:
+                raise ValueError(f"start.modes has {mode} along {axis}: {n} cells resolve 0 to {most}")
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "heat": (
+        "hot spots on a copper plate between a warm wall and a cold one",
+        {"walls": {"x_low": 340.0, "x_high": 280.0}},
+    ),
+    "heat3d": (
+        "hot spots in an insulated block even out and keep their heat",
+        {
+            "grid": {"shape": [96, 96, 96], "lengths": [1.0, 1.0, 1.0]},
+            "start": {"count": 20, "radius": 0.08},
+        },
+    ),
+    "heat_mode": (
+        "one wave in a periodic square decays at its own rate",
+        {
+            "grid": {"shape": [128, 128], "lengths": [1.0, 1.0], "periodic": ["y", "x"]},
+            "start": {"kind": "sine", "modes": [2, 3]},
+        },
+    ),
+}

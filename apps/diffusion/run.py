@@ -1,0 +1,244 @@
+"""The diffusion app's run: time loop, metrics, output, summary."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.diffusion.config import Config
+from hpckit.apps.diffusion.start import places, start, wall_fill
+from hpckit.errors import BlowUpError
+from hpckit.exchange import HaloExchange
+from hpckit.field import Field
+from hpckit.io.fields import FieldWriter
+from hpckit.kernels import stencil
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.factor import best_factorization
+from hpckit.plan.halo import halo_plan
+from hpckit.plan.topology import Topology
+from hpckit.run_context import DryRun, Run
+from hpckit.timing import t_eff
+
+BYTES_PER_CELL_STEP = 16  # the temperature read once and written once
+VARIABLES = {"temperature": {"units": "K", "long_name": "temperature"}}
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`.
+
+    Raises `BlowUpError` where the solution is lost, on every rank alike.
+    """
+    grid = config.grid
+    axes = dict.fromkeys(grid.axes, 0)
+    with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **axes) as mesh:
+        decomposition = Decomposition(grid.shape, mesh.topology, halo=1)
+        model = Model(config, mesh, decomposition)
+        with FieldWriter(
+            run.directory.output,
+            mesh,
+            decomposition,
+            coords=dict(zip(grid.axes, places(config), strict=True)),
+            units=dict.fromkeys(grid.axes, "m"),
+            variables=VARIABLES,
+            attributes={"title": run.title, "source": "hpckit diffusion"},
+            driver=config.output.driver,
+            compression=config.output.compression,
+        ) as writer:
+            first, last, seconds = _loop(model, run, writer)
+        cell_steps = math.prod(grid.shape) * model.step
+        run.finish(
+            {
+                "steps": model.step,
+                "cells": math.prod(grid.shape),
+                "wall_seconds": seconds,
+                "simulated_seconds": model.time,
+                "cell_steps_per_second": cell_steps / seconds,
+                "bytes_per_cell_step": BYTES_PER_CELL_STEP,
+                "t_eff": t_eff(cell_steps * BYTES_PER_CELL_STEP, seconds),
+                "conserved": _conserved(config, first["heat"], last["heat"]),
+                "decomposition": decomposition,
+            },
+            status="done" if model.step == model.steps else "stopped",
+        )
+
+
+def _conserved(config: Config, initial: float, final: float) -> dict[str, dict[str, float]]:
+    """The heat, where no wall lets any through."""
+    walls = [wall for axis in config.grid.axes for wall in config.walls.of(axis)]
+    if any(wall != "insulated" for wall in walls) or not initial:
+        return {}
+    return {"heat": {"initial": initial, "final": final, "relative_change": (final - initial) / initial}}
+
+
+class Model:
+    """The temperature and what moves it on: `advance` does a step, `watch` looks at the whole field.
+
+    `dt` is in s and divides the end into equal steps; `bounds` is what the temperature can never leave in K (maximum
+    principle): the extremes at the start and of the walls.
+    """
+
+    def __init__(self, config: Config, mesh: Mesh, decomposition: Decomposition) -> None:
+        self.config, self.decomposition, self.mesh = config, decomposition, mesh
+        self.dt, self.steps = time_step(config)
+        self.step = 0
+        self.now = Field.zeros(decomposition, mesh, name="temperature", units="K")
+        self.now.interior[...] = start(config, decomposition.global_slices(mesh.rank))
+        self.next = self.now.like()
+        self.core, self.rim = self.now.core, self.now.rim
+        fills = {
+            axis: tuple(wall_fill(wall) for wall in config.walls.of(axis))
+            for axis in config.grid.axes
+            if axis not in config.grid.periodic
+        }
+        self.halo = HaloExchange(mesh, self.now, walls=fills)
+        held = [wall for axis in config.grid.axes for wall in config.walls.of(axis) if wall != "insulated"]
+        low, high = min([self.now.min(), *held]), max([self.now.max(), *held])
+        room = 1e-9 * max(abs(low), abs(high), high - low)
+        self.bounds = (low - room, high + room)
+
+    @property
+    def time(self) -> float:
+        """Simulated so far, s."""
+        return self.step * self.dt
+
+    def advance(self, timer: Callable) -> None:
+        """One step: the core while the halo is on its way, then the rim."""
+        config, now, after = self.config, self.now.data, self.next.data
+        with timer("halo"):
+            self.halo.start(now)
+        with timer("core"):
+            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.core)
+        with timer("halo"):
+            self.halo.finish(now)
+        with timer("rim"):
+            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.rim)
+        self.now, self.next = self.next, self.now
+        self.step += 1
+
+    def watch(self) -> dict[str, float]:
+        """Heat (integral of the temperature, K m2 or K m3) and extremes, the same on every rank. Collective.
+
+        Raises `BlowUpError` on all ranks where the temperature is not finite or leaves its bounds.
+        """
+        low, high = self.now.min(), self.now.max()
+        if not (self.bounds[0] <= low and high <= self.bounds[1]):
+            self._raise_blow_up()
+        volume = math.prod(self.config.grid.spacing)
+        return {"heat": self.now.sum(repro=True) * volume, "temperature_min": low, "temperature_max": high}
+
+    def _raise_blow_up(self) -> None:
+        """Name the first cell, by rank and then by place, that is not finite or out of bounds."""
+        comm, values = self.mesh.comm, self.now.interior
+        bad = ~((values >= self.bounds[0]) & (values <= self.bounds[1]))
+        lowest = np.array([comm.rank if bad.any() else comm.size])
+        comm.Allreduce(MPI.IN_PLACE, lowest, MPI.MIN)
+        rank = int(lowest[0])
+        found = np.zeros(len(self.decomposition.shape) + 1)
+        if comm.rank == rank:
+            cell = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            found[:-1] = np.add(cell, self.decomposition.start(rank))
+            found[-1] = values[cell]
+        comm.Bcast(found, rank)
+        cell_text = ", ".join(f"{axis} {int(i)}" for axis, i in zip(self.config.grid.axes, found[:-1], strict=True))
+        safety = self.config.time.safety
+        low, high = self.bounds
+        raise BlowUpError(
+            f"the temperature is {found[-1]:g} K; it can only lie between {low:g} K and {high:g} K",
+            where=f"rank {rank}, step {self.step}, cell ({cell_text}), field temperature",
+            likely=f"time.safety is {safety:g}, and above 1 the scheme is unstable" if safety > 1 else "",
+            do="set time.safety to 0.9" if safety > 1 else "look at the frames written before this step",
+        )
+
+
+def time_step(config: Config) -> tuple[float, int]:
+    """The step in s, at most `safety` times the stability limit, and how many make the run."""
+    limit = config.time.safety * stencil.largest_step(config.diffusivity, config.grid.spacing)
+    if config.time.steps is not None:
+        return limit, config.time.steps
+    steps = math.ceil(config.time.end / limit)
+    return config.time.end / steps, steps
+
+
+def is_frame(config: Config, step: int, steps: int) -> bool:
+    """Whether a frame follows `step`: they divide the run evenly, and the last step has one."""
+    frames = min(config.output.frames, steps)
+    return step * frames // steps > (step - 1) * frames // steps
+
+
+def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float], dict[str, float], float]:
+    """From the start to the end, or to an early stop: first and last watch, wall seconds."""
+    config, timer = model.config, run.timer
+    limit = stencil.largest_step(config.diffusivity, config.grid.spacing)
+    cells, end = math.prod(config.grid.shape), model.steps * model.dt
+    dtype = np.float32 if config.output.single else np.float64
+
+    def look() -> dict[str, float]:
+        watch = model.watch()
+        run.metric(step=model.step, time=model.time, dt=model.dt, cfl=model.dt / limit, **watch)
+        return watch
+
+    def write() -> None:
+        writer.write(model.time, {"temperature": model.now.interior.astype(dtype)})
+
+    first = last = look()
+    write()
+    _warm_up(model)
+    timer.reset()
+    waited, begin = model.halo.wait_seconds, clock.perf_counter()
+    for step in range(1, model.steps + 1):
+        model.advance(timer)
+        stop = False
+        if step % config.time.monitor == 0 or step == model.steps:
+            with timer("diagnostics"):
+                last = look()
+                stop = step < model.steps and run.stop_requested()
+            rate = cells * step / (clock.perf_counter() - begin) / 1e6
+            run.progress(step, model.time, end, f"{rate:.3g} million cell-steps/s")
+        if stop or is_frame(config, step, model.steps):
+            with timer("output"):
+                write()
+        if stop:
+            break
+    seconds = clock.perf_counter() - begin
+    timer.seconds["wait"] = model.halo.wait_seconds - waited
+    timer.seconds["halo"] -= timer.seconds["wait"]
+    return first, last, seconds
+
+
+def _warm_up(model: Model) -> None:
+    """Compile the kernel outside the time that is measured, on an array of 3 cells a dim."""
+    small = np.zeros((3,) * model.now.data.ndim)
+    stencil.diffuse(small.copy(), small, model.config.diffusivity, model.dt, model.config.grid.spacing)
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    grid = config.grid
+    closed = [axis in grid.periodic for axis in grid.axes]
+    sizes = best_factorization(ranks, grid.shape, None, closed, (1,) * len(grid.shape))
+    decomposition = Decomposition(grid.shape, Topology(grid.axes, sizes, grid.periodic), halo=1)
+    plan = halo_plan(decomposition)
+    dt, steps = time_step(config)
+    frames = 1 + min(config.output.frames, steps)
+    local = max(math.prod(decomposition.local_shape(rank)) for rank in range(ranks))
+    blocks = sorted({decomposition.owned(rank) for rank in range(ranks)})
+    by = " x "
+    return DryRun(
+        ranks=ranks,
+        decomposition=[
+            f"{by.join(map(str, grid.shape))} cells ({', '.join(grid.axes)}) of "
+            f"{by.join(f'{h:.4g} m' for h in grid.spacing)}",
+            f"{by.join(map(str, sizes))} ranks, blocks of {' or '.join(by.join(map(str, block)) for block in blocks)}",
+        ],
+        halo_bytes=max(plan.nbytes(rank, 8) for rank in range(ranks)),
+        memory_per_rank=2 * 8 * local,
+        output_bytes=frames * (4 if config.output.single else 8) * math.prod(grid.shape),
+        frames=frames,
+        steps=steps,
+        notes=[f"dt {dt:.4g} s; one halo exchange a step; output bytes are before compression"],
+    )
