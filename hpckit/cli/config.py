@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
     for layer in (_user_layer(environment, app), base, environment_layer(environment, schema), command_line):
         mistakes += settings.add(layer)
     settings.resolve_files(schema)
+    mistakes += [
+        Mistake(layer.origin(path), f"{dotted(path)}: must be finite")
+        for path, value, layer in settings.leaves()
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
     config = None
     try:
         config = check(app.config, settings.tree)

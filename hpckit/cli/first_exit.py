@@ -13,8 +13,8 @@ from typing import Any
 class FirstExit:
     """Watches the processes of the ranks on this host, from the moment that their placement is known.
 
-    `rank` is the first that ended and `when` the monotonic time of it; both None until then. `watching` is True once the
-    placement is known. On systems without process handles (`pidfd_open`, Linux 5.3) nothing is ever seen.
+    `rank` is the first that ended and `when` the monotonic time of it; both None until then. `watching`: the placement
+    is known. On systems without process handles (`pidfd_open`, Linux 5.3) nothing is ever seen.
     """
 
     def __init__(self) -> None:

@@ -90,16 +90,23 @@ class Settings:
             path = path[:-1]
         return ""
 
+    def leaves(self) -> Iterator[tuple[Key, Any, Layer]]:
+        """(path, value, layer) of everything that was said."""
+        for path, layer in self.owner.items():
+            yield path, self._table(path)[path[-1]], layer
+
     def resolve_files(self, schema: Schema) -> None:
         """Make the names of input files absolute, each relative to the folder of its layer."""
-        for path, layer in self.owner.items():
-            if schema.is_input_file(path):
-                table = self.tree
-                for part in path[:-1]:
-                    table = table[part]  # type: ignore[index]
-                value = table[path[-1]]  # type: ignore[index]
-                if isinstance(value, str) and value:
-                    table[path[-1]] = str(layer.base / Path(value).expanduser())  # type: ignore[index]
+        for path, value, layer in self.leaves():
+            if schema.is_input_file(path) and isinstance(value, str) and value:
+                self._table(path)[path[-1]] = str(layer.base / Path(value).expanduser())
+
+    def _table(self, path: Key) -> Any:
+        """The table that holds the last part of `path`."""
+        table: Any = self.tree
+        for part in path[:-1]:
+            table = table[part]
+        return table
 
 
 def read_toml(path: Path, shown: str) -> Layer:

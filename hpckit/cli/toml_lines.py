@@ -11,7 +11,10 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?")
 _ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
-_STRING = re.compile(r'"""(?:[^\\]|\\.)*?"""|' r"'''.*?'''|" r'"(?:[^"\\]|\\.)*"|' r"'[^']*'")
+# A string that ends on its line, or the marks that open one which does not.
+_STRING = re.compile(
+    r'"{3}(?:[^\\]|\\.)*?"{3}|(?P<open>"{3})|"(?:[^"\\]|\\.)*"|' r"'{3}.*?'{3}|(?P<open_literal>'{3})|'[^']*'"
+)
 
 
 def key_lines(text: str) -> dict[Key, int]:
@@ -36,13 +39,13 @@ def key_lines(text: str) -> dict[Key, int]:
                 if header[1] == "[[":
                     count[table] = count.get(table, -1) + 1
                     table = (*table, count[table])
-                lines[table] = number
+                _note(lines, table, number)
                 continue
             if assignment := _ASSIGNMENT.match(line):
                 key = (*table, *_parts(assignment[1]))
-                lines[key] = number
+                _note(lines, key, number)
                 line = line[assignment.end() :]
-        bare = _STRING.sub("", line).split("#", 1)[0]
+        bare = _STRING.sub(lambda found: found["open"] or found["open_literal"] or "", line).split("#", 1)[0]
         for mark in ('"""', "'''"):
             if mark in bare:
                 closing = mark
@@ -58,6 +61,13 @@ def line_of(lines: dict[Key, int], key: Key) -> int | None:
             return lines[key]
         key = key[:-1]
     return None
+
+
+def _note(lines: dict[Key, int], key: Key, number: int) -> None:
+    """Remember the line of `key`, and that of the tables which it brings into being."""
+    for length in range(1, len(key)):
+        lines.setdefault(key[:length], number)
+    lines[key] = number
 
 
 def _parts(dotted: str) -> Key:

@@ -1,0 +1,265 @@
+"""Run files and their layers: good input with its origins, and every kind of mistake with its place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpckit.cli.apps import apps
+from hpckit.cli.config import load
+from hpckit.cli.toml_lines import key_lines
+from hpckit.errors import HpckitError, InputError
+
+pytest_plugins = ["cli_command"]
+pytestmark = pytest.mark.usefixtures("probe_app")
+
+
+def file(text: str, name: str = "run.toml") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def mistakes(target: str, *words: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load(target, list(words))
+    assert caught.value.exit_code == 2
+    return caught.value.report()
+
+
+def test_layers_win_in_order_and_name_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = file(
+        "[probe.grid]\nnx = 11\nnz = 12\n[probe.time]\nsteps = 13\n[probe.input]\nlabel = 'mine'\n", "user.toml"
+    )
+    run = file("app = 'probe'\n[grid]\nnz = 21\n[time]\nsteps = 22\nseconds_per_step = 0\n")
+    monkeypatch.setenv("HPCKIT_CONFIG", user)
+    monkeypatch.setenv("HPCKIT_TIME__STEPS", "33")
+    monkeypatch.setenv("HPCKIT_FAILURE__RANK", "34")
+    configuration = load(run, ["failure.rank=44", "grid.spacing=[1, 2.5]"])
+    leaves = {key: (value, origin) for key, value, origin in configuration.leaves()}
+    assert leaves["repro"] == (False, "default")
+    assert leaves["grid.nx"] == (11, "user.toml:2")
+    assert leaves["grid.nz"] == (21, "run.toml:3")
+    assert leaves["time.steps"] == (33, "environment HPCKIT_TIME__STEPS")
+    assert leaves["time.seconds_per_step"] == (0.0, "run.toml:6")
+    assert leaves["failure.rank"] == (44, "command line")
+    assert leaves["grid.spacing"] == ([1.0, 2.5], "command line")
+    assert leaves["input.label"] == ("mine", "user.toml:7")
+    assert configuration.title == "run"
+
+
+def test_presets_by_name_by_app_and_alone() -> None:
+    assert load("short", []).values()["time"]["steps"] == 3
+    assert load("probe.short", []).title == "short"
+    assert load("probe", []).values()["time"]["steps"] == 5
+    assert dict(load("short", []).origins)["time.steps"] == "preset short"
+    assert dict(load("short", []).origins)["time.seconds_per_step"] == "default"
+
+
+def test_all_mistakes_in_one_pass_with_line_key_and_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCKIT_GRID__NX", "wide")
+    run = file(
+        """app = "probe"
+repro = 1
+nz = 3
+
+[grid]
+nxx = 3
+nz = 100_000
+spacing = [1.0,
+  "a",
+]
+[time]
+stps = 4
+seconds_per_step = "fast"
+[failure]
+kind = "kil"
+rank = -1
+[other]
+x = 1
+"""
+    )
+    report = mistakes(run, "input.table=nix.txt", "x", "grid.nz.deep=2", "failure.step=1.5")
+    expected = [
+        "run.toml:2: repro = 1: expected true or false",
+        "run.toml:3: nz: unknown key; did you mean grid.nz?",
+        "run.toml:6: grid.nxx: unknown key; did you mean grid.nx?",
+        "run.toml:7: grid.nz = 100000: expected a whole number, at least 1, at most 1000",
+        'run.toml:8: grid.spacing.1 = "a": expected a number',
+        "run.toml:12: time.stps: unknown key; did you mean time.steps?",
+        'run.toml:13: time.seconds_per_step = "fast": expected a number, at least 0',
+        'run.toml:15: failure.kind = "kil": expected "none", "raise"',
+        "did you mean 'kill'?",
+        "run.toml:16: failure.rank = -1: expected a whole number, at least 0",
+        "run.toml:17: other: unknown key; known here: app, repro, grid, time, failure, input",
+        'environment HPCKIT_GRID__NX: grid.nx = "wide": expected a whole number',
+        "command line: 'x': expected key=value",
+        "command line: grid.nz: a table here and a value in run.toml:7",
+        "command line: failure.step = 1.5: expected a whole number",
+    ]
+    for part in expected:
+        assert part in report
+    assert "there is no file" in report
+    assert report.count("\n") == int(report.split(" mistakes")[0].split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("app = 'probe'\n[failure]\nkind = 'kill'\nstep = 9\n", [], "run.toml: failure.step 9 is after the last step"),
+        ("[grid]\nnx = 1\n", [], "run.toml does not say which app"),
+        ("\napp = 'prob'\n", [], "run.toml:2: no app 'prob'"),
+        ("app = 3\n", [], "run.toml:1: no app 3"),
+        ("app = 'probe'\n[grid]\nnx = \n", [], "run.toml:3: Invalid value, in: nx ="),
+        ("app = 'probe'\n[grid\nnx = 1\n", [], "run.toml:2: "),
+        ("app = 'probe'\nrepro = true\nrepro = false\n", [], "run.toml:3: Cannot overwrite a value"),
+        ("app = 'probe'\n[grid]\nnx = 1\n[grid]\n", [], "run.toml:4: "),
+        ("app = 'probe'\nlabel = 'open\n", [], "run.toml:2: "),
+        ("app = 'probe'\ngrid = 3\n", [], "run.toml:2: grid = 3: expected a table"),
+        ("app = 'probe'\n[time]\nseconds_per_step = inf\n", [], "run.toml:3: time.seconds_per_step: must be finite"),
+        ("app = 'probe'\n", ["grid.nx"], "command line: 'grid.nx': expected key=value"),
+        ("app = 'probe'\n", ["=3"], "command line: '=3': expected key=value"),
+        ("app = 'probe'\n", ["grid..nx=3"], "command line: 'grid..nx=3': expected key=value"),
+        ("app = 'probe'\n", ["grid.nx=3", "grid.nx.y=3"], "another word gives grid.nx.y or a part of it a value"),
+        ("app = 'probe'\n", ["gird.nx=3"], "command line: gird: unknown key; did you mean grid?"),
+        ("app = 'probe'\n", ["repro=1"], "command line: repro = 1: expected true or false"),
+        ("app = 'probe'\n", ["grid.spacing=[1]"], "command line: grid.spacing"),
+        ("app = 'probe'\n", ["input.table=."], "is a folder; give a file"),
+        ("app = 'probe'\n", ["input.label=" + "x" * 21], "expected a text, of at most 20 characters"),
+        ("app = 'probe'\n", ["grid={nxx=1}"], "command line: grid.nxx: unknown key; did you mean grid.nx?"),
+        ("app = 'probe'\ngrid.nx = 2\ngrid.nzz = 3", [], "run.toml:3: grid.nzz: unknown key"),
+    ],
+)
+def test_each_mistake(text: str, words: list[str], expected: str) -> None:
+    assert expected in mistakes(file(text), *words)
+
+
+def test_targets_that_are_no_run_file(tmp_path: Path) -> None:
+    assert "did you mean 'short'?" in mistakes("shrt")
+    assert "there is no file nowhere.toml" in mistakes("nowhere.toml")
+    assert "there is no file some/where" in mistakes("some/where")
+    assert f"{tmp_path} is a folder" in mistakes(str(tmp_path))
+    Path("run.toml").write_text("app = 'probe'\n")
+    assert f"hpckit run {tmp_path}/run.toml" in mistakes(str(tmp_path))
+    Path("latin.toml").write_bytes("app = 'probe'\n# caf\xe9\n".encode("latin-1"))
+    assert "latin.toml:2: not UTF-8 text" in mistakes("latin.toml")
+    Path("marked.toml").write_bytes(b"\xef\xbb\xbfapp = 'probe'\n")
+    assert load("marked.toml", []).title == "marked"
+
+
+def test_a_user_file_that_is_named_must_be_there_and_know_its_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCKIT_CONFIG", "none.toml")
+    assert "there is no file none.toml" in mistakes("short")
+    monkeypatch.setenv("HPCKIT_CONFIG", file("[prob.grid]\nnx = 1\n", "user.toml"))
+    assert "user.toml:1: no app 'prob'" in mistakes("short")
+    monkeypatch.setenv("HPCKIT_CONFIG", file("probe = 3\n", "user.toml"))
+    assert "user.toml:1: probe is a table here" in mistakes("short")
+    monkeypatch.setenv("HPCKIT_CONFIG", file("\n[probe.grid]\nnx = 0\n", "user.toml"))
+    assert "user.toml:3: grid.nx = 0: expected" in mistakes("short")
+
+
+def test_words_of_the_command_line_are_toml_or_bare_text() -> None:
+    values = load("short", ["input.label=two words", "repro=true", "grid.nx=1_000", "time.seconds_per_step=1"]).values()
+    assert values["input"]["label"] == "two words"
+    assert values["repro"] is True
+    assert values["grid"]["nx"] == 1000
+    assert values["time"]["seconds_per_step"] == 1.0
+    assert load("short", ["input.label=100"]).values()["input"]["label"] == "100"
+    assert load("short", ['input.label="100"']).values()["input"]["label"] == "100"
+
+
+def test_files_are_relative_to_the_source_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("here", "there"):
+        Path(folder).mkdir()
+        Path(folder, "table.txt").write_text(folder)
+    Path("there/run.toml").write_text("app = 'probe'\n[input]\ntable = 'table.txt'\n")
+    monkeypatch.chdir("here")
+    assert load("../there/run.toml", []).values()["input"]["table"] == str(tmp_path / "here/../there/table.txt")
+    assert load("../there/run.toml", ["input.table=table.txt"]).values()["input"]["table"] == str(
+        tmp_path / "here/table.txt"
+    )
+    monkeypatch.setenv("HPCKIT_INPUT__TABLE", "table.txt")
+    assert load("short", []).values()["input"]["table"] == str(tmp_path / "here/table.txt")
+    monkeypatch.delenv("HPCKIT_INPUT__TABLE")
+    assert load("with-table", []).values()["input"]["table"].endswith("probe_app/table.txt")
+
+
+@pytest.mark.parametrize("name", ["probe", "short", "with-table", "diffusion", "weather"])
+def test_generated_run_files_validate_and_say_what_they_came_from(name: str) -> None:
+    made = load(name, [])
+    again = load(file(made.run_file), [])
+    assert again.config == made.config
+    if name in apps():
+        assert again.config == made.app.config.model_validate({"app": name}), "the file equals the defaults"
+    for key, value, origin in again.leaves():
+        assert origin.startswith("run.toml:") or value is None, key
+
+
+def test_every_preset_of_every_app_is_valid() -> None:
+    for app in apps().values():
+        assert app.summary
+        for preset, (description, _) in app.presets.items():
+            assert description
+            if preset != "sounding":  # asks for the user's own file
+                load(f"{app.name}.{preset}", [])
+
+
+def test_every_setting_of_every_app_is_described() -> None:
+    from hpckit.cli.schema import Schema, dotted
+
+    for app in apps().values():
+        schema = Schema(app.config)
+        missing = [dotted(path) for path in schema.leaves() if not schema.description(path) and path != ("app",)]
+        assert not missing, f"{app.name}: no description of {', '.join(missing)}"
+
+
+def test_lines_of_keys() -> None:
+    text = '''a = 1 # [no]
+"b c".d = """
+x = 1
+[t]
+"""
+[t]
+list = [
+  1, # ]
+  "]",
+]
+e.f = 'x = "[" '
+[[u]]
+k = 1
+[[u]]
+k = { x = 1,
+  y = 2 }
+[u.v]
+z = 1
+'''
+    assert key_lines(text) == {
+        ("a",): 1,
+        ("b c",): 2,
+        ("b c", "d"): 2,
+        ("t",): 6,
+        ("t", "list"): 7,
+        ("t", "e"): 11,
+        ("t", "e", "f"): 11,
+        ("u",): 12,
+        ("u", 0): 12,
+        ("u", 0, "k"): 13,
+        ("u", 1): 14,
+        ("u", 1, "k"): 15,
+        ("u", "v"): 17,
+        ("u", "v", "z"): 18,
+    }
+
+
+toml_words = st.text(st.sampled_from("abginrdtxz.=[]{}'\"#\n 01-_,\\\u00e9"), max_size=60)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(toml_words, st.lists(toml_words, max_size=3))
+def test_any_text_gives_a_configuration_or_an_error_with_a_code(text: str, words: list[str]) -> None:
+    Path("fuzz.toml").write_text(f'app = "probe"\n{text}')
+    with suppress(HpckitError):
+        load("fuzz.toml", words)
