@@ -51,5 +51,7 @@ def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
 
 
 def put_global_attributes(file: h5py.File, layout: Layout) -> None:
-    """`Conventions`, then what the caller gave."""
-    put_attributes(file, {"Conventions": CONVENTIONS, **layout.attributes})
+    """`Conventions`, the order of the variables (HDF5 sorts them by name), then what the caller gave."""
+    put_attributes(
+        file, {"Conventions": CONVENTIONS, "variable_order": " ".join(layout.variables), **layout.attributes}
+    )

@@ -29,6 +29,8 @@ def over_time(title: str, lines: Mapping[str, tuple[Sequence[float], Sequence[fl
     axes.margins(x=0.01)
     axes.set_xlabel(f"time ({unit})")
     axes.set_title(title)
+    if zero and all(abs(value) < 1e-15 for _, values in lines.values() for value in values):
+        axes.set_ylim(-1e-15, 1e-15)  # not a change: the scale says how well it is known
     axes.locator_params(axis="y", nbins=5)
     if len(lines) > 1:
         axes.legend(loc="best", handlelength=1.2)
@@ -64,12 +66,12 @@ def phase_bars(rows: Mapping[str, Record]) -> str:
     plt = pyplot()
     count = max(len(row["ranks"]) for row in rows.values())
     ranks = _selection(rows, count)
-    height = 0.62 + 0.26 * len(ranks) + 0.2 * (len(rows) // 6)
+    height = 0.5 + 0.26 * len(ranks)
     figure, axes = plt.subplots(figsize=(7.6, height), layout="constrained")
     left = [0.0] * len(ranks)
     for name, color in phase_colors(list(rows)).items():
         widths = [rows[name]["ranks"][rank] for rank in ranks]
-        axes.barh(range(len(ranks)), widths, left=left, height=0.72, color=color, label=name, linewidth=0)
+        axes.barh(range(len(ranks)), widths, left=left, height=0.72, color=color, linewidth=0)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
     axes.invert_yaxis()
@@ -77,10 +79,6 @@ def phase_bars(rows: Mapping[str, Record]) -> str:
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0)
-    axes.legend(
-        ncols=min(6, len(rows)), loc="lower left", bbox_to_anchor=(0.0, 1.0), handlelength=0.9, handleheight=0.9,
-        borderaxespad=0.2, columnspacing=1.2,
-    )  # fmt: skip
     return to_svg(figure, "phase times of the ranks", "wide")
 
 
@@ -121,6 +119,7 @@ def decomposition_picture(record: Record) -> str:
         if len(blocks) <= 64:
             text = f"rank {block['rank']}" if len(blocks) <= 6 else str(block["rank"])
             axes.text(x + dx / 2, z + dz / 2, text, ha="center", va="center", fontsize=8, color=INK)
+    axes.locator_params(nbins=5, steps=(1, 2, 5, 10))
     axes.set_xlim(0, width)
     axes.set_ylim(0, height)
     axes.set_xlabel(f"{names[-1]} (cells)")

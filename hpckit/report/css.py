@@ -13,7 +13,7 @@ h1 { font-size: 30px; line-height: 1.2; font-weight: 650; letter-spacing: -0.01e
 h2 { font-size: 19px; font-weight: 650; letter-spacing: -0.005em; margin: 44px 0 6px; }
 h3 { font-size: 15px; font-weight: 600; margin: 22px 0 2px; }
 h3 span, .caption { color: var(--muted); font-weight: 400; }
-p { margin: 0 0 10px; max-width: 74ch; }
+p { margin: 0 0 10px; max-width: 78ch; }
 .caption { font-size: 13px; }
 .verdict { font-size: 16px; margin: 0; }
 .status { display: inline-block; padding: 1px 10px; border-radius: 99px; font-size: 13px; font-weight: 600;
@@ -21,11 +21,11 @@ p { margin: 0 0 10px; max-width: 74ch; }
 .status.done { background: #e0f0ee; color: #0b5a52; }
 .status.failed { background: #fae3dd; color: #96331a; }
 .status.stopped { background: #fbf0d9; color: #7a5510; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1px; background: var(--line);
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 1px; background: var(--line);
   border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
 .card { background: var(--paper); padding: 13px 16px 12px; }
-.card b { display: block; font-size: 22px; line-height: 1.25; font-weight: 600; letter-spacing: -0.01em; }
-.card b small { font-size: 14px; font-weight: 500; color: var(--muted); letter-spacing: 0; }
+.card b { display: block; font-size: 21px; line-height: 1.25; font-weight: 600; letter-spacing: -0.01em; }
+.card b small { font-size: 13.5px; font-weight: 500; color: var(--muted); letter-spacing: 0; }
 .card span { color: var(--muted); font-size: 13px; }
 .formula { color: var(--muted); font-size: 13px; margin: 9px 0 0; max-width: none; }
 ul.findings { list-style: none; margin: 22px 0 0; padding: 0; }
@@ -57,7 +57,9 @@ pre { background: var(--wash); padding: 12px 14px; border-radius: 6px; overflow-
 footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px; color: var(--muted); font-size: 13px; }
 @media (max-width: 640px) {
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
-  .grid { grid-template-columns: 1fr; } .cards { grid-template-columns: 1fr 1fr; } th, td { padding-right: 14px; }
+  .grid { grid-template-columns: 1fr; }
+  .cards { grid-template-columns: 1fr 1fr; } .card:last-child:nth-child(odd) { grid-column: span 2; }
+  th, td { padding-right: 14px; }
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }

@@ -39,11 +39,11 @@ def _numerics(numbers: Record) -> Iterator[Finding]:
     for name, field in numbers["fields"].items():
         if not field["finite"]:
             yield Finding("error", f"{name} holds values that are not finite", "look at the first frame that has them")
-    cfl = numbers["cfl"]
-    if cfl and cfl["max"] > 1:
+    cfl, limit = numbers["cfl"], numbers.get("cfl_limit")
+    if cfl and limit and cfl["max"] > limit:
         yield Finding(
             "warning",
-            f"the CFL number reached {number(cfl['max'], 3)}, above 1",
+            f"the CFL number reached {number(cfl['max'], 3)}, above the limit of {number(limit, 3)}",
             "lower the time step or its safety factor",
         )
     mass = numbers["conserved"].get("mass")
@@ -69,7 +69,7 @@ def _speed(numbers: Record) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"ranks wait {percent(share['wait'])} of the time for their neighbors",
-            "use fewer ranks, or give each more cells",
+            "use fewer ranks or give each more cells, and leave other jobs off these cores",
         )
     if share.get("output", 0.0) > OUTPUT:
         yield Finding(

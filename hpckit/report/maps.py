@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpckit.report.slices import Slices
 from hpckit.report.style import pyplot, to_svg
-from hpckit.report.units import length_scale, number, time_scale
+from hpckit.report.units import MINUS, length_scale, moment, number
 
 Array = npt.NDArray[Any]
 WIDTH = 3.7  # inches of one panel
@@ -39,12 +39,6 @@ def edges(points: Array) -> tuple[float, float]:
     if len(points) == 1:
         return float(points[0]) - 0.5, float(points[0]) + 0.5
     return float(1.5 * points[0] - 0.5 * points[1]), float(1.5 * points[-1] - 0.5 * points[-2])
-
-
-def time_label(time: float, end: float) -> str:
-    """The simulated time in the unit that suits the whole run."""
-    scale, unit = time_scale(end)
-    return f"{number(time / scale, 3)} {unit}"
 
 
 def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
@@ -80,8 +74,8 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
             )
     axes.set_xlabel(f"{field.dims[1]} ({unit})" if unit else field.dims[1], fontsize=7.5)
     axes.set_ylabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0], fontsize=7.5)
-    axes.locator_params(axis="x", nbins=5)
-    axes.locator_params(axis="y", nbins=4)
+    axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
+    axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
     return image
 
 
@@ -101,13 +95,29 @@ def colorbar(field: Slices) -> str:
     figure = plt.figure(figsize=(WIDTH, 0.42))
     axes = figure.add_axes((0.03, 0.55, 0.94, 0.3))
     scale = plt.cm.ScalarMappable(norm=plt.Normalize(low, high), cmap=cmap)
-    beyond = {(True, True): "both", (True, False): "min", (False, True): "max"}
-    extend = beyond.get((field.low < low * (1 + 1e-9) if low < 0 else field.low < low, field.high > high), "neither")
+    extend = extend_of(field)
     bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend)
     bar.outline.set_visible(False)
     bar.ax.locator_params(nbins=7)
+    bar.ax.set_xlim(*shown_range(field))
+    bar.ax.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", MINUS))
     units = "" if field.units in ("", "1") else f" in {field.units}"
     return to_svg(figure, f"color scale of {field.long_name}{units}: {number(low)} to {number(high)}", "bar")
+
+
+def extend_of(field: Slices) -> str:
+    """At which ends of the color scale values lie beyond it, as Matplotlib's `extend`."""
+    low, high, _ = color_scale(field)
+    return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+        (field.low < low, field.high > high), "neither"
+    )
+
+
+def shown_range(field: Slices) -> tuple[float, float]:
+    """The part of the color scale that has values: a field of one sign needs no bar for the other."""
+    low, high, _ = color_scale(field)
+    span = 0.04 * (high - low)
+    return max(low, min(field.low, high) - span), min(high, max(field.high, low) + span)
 
 
 def _panel(field: Slices, index: int) -> str:
@@ -115,7 +125,7 @@ def _panel(field: Slices, index: int) -> str:
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
     shape = float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
     height = 0.86 * WIDTH * shape + 0.58
-    label = f"t = {time_label(field.times[index], field.times[-1])}"
+    label = f"t = {moment(field.times[index], field.times[-1])}"
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
@@ -134,7 +144,7 @@ def _lines(field: Slices) -> str:
     scale, unit = length_scale(float(np.ptp(field.coords[0])), field.coord_units[0])
     shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(field.times)))
     for time, values, color in zip(field.times, field.values, shades, strict=True):
-        axes.plot(field.coords[0] / scale, values, color=color, label=time_label(time, field.times[-1]))
+        axes.plot(field.coords[0] / scale, values, color=color, label=moment(time, field.times[-1]))
     axes.set_xlabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0])
     axes.grid(axis="y")
     axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -20,6 +20,7 @@ HEADLINE = (
     "cell_steps_per_second",
     "bytes_per_cell_step",
     "t_eff",
+    "cfl_limit",
     "exit_code",
 )
 NOT_COMPUTE = ("wait", "halo", "output", "diagnostics")

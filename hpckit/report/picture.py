@@ -8,9 +8,10 @@ from pathlib import Path
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.reader import find_fields
-from hpckit.report.maps import color_scale, draw, time_label
+from hpckit.report.maps import draw, extend_of, shown_range
 from hpckit.report.slices import Slices, read_slices
 from hpckit.report.style import pyplot
+from hpckit.report.units import moment
 
 KINDS = ("png", "svg", "pdf")
 
@@ -31,19 +32,18 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
     field = _choose([item for item in slices if item.values.ndim == 3], variable)
     shown = list(range(len(field.times)))[-times:]
     figure, axes = plt.subplots(
-        1, len(shown), figsize=(3.3 * len(shown) + 0.6, 2.35), layout="constrained", sharey=True, squeeze=False
+        1, len(shown), figsize=(3.3 * len(shown) + 0.6, 2.4), layout="constrained", sharey=True, squeeze=False
     )
     for place, index in enumerate(shown):
         image = draw(axes[0, place], field, index)
-        axes[0, place].set_title(time_label(field.times[index], field.times[-1]))
+        axes[0, place].set_title(moment(field.times[index], field.times[-1]))
         if place:
             axes[0, place].set_ylabel("")
-    low, high, _ = color_scale(field)
-    extend = "both" if field.low < low and field.high > high else "neither"
-    bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend)
+    bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend_of(field))
+    bar.ax.set_ylim(*shown_range(field))
     bar.outline.set_visible(False)
     units = "" if field.units in ("", "1") else f" ({field.units})"
-    bar.set_label(field.long_name + units)
+    figure.suptitle(field.long_name + units, x=0.005, ha="left", fontsize=9.5)
     figure.patch.set_facecolor("white")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=160, facecolor="white")

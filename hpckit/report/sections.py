@@ -41,8 +41,10 @@ def verdict(numbers: Record) -> str:
         simulated, wall = duration(numbers["simulated_seconds"]), duration(numbers["wall_seconds"])
         parts.append(f"{simulated} simulated in {wall} of wall time{on}.")
     for name, record in numbers["conserved"].items():
-        if record.get("relative_change") is not None:
-            parts.append(f"{name.capitalize()} changed by {number(record['relative_change'], 3)} relative.")
+        change = record.get("relative_change")
+        if change is not None:
+            said = f"changed by {number(change, 2)} of itself" if change else "is the same to the last bit"
+            parts.append(f"{name.capitalize()} {said}.")
     if numbers["cfl"]:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
     return " ".join(parts) or {"failed": "The run failed before it had results."}.get(
@@ -141,6 +143,7 @@ def history(run: RunData, numbers: Record) -> str:
     pictures = [
         charts.over_time(titles.get(title, title), {name: run.series(name) for name in members})
         for title, members in groups.items()
+        if not all(_constant(numbers["metrics"][name]) for name in members)
     ]
     rows = [
         (name, *(number((numbers["metrics"][name] or {}).get(key)) for key in ("first", "last", "min", "max")))
@@ -194,7 +197,7 @@ def decomposition(numbers: Record) -> str:
     for block in blocks:
         hosts[block.get("host", "")] = hosts.get(block.get("host", ""), 0) + 1
     rows = [
-        (str(block["rank"]), block.get("host", ""), _times(block["start"]), _times(block["shape"]))
+        (str(block["rank"]), block.get("host", ""), _list(block["start"]), _times(block["shape"]))
         for block in blocks[:16]
     ]
     axes = ", ".join(
@@ -211,7 +214,7 @@ def decomposition(numbers: Record) -> str:
 def provenance(numbers: Record) -> str:
     """Versions, hosts and command, as the run recorded them."""
     flat = flatten({k: v for k, v in (numbers["provenance"] or {}).items() if k != "placement"})
-    rows = [(name.replace("_", " "), _plain(value)) for name, value in flat.items() if value not in (None, "", [], {})]
+    rows = [(name, _plain(value)) for name, value in flat.items() if value not in (None, "", [], {})]
     places = [
         (
             str(place.get("rank")),
@@ -222,7 +225,7 @@ def provenance(numbers: Record) -> str:
         for place in ((numbers["provenance"] or {}).get("placement") or [])[:64]
     ]
     bound = table(("rank", "host", "cores allowed", "threads"), places, (0,))
-    return section("Provenance", table(("", ""), rows), folded("cores and threads of each rank", bound))
+    return section("Provenance", table(("what", "value"), rows), folded("cores and threads of each rank", bound))
 
 
 def configuration(numbers: Record) -> str:
@@ -251,9 +254,14 @@ def _formula(numbers: Record) -> str:
 
 
 def _card(value: str, what: str) -> str:
-    head, _, unit = value.partition(" ")
+    head, _, unit = (value, "", "") if value.count(" ") > 1 else value.partition(" ")
     shown = f"{escape(head)} <small>{escape(unit)}</small>" if unit else escape(head)
     return f'<div class="card"><b>{shown}</b><span>{escape(what)}</span></div>'
+
+
+def _constant(record: Record | None) -> bool:
+    """A metric that stays the same but for rounding: no chart."""
+    return record is None or record["max"] - record["min"] <= 1e-9 * max(abs(record["max"]), abs(record["min"]))
 
 
 def _times(sizes: Sequence[int]) -> str:
@@ -263,7 +271,13 @@ def _times(sizes: Sequence[int]) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, float):
         return number(value, 6)
+    if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
+        return _list(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _list(items: Sequence[Any]) -> str:
+    return ", ".join(str(item) for item in items)
 
 
 def _ranges(cores: Sequence[int]) -> str:

@@ -37,7 +37,9 @@ class Slices:
     def signed(self) -> bool:
         """Whether zero is the middle: a perturbation, or values of both signs of like size."""
         words = f"{self.name} {self.long_name}".lower()
-        if any(word in words for word in ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")):
+        if any(
+            word in words for word in ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
+        ):
             return True
         return self.low < 0 < self.high and min(-self.low, self.high) > 0.05 * max(-self.low, self.high)
 
@@ -54,12 +56,14 @@ def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list
 
 
 def variable_names(file: h5py.File) -> list[str]:
-    """The fields of the file: what has `time` and one to three dims more."""
-    return [
+    """The fields of the file, what has `time` and one to three dims more, in the order they were given in."""
+    names = [
         name
         for name, item in file.items()
         if isinstance(item, h5py.Dataset) and 2 <= item.ndim <= 4 and item.dims[0] and item.dims[0][0].name == "/time"
     ]
+    order = str(file.attrs.get("variable_order", "")).split()
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def _read(file: h5py.File, name: str, frames: Array, most_points: int) -> Slices:

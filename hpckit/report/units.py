@@ -17,7 +17,7 @@ def number(value: Any, digits: int = 4) -> str:
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
         text = f"{int(value):,}"
     elif value != 0 and not 1e-3 <= abs(value) < 1e6:
-        mantissa, exponent = f"{value:.{max(0, digits - 2)}e}".split("e")
+        mantissa, exponent = f"{value:.{max(0, digits - 1)}e}".split("e")
         text = f"{mantissa}e{int(exponent)}"
     else:
         places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
@@ -47,6 +47,15 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def moment(seconds: float, end: float) -> str:
+    """A simulated time in the unit that suits a run until `end` seconds: 3 min 20 s."""
+    scale, unit = time_scale(end)
+    if unit == "min" and seconds == round(seconds):
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+    return f"{number(seconds / scale, 3)} {unit}"
 
 
 def time_scale(end: float) -> tuple[float, str]:

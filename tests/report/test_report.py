@@ -1,0 +1,180 @@
+"""The report: right numbers, one file that needs nothing else, and something sensible for runs that went wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from made_run import TIMES, make_run
+
+from hpckit.errors import InputError, SetupError
+from hpckit.report import build_report, save_picture
+from hpckit.report.slices import read_slices
+from hpckit.report.units import duration, moment, number, scaled
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = make_run(tmp_path_factory.mktemp("runs") / "thermal-p3")
+    return directory, build_report(directory).read_text(), json.loads((directory / "report/report.json").read_text())
+
+
+def refuse_external(page: str) -> None:
+    """No address is loaded: nothing but data and names within the page behind src, href and url()."""
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?!["']?(?:data:|#))""", page)
+    assert not re.search(r"url\((?!['\"]?#)", page)
+    assert "<script" not in page
+    assert "<link" not in page
+    assert "@import" not in page
+
+
+def test_json_holds_the_numbers_of_the_summary(run):
+    directory, _, record = run
+    summary = json.loads((directory / "summary.json").read_text())
+    for name in (
+        "status",
+        "ranks",
+        "steps",
+        "cells",
+        "wall_seconds",
+        "cell_steps_per_second",
+        "t_eff",
+        "decomposition",
+    ):
+        assert record[name] == summary[name]
+    assert record["conserved"]["mass"]["relative_change"] == 3e-15
+    sweep = record["phases"]["x sweep"]
+    assert (sweep["min"], sweep["max"], sweep["ranks"]) == (4.0, 6.0, [4.0, 4.2, 6.0])
+    assert sweep["mean"] == pytest.approx(14.2 / 3)
+    assert sweep["imbalance"] == pytest.approx(6.0 / (14.2 / 3) - 1)
+    assert sweep["share"] == pytest.approx(14.2 / 3 / 10)
+    assert record["phases"]["other"]["ranks"] == pytest.approx([1.1, 1.1, 1.1])
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()[:-1]]
+    assert record["cfl"]["max"] == max(line["cfl"] for line in lines)
+    with h5py.File(directory / "output/fields.h5") as file:
+        assert record["fields"]["theta"]["max"] == file["theta"][:][[0, 2, 3, 5, 6, 8]].max()
+
+
+def test_page_is_small_and_loads_nothing(run):
+    _, page, _ = run
+    assert len(page.encode()) < 3_000_000
+    refuse_external(page)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_page_says_what_it_must(run):
+    _, page, record = run
+    text = re.sub(r"<[^>]+>", " ", page)
+    for part in ("a thermal", "done", "cell-steps/s", "t_eff = cells", "potential temperature perturbation", "x (km)"):
+        assert part in text, part
+    for title in ("Fields", "Conservation", "CFL and extremes", "Time by phase", "Decomposition", "Provenance"):
+        assert f"<h2>{title}</h2>" in page
+    assert "&lt;script&gt;alert(1)" in page  # a hostile setting is shown, not run
+    assert "pressure &lt;of air&gt;" in page
+    assert page.index("run.toml:3") < page.index("default</td>")
+    found = " ".join(finding["text"] for finding in record["findings"])
+    assert "share 2 cores" in found
+    assert "wait 22.7" in found
+    assert "the slowest rank computes 20.3" in found
+
+
+def test_large_and_noisy_fields_stay_small(tmp_path):
+    page = build_report(make_run(tmp_path / "large", shape=(700, 1400), noise=0.4)).read_text()
+    assert len(page.encode()) < 3_000_000
+    refuse_external(page)
+
+
+def test_failed_run_shows_the_failure_first(tmp_path):
+    directory = make_run(tmp_path / "failed")
+    (directory / "summary.json").unlink()
+    error = {
+        "code": "HPK-400",
+        "title": "blow-up",
+        "message": "u is not finite",
+        "where": "rank 1, step 120",
+        "do": "lower dt",
+    }
+    failure = {"rank": 1, "error": error, "traceback": ["File <here>\n"], "exit_code": 4}
+    (directory / "attempts/000").mkdir(parents=True)
+    (directory / "attempts/000/failure.json").write_text(json.dumps(failure))
+    page = build_report(directory).read_text()
+    text = re.sub(r"<[^>]+>", " ", page)
+    for part in ("HPK-400 blow-up", "u is not finite", "rank 1, step 120", "lower dt", "File &lt;here&gt;"):
+        assert part in text
+    assert page.index("u is not finite") < page.index("<h2>Fields</h2>")
+    record = json.loads((directory / "report/report.json").read_text())
+    assert (record["status"], record["failure"]["error"]["code"]) == ("failed", "HPK-400")
+
+
+def test_missing_and_broken_pieces_are_told(tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "resolved.json").write_text('{"app": "other", "values": {}}')
+    assert "other" in build_report(bare).read_text()
+
+    broken = make_run(tmp_path / "broken")
+    (broken / "provenance.json").write_text("{")
+    (broken / "output/fields.h5").write_bytes(b"no HDF5")
+    build_report(broken)
+    found = json.loads((broken / "report/report.json").read_text())["findings"]
+    assert any("provenance.json" in finding["text"] for finding in found)
+    assert any("fields.h5" in finding["text"] for finding in found)
+
+    gone = make_run(tmp_path / "gone")
+    (gone / "output/frames/000004/frame.h5").unlink()
+    build_report(gone)
+    found = json.loads((gone / "report/report.json").read_text())["findings"]
+    assert any("frames/000004/frame.h5" in finding["text"] for finding in found)
+
+    with pytest.raises(InputError, match="no run directory"):
+        build_report(tmp_path)
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+    directory = make_run(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SetupError) as caught:
+        build_report(directory)
+    assert "analysis" in caught.value.do
+
+
+def test_picture_for_a_readme(tmp_path):
+    directory = make_run(tmp_path / "run")
+    assert save_picture(directory, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in save_picture(directory, tmp_path / "a.svg", variable="p").read_text()
+    for variable, file in (("q", "a.png"), ("", "a.bmp")):
+        with pytest.raises(InputError, match=r"picture|draw|field"):
+            save_picture(directory, tmp_path / file, variable=variable)
+
+
+def test_slices_are_means_of_blocks(tmp_path):
+    directory = make_run(tmp_path / "run", shape=(40, 83))
+    theta = read_slices(directory / "output/fields.h5", most_times=3, most_points=21)[0]
+    assert (theta.name, theta.times) == ("theta", [TIMES[0], TIMES[4], TIMES[8]])
+    assert theta.values.shape == (3, 20, 20)
+    with h5py.File(directory / "output/fields.h5") as file:
+        whole = file["theta"][4]
+        assert theta.values[1, 3, 5] == pytest.approx(whole[6:8, 20:24].mean(), rel=1e-14)
+        assert theta.coords[1][5] == pytest.approx(file["x"][20:24].mean())
+    assert theta.signed
+
+
+def test_numbers_as_people_read_them():
+    assert number(-1234567) == "\u22121\u2009234\u2009567"
+    assert number(3.14159, 3) == "3.14"
+    assert number(1.5e-15, 3) == "1.50e\u221215"
+    assert number(None) == "\u2013"
+    assert number(np.inf) == "inf"
+    assert scaled(28_953_094.0, "cell-steps/s") == "29.0\u2009M cell-steps/s"
+    assert duration(0.0123) == "12.3 ms"
+    assert duration(16.6) == "16.6 s"
+    assert duration(7384) == "2 h 03 min"
+    assert moment(200.0, 1000.0) == "3 min 20 s"
+    assert moment(0.25, 3.0) == "0.250 s"
