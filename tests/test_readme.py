@@ -1,0 +1,58 @@
+"""What the README says is run: its programs, its commands' form, its tables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpckit.errors import EXIT_CODES
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+PROGRAMS = dict(re.findall(r"<!-- program: (\w+) -->\n```python\n(.*?)```", README, re.S))
+COMMANDS = dict(re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```", README, re.S))
+
+
+def test_every_python_block_is_a_program_that_a_test_runs():
+    assert README.count("```python") == len(PROGRAMS)
+    assert set(PROGRAMS) == {"serial", "parallel", "overlap", "plan"}
+
+
+def test_the_numpy_program_becomes_parallel_in_at_most_ten_lines():
+    changes = list(difflib.ndiff(PROGRAMS["serial"].splitlines(), PROGRAMS["parallel"].splitlines()))
+    added = sum(line.startswith("+ ") for line in changes)
+    removed = sum(line.startswith("- ") for line in changes)
+    assert 0 < max(added, removed) <= 10
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path, ranks):
+    serial = subprocess.run([sys.executable, "-c", PROGRAMS["serial"]], capture_output=True, text=True, check=True)
+    program = tmp_path / "plate.py"
+    program.write_text(PROGRAMS["parallel"])
+    assert mpirun(ranks, program).stdout == serial.stdout
+    assert serial.stdout.startswith("hottest 0.")
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("name", ["overlap", "plan"])
+def test_the_other_programs_run(mpirun, tmp_path, name, ranks):
+    program = tmp_path / f"{name}.py"
+    program.write_text(PROGRAMS[name])
+    mpirun(ranks, program)
+
+
+def test_the_two_commands_are_single_lines_that_set_up_from_nothing():
+    assert set(COMMANDS) == {"run", "test"}
+    for command in COMMANDS.values():
+        assert command.count("\n") == 1
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
+
+
+def test_the_table_of_exit_codes_is_the_one_in_the_code():
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", README, re.M)
+    assert [int(code) for code, _ in rows] == list(EXIT_CODES)
