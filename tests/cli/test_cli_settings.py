@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cli_command import probe_app  # noqa: F401  (a fixture)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from hpckit.cli.config import load
 from hpckit.cli.toml_lines import key_lines
 from hpckit.errors import HpckitError, InputError
 
-pytest_plugins = ["cli_command"]
 pytestmark = pytest.mark.usefixtures("probe_app")
 
 

@@ -66,6 +66,9 @@ def fail(kind: str, run: Run, rank: int) -> None:
         )
     if kind == "exit":
         sys.exit(9)
+    if kind == "stuck":
+        while True:
+            time.sleep(1)
     if kind == "vanish":
         os._exit(0)
     if kind == "kill":

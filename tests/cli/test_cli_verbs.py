@@ -1,0 +1,195 @@
+"""Verbs that start nothing: init, ls, explain, bench, report, and words that are no verbs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
+from conftest import run_limited
+
+import hpckit as package
+from hpckit import errors
+from hpckit.cli.explain import EXPLANATIONS
+from hpckit.cli.main import VERBS, main
+from hpckit.run_directory import RunDirectory
+
+pytestmark = pytest.mark.usefixtures("probe_app")
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"hpckit {package.__version__}\n"
+    assert main(["--help"]) == 0
+    assert main([]) == 2
+    out = capsys.readouterr().out
+    assert all(f"hpckit {verb}" in out for verb in VERBS)
+    for verb in set(VERBS) - {"doctor"}:
+        assert main([verb, "--help"]) == 0
+        assert f"usage: hpckit {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["rnu"], "did you mean 'run'?"),
+        (["x.toml"], "did you mean: hpckit run x.toml"),
+        (["--nix"], "no verb '--nix'"),
+        (["run"], "nothing to run"),
+        (["run", "shrt"], "did you mean 'short'?"),
+        (["run", "short", "-n", "0"], "'0' is no number of ranks"),
+        (["run", "short", "-n", "abc"], "'abc' is no number of ranks"),
+        (["run", "short", "-n", "-1"], "is no number of ranks"),
+        (["run", "short", "-n"], "expected one argument"),
+        (["run", "short", "--ranks", "2.5"], "is no number of ranks"),
+        (["run", "short", "--nix"], "unrecognized arguments: --nix"),
+        (["run", "none.py"], "there is no program none.py"),
+        (["run", "short", "grid.nx=1", "short"], "'short': expected key=value"),
+        (["init", "prob"], "did you mean 'probe'?"),
+        (["init", "probe", "none/x.toml"], "cannot be written"),
+        (["report", "none"], "no run directory"),
+        (["report", "."], "is no run directory: it has no resolved.json"),
+        (["ls", "none"], "none is no folder"),
+        (["bench", "none"], "no benchmark 'none'"),
+        (["explain", "HPK-201x"], "did you mean 'HPK-201'?"),
+    ],
+)
+def test_mistakes_of_the_user(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(words)
+    assert expected in capsys.readouterr().err
+    assert code == (3 if "cannot be written" in expected else 2)
+    assert not Path("runs").exists()
+
+
+def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init"]) == 0
+    out = capsys.readouterr().out
+    assert "probe: counts steps" in out
+    assert "short       three steps" in out
+    assert main(["init", "short"]) == 0
+    assert "wrote short.toml" in capsys.readouterr().out
+    written = Path("short.toml").read_text()
+    assert "steps = 3" in written
+    assert main(["init", "probe", "short.toml"]) == 2
+    assert "nothing was overwritten" in capsys.readouterr().err
+    assert Path("short.toml").read_text() == written
+    os.environ["HPCKIT_TIME__STEPS"] = "99"
+    assert main(["init", "probe", "mine.toml"]) == 0
+    del os.environ["HPCKIT_TIME__STEPS"]
+    assert "steps = 5" in Path("mine.toml").read_text(), "a run file holds the defaults, not this shell's settings"
+    Path("link.toml").symlink_to("elsewhere.toml")
+    assert main(["init", "probe", "link.toml"]) == 2
+    assert not Path("elsewhere.toml").exists()
+
+
+def test_show_config_prints_values_with_origins(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.toml").write_text("app = 'probe'\n[time]\nsteps = 7\n")
+    assert main(["run", "run.toml", "--show-config", "grid.nx=9"]) == 0
+    rows = [line.split(None, 2) for line in capsys.readouterr().out.splitlines()]
+    found = {row[0]: " ".join(row[1:]).split() for row in rows if len(row) > 1}
+    assert found["time.steps"] == ["7", "run.toml:3"]
+    assert found["grid.nx"] == ["9", "command", "line"]
+    assert found["grid.nz"] == ["20", "default"]
+    assert not Path("runs").exists()
+
+
+def test_explain_knows_every_code(capsys: pytest.CaptureFixture[str]) -> None:
+    codes = {
+        value.code
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, errors.HpckitError)
+    }
+    assert codes == set(EXPLANATIONS)
+    assert main(["explain"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"{number:>7}  {text}" in out for number, text in errors.EXIT_CODES.items())
+    for code in codes:
+        assert main(["explain", code.lower()]) == 0
+        assert main(["explain", code.removeprefix("HPK-")]) == 0
+        assert "do:" in capsys.readouterr().out
+    assert main(["explain", "75"]) == 0
+    assert "run it again" in capsys.readouterr().out
+
+
+def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls"]) == 0
+    assert "no runs here yet" in capsys.readouterr().out
+    states = {
+        "a-done": {"summary.json": {"status": "done", "cell_steps_per_second": 84.2e6}},
+        "b-failed": {"attempts/000/failure.json": {"exit_code": 4, "error": {"title": "blow-up"}}},
+        "c-going": {"progress.json": {"fraction": 0.25, "rate": "3 cells/s"}},
+        "d-silent": {"progress.json": {"fraction": 0.5}},
+    }
+    for name, files in states.items():
+        directory = RunDirectory.create(Path("runs", name))
+        for file, value in {"resolved.json": {"app": "probe", "ranks": 2}, **files}.items():
+            directory.write_json(file, value)
+    for path in [Path("runs/d-silent"), *Path("runs/d-silent").glob("*.json")]:
+        os.utime(path, (1e9, 1e9))
+    Path("runs/other").mkdir()
+    Path("runs/e-link").symlink_to("a-done")
+    RunDirectory.create(Path("runs/f-torn")).write_text("resolved.json", "{")
+    assert main(["ls"]) == 0
+    rows = {row.split()[0]: row for row in capsys.readouterr().out.splitlines() if row.startswith(" ") and row.split()}
+    assert {"a-done", "b-failed", "c-going", "d-silent", "f-torn"} <= set(rows)
+    assert not {"other", "e-link"} & set(rows)
+    assert "done" in rows["a-done"]
+    assert "84.2 M cell-steps/s" in rows["a-done"]
+    assert "failed (4, blow-up)" in rows["b-failed"]
+    assert "running" in rows["c-going"]
+    assert "25 %" in rows["c-going"]
+    assert "unfinished" in rows["d-silent"]
+    assert "unreadable" in rows["f-torn"]
+
+
+def test_bench_prints_one_object_and_everything_else_on_error(tmp_path: Path) -> None:
+    program = """
+import sys, types, subprocess, hpckit.cli.bench as bench
+made = types.ModuleType("hpckit.bench.made")
+def run(quick=False):
+    print("noise of ours")
+    subprocess.run(["echo", "noise of a child"])
+    row = {"case": "a", "seconds": 0.5, "quick": quick}
+    ratio = {"median": 2.0, "low": 1.5, "high": 2.5, "rounds": 3}
+    return {"bench": "made", "machine": {"cores": 2}, "results": [row], "ratios": {"key": ratio}}
+made.run = run
+sys.modules["hpckit.bench.made"] = made
+bench.benchmarks = lambda: {"made": "a line"}
+from hpckit.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+    Path("program.py").write_text(program)
+    outcome = run_limited([sys.executable, "program.py", "bench", "made", "--json", "--quick"], 30)
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.stdout.count("\n") == 1
+    assert json.loads(outcome.stdout)["results"] == [{"case": "a", "seconds": 0.5, "quick": True}]
+    assert "noise of ours" in outcome.stderr
+    assert "noise of a child" in outcome.stderr
+    table = run_limited([sys.executable, "program.py", "bench", "made"], 30)
+    assert "seconds" in table.stdout
+    assert "1.5" in table.stdout
+    assert "a line" in run_limited([sys.executable, "program.py", "bench"], 30).stdout
+
+
+def test_benchmarks_are_found_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    from hpckit.cli.bench import benchmarks
+
+    found = benchmarks()
+    assert not {"measure", "c_rival", "__init__"} & set(found)
+    assert all(found.values()), "each has a docstring"
+    assert main(["bench"]) == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    outcome = hpckit("explain", cwd=tmp_path)
+    assert outcome.code == 0
+    line = f"{sys.executable} -m hpckit.cli.main explain | true"
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True, timeout=30, check=False, executable="/bin/bash"
+    )
+    assert "Traceback" not in done.stderr
