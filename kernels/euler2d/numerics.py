@@ -41,7 +41,7 @@ def outside(e):
 def power(e, exact):
     """(1 + e)**gamma - 1, without cancellation.
 
-    A series of degree 12 in Estrin's form, good to 1e-14 of its value for |e| <= SERIES_RANGE: no call, so the loop
+    A series of degree 12 in Estrin's form, good to 2e-14 of its value for |e| <= SERIES_RANGE: no call, so the loop
     around it is vectorized. With `exact` (a constant) arguments outside that range take pow, all others the same
     series.
     """

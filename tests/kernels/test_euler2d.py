@@ -1,0 +1,343 @@
+"""Slab kernels: simd against the reference, bits over splits, walls, inflow, conservation, symmetry, status."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpckit.apps.weather.base import base_state
+from hpckit.apps.weather.profiles import neutral, stable
+from hpckit.kernels.euler2d import constants, dispatch, numerics, reference, simd
+from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.jit import jit
+
+DX, DZ, DT, BETA = 50.0, 60.0, 0.12, 0.05
+NONE, NO_INFLOW = np.zeros((0, 0)), np.zeros((2, 0))
+SIZES = (0.004, 2.0, 2.0, 1.0)  # of deviations in rho, rho u, rho w, rho theta
+
+
+def base_of(nz: int, wind: float = 12.0):
+    return base_state(stable(300.0, 0.012, wind), nz, DZ)
+
+
+def wrap(owned: np.ndarray) -> np.ndarray:
+    """A periodic state with its halo."""
+    return np.concatenate([owned[..., -HALO:], owned, owned[..., :HALO]], axis=-1)
+
+
+def random_state(nx: int, nz: int, seed: int = 0, size: float = 1.0) -> np.ndarray:
+    """Noise on top of something smooth, [4, nz, nx] without halo."""
+    rng = np.random.default_rng(seed)
+    smooth = np.cos(2 * np.pi * np.arange(nx) / nx)
+    noise = rng.normal(size=(4, nz, nx)) * 0.5 + smooth
+    return noise * size * np.array(SIZES)[:, None, None]
+
+
+def force_of(nx: int, nz: int) -> np.ndarray:
+    return 1e-2 * np.random.default_rng(5).normal(size=(nz, nx))
+
+
+def inflow_of(nz: int) -> np.ndarray:
+    rows = np.zeros(nz)
+    rows[nz // 2 : nz // 2 + 2] = 1.0
+    return np.array([50.0 * rows, 298.0 * rows])
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    """Field by field, against the greatest value of the field."""
+    for field in range(4):
+        difference = np.abs(actual[field] - expected[field]).max()
+        assert difference <= tolerance * np.abs(expected[field]).max(), f"field {field}: {difference:.3e}"
+
+
+@pytest.mark.parametrize("driven", [False, True])
+@pytest.mark.parametrize("nx", [6, 7, 37, simd.TILE - 1, simd.TILE, simd.TILE + 1, 2 * simd.TILE + 7])
+def test_x_sweep_is_the_reference(nx, driven):
+    nz = 7
+    base = base_of(nz)
+    force, inflow = (wrap(force_of(nx, nz)), inflow_of(nz)) if driven else (NONE, NO_INFLOW)
+    expected = wrap(random_state(nx, nz))
+    actual = expected.copy()
+    arguments = (base.column, DX, DT, BETA, force, inflow, True, True)
+    assert reference.sweep_x(expected, *arguments) == simd.sweep_x(actual, *arguments) == 0
+    assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-13)
+    np.testing.assert_array_equal(actual[..., :HALO], expected[..., :HALO])
+
+
+@pytest.mark.parametrize("driven", [False, True])
+@pytest.mark.parametrize("nx", [6, simd.STRIP - 1, simd.STRIP, simd.STRIP + 1, 2 * simd.STRIP + 33])
+@pytest.mark.parametrize("nz", [4, 5, 13])
+def test_z_sweep_is_the_reference(nx, nz, driven):
+    base = base_of(nz)
+    expected = wrap(random_state(nx, nz))
+    actual = expected.copy()
+    arguments = (base.faces, base.ghost, DZ, DT, BETA, wrap(force_of(nx, nz)) if driven else NONE)
+    assert reference.sweep_z(expected, *arguments) == simd.sweep_z(actual, *arguments) == 0
+    assert_close(actual, expected, 1e-13)
+
+
+@pytest.mark.parametrize("direction", ["x", "z"])
+def test_beyond_the_series_the_pressure_is_pow(direction):
+    """A few rows with |e| up to 0.8 among calm ones: equal to the reference, and the status tells."""
+    nx, nz = 300, 9
+    base = base_of(nz)
+    owned = random_state(nx, nz)
+    owned[RHO_THETA, 3:5] += 0.6 * base.column[1, 3:5, None] * np.cos(2 * np.pi * np.arange(nx) / nx)
+    expected = wrap(owned)
+    actual = expected.copy()
+    if direction == "x":
+        arguments = (base.column, DX, 0.05, BETA, NONE, NO_INFLOW, True, True)
+        status = reference.sweep_x(expected, *arguments), simd.sweep_x(actual, *arguments)
+    else:
+        arguments = (base.faces, base.ghost, DZ, 0.05, BETA, NONE)
+        status = reference.sweep_z(expected, *arguments), simd.sweep_z(actual, *arguments)
+    assert status == (OUT_OF_RANGE, OUT_OF_RANGE)
+    assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-12)
+
+
+def test_series_is_good_to_its_range():
+    @jit
+    def both(e):
+        return numerics.power(e, False), numerics.power(e, True), numerics.outside(e)
+
+    for e in np.concatenate([np.linspace(-0.1249, 0.1249, 301), [1e-12, -1e-300, 0.0]]):
+        exact = np.expm1(constants.GAMMA * np.log1p(e))
+        assert both(e)[0] == pytest.approx(exact, rel=3e-14, abs=0)
+        assert both(e)[1] == both(e)[0]
+    for e in (-0.9, -0.1251, 0.1251, 3.0):
+        assert both(e)[1] == pytest.approx((1 + e) ** constants.GAMMA - 1, rel=1e-14)
+        assert both(e)[2] == 1
+    assert both(np.nan)[2] == 1
+    assert np.isnan(both(-1.5)[1])
+
+
+def advance(parts: list[np.ndarray], nz: int, steps: int, driven: bool, dt: float = DT) -> np.ndarray:
+    """Both sweeps of blocks [4, nz, n] of one periodic domain, halos copied by hand; the domain at the end."""
+    base = base_of(nz)
+    nx = sum(part.shape[-1] for part in parts)
+    ends = np.cumsum([part.shape[-1] for part in parts])
+    starts = ends - [part.shape[-1] for part in parts]
+    force = wrap(force_of(nx, nz))
+    inflow = inflow_of(nz) if driven else NO_INFLOW
+    blocks = [np.zeros((4, nz, part.shape[-1] + 2 * HALO)) for part in parts]
+    for block, part in zip(blocks, parts, strict=True):
+        block[..., HALO:-HALO] = part
+    for direction in "xzzx" * (steps // 2):
+        whole = wrap(np.concatenate([block[..., HALO:-HALO] for block in blocks], axis=-1))
+        for block, start, end in zip(blocks, starts, ends, strict=True):
+            window = np.ascontiguousarray(force[:, start : end + 2 * HALO]) if driven else NONE
+            if direction == "x":
+                block[:] = whole[..., start : end + 2 * HALO]
+                dispatch.sweep_x(block, base.column, DX, dt, BETA, window, inflow, start == 0, end == nx)
+            else:
+                dispatch.sweep_z(block, base.faces, base.ghost, DZ, dt, BETA, window)
+    return np.concatenate([block[..., HALO:-HALO] for block in blocks], axis=-1)
+
+
+def splits(nx: int) -> list[tuple[int, ...]]:
+    """All cuts into two blocks of at least 6 cells, and into three and four with uneven ends."""
+    two = [(cut,) for cut in range(6, nx - 5)]
+    three = [(a, b) for a, b in itertools.combinations(range(6, nx - 5), 2) if b - a >= 6]
+    four = [(6, 12, 18), (6, nx - 12, nx - 6), (7, 15, 22)]
+    return two + three[:: max(1, len(three) // 25)] + four
+
+
+@pytest.mark.parametrize("driven", [False, True])
+def test_any_split_has_the_same_bits(driven):
+    nx, nz = 31, 9
+    owned = random_state(nx, nz)
+    whole = advance([owned], nz, 4, driven)
+    assert np.isfinite(whole).all()
+    for cuts in splits(nx):
+        np.testing.assert_array_equal(advance(np.split(owned, cuts, axis=-1), nz, 4, driven), whole, err_msg=str(cuts))
+
+
+@pytest.mark.parametrize("cuts", [(6,), (100, 106), (simd.TILE,), (simd.STRIP + 1, simd.TILE + 1), (515,)])
+def test_splits_across_tiles_have_the_same_bits(cuts):
+    nx, nz = 521, 7
+    owned = random_state(nx, nz)
+    whole = advance([owned], nz, 2, True)
+    np.testing.assert_array_equal(advance(np.split(owned, cuts, axis=-1), nz, 2, True), whole)
+
+
+def test_splits_beyond_the_series_have_the_same_bits():
+    """Whether a row is computed again with pow depends on the split; the bits of its cells do not."""
+    nx, nz = 64, 9
+    owned = random_state(nx, nz)
+    owned[RHO_THETA, :, 20:30] += 0.3 * base_of(nz).column[1, :, None]
+    whole = advance([owned], nz, 2, False, dt=0.05)
+    for cuts in [(6,), (17,), (19,), (20,), (25,), (31,), (40,), (58,), (12, 50)]:
+        np.testing.assert_array_equal(advance(np.split(owned, cuts, axis=-1), nz, 2, False, dt=0.05), whole)
+
+
+def test_inflow_overwrites_the_ghosts_of_every_stage():
+    """Against the plain way: fill two cells on either side before each stage, and overwrite the left ones."""
+    nx, nz = 23, 8
+    base, inflow = base_of(nz), inflow_of(nz)
+    owned = random_state(nx, nz)
+    rows = np.flatnonzero(inflow[1])
+    stage = owned
+    for fraction in (1 / 3, 1 / 2, 1.0):
+        ghosts = np.concatenate([stage[..., -2:], stage, stage[..., :2]], axis=-1)
+        rho = ghosts[RHO, rows, :2] + base.column[0, rows, None]
+        ghosts[RHO_U, rows, :2] = rho * 50.0
+        ghosts[RHO_THETA, rows, :2] = rho * 298.0 - base.column[1, rows, None]
+        tendency, _ = reference._tendency_x(ghosts, base.column, DX, BETA * DX / (16 * DT * fraction))
+        stage = owned + DT * fraction * tendency
+    for kernels in (reference, simd):
+        state = wrap(owned)
+        kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, inflow, True, True)
+        assert_close(state[..., HALO:-HALO], stage, 1e-13)
+
+
+def test_rest_and_the_base_wind_stay():
+    """At rest nothing moves, exactly; a sheared wind stays to rounding, hyperviscosity or not."""
+    nx, nz = 19, 12
+    base = base_state(neutral(300.0), nz, DZ)
+    state = np.zeros((4, nz, nx + 2 * HALO))
+    for _ in range(10):
+        dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+    assert not state.any()
+    profile = neutral(300.0)
+    base = base_state(type(profile)(profile.theta, profile.pressure, lambda z: 20 * np.sin(z / 150), 1e4, ""), nz, DZ)
+    state[RHO_U] = (base.column[0] * base.wind)[:, None]
+    start = state.copy()
+    for _ in range(50):
+        dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        state[..., :HALO], state[..., -HALO:] = state[..., HALO : HALO + 1], state[..., HALO : HALO + 1]
+        dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+    np.testing.assert_allclose(state[..., HALO:-HALO], start[..., HALO:-HALO], rtol=0, atol=1e-12)
+
+
+def test_mirrored_start_has_the_mirrored_bits():
+    nx, nz = 150, 9
+    owned = random_state(nx, nz)
+    mirror = owned[..., ::-1].copy()
+    mirror[RHO_U] *= -1
+    base = base_of(nz, wind=0.0)
+    ends = []
+    for start in (owned, mirror):
+        state = wrap(start)
+        for _ in range(3):
+            dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+            dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+            state = wrap(state[..., HALO:-HALO])
+        ends.append(state)
+    ends[1][RHO_U] *= -1
+    np.testing.assert_array_equal(ends[1][..., ::-1], ends[0])
+
+
+def test_sweeps_conserve_what_they_must():
+    """The x sweep keeps all four sums. The z sweep keeps mass; hyperviscosity carries a little heat through a wall."""
+    nx, nz = 61, 15
+    base = base_of(nz)
+    state = wrap(random_state(nx, nz))
+    before = state[..., HALO:-HALO].sum(axis=(1, 2))
+    dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+    between = state[..., HALO:-HALO].sum(axis=(1, 2))
+    size = np.abs(state[..., HALO:-HALO]).sum(axis=(1, 2))
+    assert (np.abs(between - before) < 1e-13 * size).all()
+    dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+    after = state[..., HALO:-HALO].sum(axis=(1, 2))
+    assert abs(after - between)[RHO] < 1e-13 * size[RHO]
+    assert abs(after[RHO_W] - between[RHO_W]) > 1e-6 * size[RHO_W]  # gravity and the walls push
+
+
+@pytest.mark.parametrize("field", [RHO, RHO_U, RHO_W, RHO_THETA])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_told_within_a_step(field, value):
+    """By one sweep at least: the momentum along does not reach the pressure in a sweep across it."""
+    nx, nz = 40, 8
+    base = base_of(nz)
+    for kernels in (reference, simd):
+        state = wrap(random_state(nx, nz))
+        state[field, 3, 17] = value
+        status = kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        status |= kernels.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+        assert status & NOT_FINITE
+
+
+def test_diagnose_is_the_reference():
+    nx, nz = 43, 9
+    base = base_of(nz)
+    state = wrap(random_state(nx, nz))
+    expected = reference.diagnose(state, base.column, base.height)
+    np.testing.assert_allclose(simd.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
+    assert expected[9] == 0
+    state[RHO_W, 2, 11] = np.nan
+    state[RHO, 5, 20] = -2.0
+    expected = reference.diagnose(state, base.column, base.height)
+    np.testing.assert_allclose(simd.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
+    assert expected[9] == 2
+    state[:] = np.nan
+    assert list(simd.diagnose(state, base.column, base.height)) == [0] * 9 + [nx * nz]
+    assert list(reference.diagnose(state, base.column, base.height)) == [0] * 9 + [nx * nz]
+
+
+def test_sound_wave_converges_in_third_order():
+    """A smooth, weak sound wave along x at a fixed Courant number: three stages are third order for linear waves, the
+    interpolation is fourth, the hyperviscosity (whose coefficient goes with dx / dt) third.
+    """
+    width, end = 2000.0, 2.0
+    base = base_state(neutral(300.0), 4, DZ)
+    sound = np.sqrt(constants.GAMMA * base.column[2] / base.column[0])
+
+    def run(nx: int) -> np.ndarray:
+        dx = width / nx
+        edges = np.arange(nx + 1) * dx
+        # cell means of a sine, exactly
+        shape = -np.diff(np.cos(2 * np.pi * edges / width)) * width / (2 * np.pi * dx)
+        rho = 1e-7 * base.column[0][:, None] * shape
+        state = np.array([rho, rho * sound[:, None], 0 * rho, rho * base.theta[:, None]])
+        steps = round(end / (0.8 * dx / 347))
+        for _ in range(steps):
+            state = wrap(state)
+            dispatch.sweep_x(state, base.column, dx, end / steps, BETA, NONE, NO_INFLOW, True, True)
+            state = state[..., HALO:-HALO]
+        return state
+
+    def error(nx: int) -> float:
+        """Against the sine, moved."""
+        dx = width / nx
+        edges = (np.arange(nx + 1) * dx)[None] - sound[:, None] * end
+        exact = -np.diff(np.cos(2 * np.pi * edges / width)) * width / (2 * np.pi * dx) * 1e-7 * base.column[0][:, None]
+        return float(np.abs(run(nx)[RHO] - exact).max())
+
+    errors = [error(nx) for nx in (20, 40, 80)]
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert (orders > 2.8).all(), (errors, orders)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks at x86 instructions")
+def test_inner_loops_are_vectorized(tmp_path):
+    """Packed divisions, and no gathers, which signed indices would bring."""
+    program = """
+import numpy as np
+from hpckit.kernels.euler2d import simd
+line, u = np.ones(8 * simd.BUFFER), np.uint64
+simd._flux_row(line, line.copy(), u(8), u(2), 1.0, 300.0, 1e5, 0.1)
+rows = [np.ones(simd.RING) for _ in range(5)]
+simd._row_of_stage(*rows[:3], u(0), *rows[3:], 1, u(1), (1.0, 300.0, 1e5, 0.0), 1.0, 0.1, 0.1, 0.1)
+for kernel in (simd._flux_row, simd._row_of_stage):
+    text = "".join(kernel.inspect_asm().values())
+    assert "divpd" in text and "gather" not in text, kernel
+"""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)
+
+
+def test_dispatch_refuses_what_the_kernels_cannot_take():
+    base = base_of(5)
+    state = wrap(random_state(8, 5))
+    with pytest.raises(TypeError, match="float32"):
+        dispatch.sweep_z(state.astype(np.float32), base.faces, base.ghost, DZ, DT, BETA, NONE)
+    with pytest.raises(TypeError, match="C-contiguous"):
+        dispatch.sweep_z(state[..., ::2], base.faces, base.ghost, DZ, DT, BETA, NONE)
+    with pytest.raises(ValueError, match="at least 6"):
+        dispatch.diagnose(np.zeros((4, 5, 17)), base.column, base.height)
