@@ -1,0 +1,219 @@
+"""Soundings: both text forms, what is refused and why, and the columns that are made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpckit.apps.weather.base import base_state
+from hpckit.apps.weather.profiles import neutral, observed, stable, standard
+from hpckit.apps.weather.sounding import KNOT, Sounding, read_sounding
+from hpckit.errors import InputError
+from hpckit.kernels.euler2d.constants import C0, CP, GAMMA, GRAVITY, P0, RD
+
+WRF = """\
+1000.00  300.00  14.00
+  250.0  300.45  14.00  -7.88  -3.58
+  750.0  301.25  14.00  -6.94  -0.89
+ 1250.0  302.47  13.50  -5.17   1.33
+ 2500.0  306.50   9.00  -1.00   2.00
+ 5000.0  316.00   3.00   6.00   4.00
+10000.0  333.00   0.05  18.00   5.00
+12500.0  348.00   0.00  20.00   5.00
+"""
+RULE = "-" * 77 + "\n"
+HEADER = (
+    RULE
+    + "   PRES   HGHT   TEMP   DWPT   RELH   MIXR   DRCT   SKNT   THTA   THTE   THTV\n"
+    + "    hPa     m      C      C      %    g/kg    deg   knot     K      K      K\n"
+    + RULE
+)
+LEVELS = [  # an invented ascent with an inversion, a level without theta and a dry, windless top
+    "".join(f"{word:>7}" for word in line.split(","))
+    for line in (
+        "1000.0,102",
+        "970.0,366,24.4,19.1,72,14.60,170,12,300.2,343.1,302.8",
+        "925.0,784,21.2,17.8,81,14.10,180,25,300.9,342.5,303.4",
+        "850.0,1512,18.6,9.6,56,8.90,200,30,305.6,333.1,307.2",
+        "700.0,3145,8.8,-9.2,27,2.70,220,35,312.2,321.0,312.7",
+        "612.3,4211,0.9",
+        "500.0,5840,-11.7,-21.7,43,1.30,240,45,318.8,323.3,319.1",
+        "400.0,7540,-23.3,,,,250,60,324.6",
+        "300.0,9600,-39.9,,,,,,329.1,,",
+    )
+]
+WYOMING = "72357 Observations at 00Z 04 May\n\n" + HEADER + "\n".join(LEVELS) + "\n</PRE><H3>Station information</H3>\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str | bytes):
+        path = tmp_path / "sounding.txt"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return write
+
+
+def test_wrf_form(write):
+    sounding = read_sounding(write(WRF))
+    assert sounding.surface_pressure == 100_000.0
+    assert list(sounding.height) == [0, 250, 750, 1250, 2500, 5000, 10_000, 12_500]
+    assert list(sounding.theta[:3]) == [300.0, 300.45, 301.25]
+    assert sounding.mixing_ratio[3] == pytest.approx(0.0135)
+    assert list(sounding.wind[:3]) == [-7.88, -7.88, -6.94]
+    assert sounding.theta_v[0] == pytest.approx(300 * (1 + 0.61 * 0.014))
+
+
+def test_wrf_form_with_a_level_at_the_ground_takes_that_level(write):
+    sounding = read_sounding(write("1000 300 14\n0 299 14 1 2\n20000 400 0 3 4\n"))
+    assert list(sounding.height) == [0, 20_000]
+    assert list(sounding.theta) == [299, 400]
+
+
+def test_wyoming_form(write):
+    sounding = read_sounding(write(WYOMING))
+    assert sounding.surface_pressure == 97_000.0
+    assert list(sounding.height) == [0, 418, 1146, 2779, 5474, 7174, 9234]
+    assert list(sounding.theta) == [300.2, 300.9, 305.6, 312.2, 318.8, 324.6, 329.1]
+    assert sounding.mixing_ratio[-2] == 0  # not observed: dry
+    assert sounding.wind[0] == pytest.approx(-12 * KNOT * np.sin(np.radians(170)))
+    assert np.isnan(sounding.wind[-1])
+    assert sounding.wind[4] > 0  # from the southwest
+
+
+@pytest.mark.parametrize("text", [WRF, WYOMING])
+def test_line_ends_and_byte_order_mark_do_not_matter(write, text):
+    plain = read_sounding(write(text))
+    for other in (text.replace("\n", "\r\n"), "\ufeff" + text, text.replace("\n", "\n\n").replace("\n\n", "\n", 4)):
+        np.testing.assert_array_equal(read_sounding(write(other)).theta, plain.theta)
+
+
+def wrf_with(number: int, line: str) -> str:
+    lines = WRF.splitlines()
+    lines[number - 1] = line
+    return "\n".join(lines)
+
+
+def wyoming_with(level: int, line: str) -> str:
+    return HEADER + "\n".join([*LEVELS[:level], line, *LEVELS[level + 1 :]]) + "\n"
+
+
+BAD = {
+    "empty": ("", None, "empty"),
+    "blank": ("\n  \n", None, "empty"),
+    "binary": (b"1000 300 14\n\x00\x01\x02", 2, "binary"),
+    "not UTF-8": (b"1000 300 14\n0 300 14 1 1\n500 3\xff2 1 1 1\n", 3, "UTF-8"),
+    "prose": ("Dear colleague, the sounding is in the other file.\n", 1, "9 words"),
+    "surface alone": ("1000 300 14\n", 1, "1 are needed|0 complete levels"),
+    "one level": ("1000 300 14\n0 300 14 1 1\n", 2, "1 complete levels"),
+    "word": (wrf_with(4, "1250.0 3o2.47 13.5 -5.17 1.33"), 4, "'3o2.47' is not a number"),
+    "nan": (wrf_with(5, "2500.0 nan 9.0 -1.0 2.0"), 5, "theta of nan"),
+    "inf": (wrf_with(5, "2500.0 306.5 9.0 inf 2.0"), 5, "wind of inf"),
+    "missing column": (wrf_with(6, "5000.0 316.0 3.0 6.0"), 6, "4 words"),
+    "falling": (wrf_with(6, "2400.0 316.0 3.0 6.0 4.0"), 6, "must rise: 2400.0 m follows 2500 m"),
+    "equal": (wrf_with(6, "2500.0 316.0 3.0 6.0 4.0"), 6, "must rise"),
+    "below ground": (wrf_with(2, "-250.0 300.45 14.0 -7.88 -3.58"), 2, "below the surface"),
+    "pascal": (wrf_with(1, "100000 300 14"), 1, "pressure of 100000"),
+    "celsius": (wrf_with(3, "750.0 28.1 14.0 -6.94 -0.89"), 3, "theta of 28.1"),
+    "high surface": (wrf_with(1, "250 300 14"), 1, "300 to 1100"),
+    "Wyoming falling": (wyoming_with(4, LEVELS[4].replace("3145", "1312")), 9, "must rise: 1312 m follows 1512 m"),
+    "Wyoming pressure": (wyoming_with(4, LEVELS[4].replace("700.0", "870.0")), 9, "must fall"),
+    "Wyoming word": (wyoming_with(4, LEVELS[4].replace("312.2", "3l2.2")), 9, "'3l2.2' is not a number"),
+    "Wyoming nan": (wyoming_with(4, LEVELS[4].replace("312.2", "  nan")), 9, "theta of nan"),
+    "Wyoming shifted": (wyoming_with(4, "  " + LEVELS[4]), 9, "not a number|beyond"),
+    "Wyoming tail": (wyoming_with(4, LEVELS[4] + "  17"), 9, "beyond the last column"),
+    "Wyoming empty": (HEADER, 4, "0 complete levels"),
+    "Wyoming incomplete": (HEADER + LEVELS[0] + "\n" + LEVELS[1] + "\n", 6, "1 complete levels"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), BAD.values(), ids=BAD.keys())
+def test_refusals_name_file_line_and_reason(write, text, line, reason):
+    path = write(text)
+    with pytest.raises(InputError, match=reason) as caught:
+        read_sounding(path)
+    assert str(path) in caught.value.where
+    if line is not None:
+        assert f"line {line}" in caught.value.where
+    assert caught.value.do
+
+
+def test_missing_file_and_folder_are_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere.txt"):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_sounding(path)
+
+
+def profiles():
+    height = np.array([0.0, 300.0, 1200.0, 1500.0, 6000.0, 13_000.0])
+    sounding = Sounding(
+        96_500.0,
+        height,
+        np.array([301.0, 301.0, 302.5, 308.0, 322.0, 345.0]),
+        np.array([0.014, 0.013, 0.01, 0.004, 0.001, 0.0]),
+        np.array([2.0, 5.0, 9.0, np.nan, 20.0, np.nan]),
+    )
+    return {
+        "neutral": neutral(300.0),
+        "stable": stable(290.0, 0.018, 10.0),
+        "standard": standard(),
+        "sounding": observed(sounding, virtual=False, wind=True, extrapolate=False),
+        "virtual": observed(sounding, virtual=True, wind=False, extrapolate=True, u=3.0),
+    }
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_pressure_balances_theta(name):
+    """dp/dz = -rho g by a central difference; kinks of theta between levels are left out."""
+    profile = profiles()[name]
+    z = np.linspace(7.0, 12_500.0, 311)
+    h = 0.5
+    slope = (profile.pressure(z + h) - profile.pressure(z - h)) / (2 * h)
+    rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
+    np.testing.assert_allclose(slope, -GRAVITY * rho, rtol=3e-7)
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_columns_are_in_discrete_balance(name):
+    nz, dz = 37, 300.0
+    base = base_state(profiles()[name], nz, dz)
+    np.testing.assert_allclose(np.diff(base.faces[2]) / dz, -GRAVITY * base.column[0], rtol=1e-12)
+    np.testing.assert_allclose(base.faces[2], C0 * base.faces[1] ** GAMMA, rtol=1e-13)
+    np.testing.assert_allclose(base.theta, profiles()[name].theta(base.height), rtol=2e-3)
+    assert (np.diff(base.column[0]) < 0).all()
+
+
+def test_standard_atmosphere_is_the_table():
+    """US Standard Atmosphere 1976, table 1: temperature exact, pressure to what g = 9.8 and R = 287 make of it."""
+    profile = standard()
+    z = np.array([0.0, 5000.0, 11_000.0, 20_000.0, 32_000.0, 47_000.0, 71_000.0])
+    pressure = profile.pressure(z)
+    table = np.array([101_325.0, 54_019.9, 22_632.1, 5474.89, 868.019, 110.906, 3.95642])
+    np.testing.assert_allclose(pressure, table, rtol=6e-3)
+    temperature = profile.theta(z) * (pressure / P0) ** (RD / CP)
+    np.testing.assert_allclose(temperature, [288.15, 255.65, 216.65, 216.65, 228.65, 270.65, 214.65], rtol=1e-12)
+
+
+def test_sounding_below_the_top_is_refused_and_says_what_is_allowed(write):
+    sounding = read_sounding(write(WYOMING))
+    profile = observed(sounding, virtual=False, wind=False, extrapolate=False)
+    base_state(profile, 100, 92.34)
+    with pytest.raises(InputError, match="ends at 9234 m, below the top of the model at 10000 m") as caught:
+        base_state(profile, 100, 100.0)
+    assert "at most 9234" in caught.value.do
+    assert "base.extrapolate = true" in caught.value.do
+    longer = observed(sounding, virtual=False, wind=False, extrapolate=True)
+    z = np.array([9234.0, 9800.0, 12_000.0])
+    temperature = longer.theta(z) * (longer.pressure(z) / P0) ** (RD / CP)
+    np.testing.assert_allclose(temperature, temperature[0], rtol=1e-12)
+    with pytest.raises(InputError, match="neutral base state ends at 29198 m"):
+        base_state(neutral(300.0), 100, 300.0)
+
+
+def test_wind_is_interpolated_where_it_was_observed():
+    profile = profiles()["sounding"]
+    np.testing.assert_allclose(profile.wind(np.array([0.0, 150.0, 3600.0, 12_000.0])), [2.0, 3.5, 14.5, 20.0])
+    calm = Sounding(1e5, np.array([0.0, 1e4]), np.array([300.0, 330.0]), np.zeros(2), np.full(2, np.nan))
+    with pytest.raises(InputError, match="no wind"):
+        observed(calm, virtual=False, wind=True, extrapolate=False)
