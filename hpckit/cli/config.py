@@ -175,7 +175,7 @@ def _sentence(entry: Any, path: Key, schema: Schema) -> str:
         return f"{key} = {shown}: {reason}" if shown else f"{key}: {reason}" if key else reason
     allowed = schema.allowed(path)
     message = entry["msg"].replace("Input should be", "must be")
-    text = f"{key} = {shown}: {message if not allowed else 'expected ' + allowed}"
+    text = f"{f'{key} = {shown}' if shown else key}: {message if not allowed else 'expected ' + allowed}"
     close = get_close_matches(given, _choices(schema, path), n=1) if isinstance(given, str) else []
     return f"{text}; did you mean {close[0]!r}?" if close else text
 

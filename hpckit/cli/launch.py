@@ -31,7 +31,7 @@ NOISE = re.compile(
 # MPICH names the process of any rank, after it has ended all of them: only the signal is taken from it.
 LOST = (
     re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
-    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on (?P<how>signal .+)\."),
+    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<how>signal .+)\."),
 )
 
 
@@ -66,8 +66,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def command(ranks: int, words: list[str]) -> list[str]:
-    """The command line that runs `python -m mpi4py WORDS` on `ranks` ranks.
+def command(ranks: int, words: list[str], *python_options: str) -> list[str]:
+    """The command line that runs `python [python_options] -m mpi4py WORDS` on `ranks` ranks.
 
     Ranks are not bound to cores: two jobs on one machine would both be bound to its first cores; a batch system binds
     by itself. Under `-m mpi4py` an exception on one rank ends all of them.
@@ -78,7 +78,7 @@ def command(ranks: int, words: list[str]) -> list[str]:
         options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
-    return [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpi4py", *words]
+    return [mpiexec, *options, "-n", str(ranks), sys.executable, *python_options, "-m", "mpi4py", *words]
 
 
 def rank_environment(ranks: int) -> dict[str, str]:
@@ -118,7 +118,8 @@ def run_job(
     )
     end = JobEnd(0)
     asked: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in STOP_SIGNALS}
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
     readers = [
         threading.Thread(target=_read, args=(stream, is_error, on_line, end), daemon=True)
         for stream, is_error in ((process.stdout, False), (process.stderr, True))

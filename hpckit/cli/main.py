@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
 import hpckit
+from hpckit.cli.terminal import silence
 from hpckit.errors import HpckitError
 
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output, `head` or `less`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return 0
 
 

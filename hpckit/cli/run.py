@@ -165,7 +165,7 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
 
         screen.line(f"{directory.path}")
         end = launch.run_job(
-            launch.command(ranks, words),
+            launch.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
             launch.rank_environment(ranks),
             screen.line,
             on_stop,

@@ -76,7 +76,7 @@ class Schema:
 
     def allowed(self, path: Iterable[str | int]) -> str:
         """What the value at `path` may be, in words."""
-        return " or ".join(dict.fromkeys(_words(node) for node in self.at(path)))
+        return " or ".join(dict.fromkeys(self._words(node) for node in self.at(path)))
 
     def description(self, path: tuple[str, ...]) -> str:
         """The description of the key at `path`."""
@@ -105,6 +105,29 @@ class Schema:
         near = get_close_matches(str(last), list(leaves), n=1, cutoff=0.8)
         return dotted(leaves[near[0]]) if near else ""
 
+    def _words(self, node: Node) -> str:
+        """One alternative in words: `a whole number, at least 1`."""
+        if "const" in node:
+            return repr_toml(node["const"])
+        if "enum" in node:
+            return ", ".join(repr_toml(value) for value in node["enum"])
+        kind = TYPE_WORDS.get(node.get("type", ""), "a value")
+        if node.get("format") == INPUT_FILE_FORMAT:
+            kind = "a file to read"
+        if "prefixItems" in node:
+            kinds = [self._kind(entry) for entry in node["prefixItems"]]
+            return f"a list of {len(kinds)} {kinds[0]}s" if len(set(kinds)) == 1 else f"a list: {', '.join(kinds)}"
+        if "items" in node:
+            kind = f"a list of {self._kind(node['items'])}s"
+            if names := [name for entry in self.alternatives(node["items"]) for name in entry.get("properties", {})]:
+                kind += f" {{{', '.join(names)}}}"
+        return ", ".join([kind, *(text.format(node[bound]) for bound, text in BOUNDS.items() if bound in node)])
+
+    def _kind(self, node: Node) -> str:
+        """The type of an entry of a list, without its article."""
+        kinds = {TYPE_WORDS.get(choice.get("type", ""), "value") for choice in self.alternatives(node)}
+        return kinds.pop().removeprefix("a ") if len(kinds) == 1 else "value"
+
 
 def dotted(path: Iterable[str | int]) -> str:
     """`("grid", "nx")` as `grid.nx`."""
@@ -117,23 +140,6 @@ def _entries(node: Node, index: int) -> list[Node]:
     if index < len(fixed):
         return [fixed[index]]
     return [node["items"]] if "items" in node else []
-
-
-def _words(node: Node) -> str:
-    """One alternative in words: `a whole number, at least 1`."""
-    if "const" in node:
-        return repr_toml(node["const"])
-    if "enum" in node:
-        return ", ".join(repr_toml(value) for value in node["enum"])
-    kind = "a file to read" if node.get("format") == INPUT_FILE_FORMAT else TYPE_WORDS.get(node.get("type", ""), "")
-    if "prefixItems" in node:
-        parts = [TYPE_WORDS.get(entry.get("type", ""), "a value").removeprefix("a ") for entry in node["prefixItems"]]
-        if len(set(parts)) == 1:
-            return f"a list of {len(parts)} {parts[0]}s"
-        return f"a list: {', '.join(parts)}"
-    if "items" in node:
-        kind = f"a list of {TYPE_WORDS.get(node['items'].get('type', ''), 'a value').removeprefix('a ')}s"
-    return ", ".join([kind, *(text.format(node[bound]) for bound, text in BOUNDS.items() if bound in node)])
 
 
 def repr_toml(value: Any) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from hpckit.run_context import clock_text
 
@@ -32,8 +33,11 @@ class PlainLines:
         pass
 
     def line(self, text: str, is_error: bool = False) -> None:
-        """Print one line."""
-        print(text, file=sys.stderr if is_error else sys.stdout, flush=True)
+        """Print one line; where its reader has gone, the job goes on in silence."""
+        try:
+            print(text, file=sys.stderr if is_error else sys.stdout, flush=True)
+        except BrokenPipeError:
+            silence(sys.stderr if is_error else sys.stdout)
 
     def update(self, state: dict[str, Any] | None) -> None:
         """Nothing: the ranks print progress lines."""
@@ -76,6 +80,13 @@ class LiveBar:
 def display() -> Display:
     """A live bar on a terminal, plain lines elsewhere."""
     return LiveBar() if sys.stdout.isatty() else PlainLines()
+
+
+def silence(stream: TextIO) -> None:
+    """Let everything that is written to `stream` from now on vanish, its own buffer too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", error: bool = False) -> None:

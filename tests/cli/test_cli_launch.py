@@ -1,0 +1,169 @@
+"""Starting and watching processes, without MPI."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_command import clean_environment
+from conftest import mpiexec, run_limited
+
+from hpckit.cli import launch
+from hpckit.cli.first_exit import FirstExit
+from hpckit.cli.provenance import VARIABLES, git_state, provenance
+from hpckit.errors import SetupError
+
+
+def placement(*processes: subprocess.Popen, host: str = "") -> list[dict[str, object]]:
+    host = host or socket.gethostname()
+    return [{"rank": rank, "host": host, "pid": process.pid} for rank, process in enumerate(processes)]
+
+
+@pytest.fixture
+def sleepers():
+    processes = [subprocess.Popen(["sleep", "30"]) for _ in range(3)]
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_the_first_process_to_end_is_known(sleepers: list[subprocess.Popen]) -> None:
+    first = FirstExit()
+    first.watch(None)
+    assert not first.watching
+    first.watch(placement(*sleepers))
+    assert first.watching
+    time.sleep(0.05)
+    assert first.rank is None
+    sleepers[1].kill()
+    deadline = time.monotonic() + 5
+    while first.when is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sleepers[0].kill()
+    assert first.rank == 1
+
+
+def test_processes_of_other_hosts_are_not_watched(sleepers: list[subprocess.Popen]) -> None:
+    first = FirstExit()
+    first.watch(placement(*sleepers, host="elsewhere"))
+    sleepers[0].kill()
+    time.sleep(0.1)
+    assert first.when is None
+
+
+def test_a_job_that_goes_on_without_a_rank_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "ALONE_SECONDS", 0.2)
+    first = FirstExit()
+    first.rank, first.when = 2, time.monotonic()
+    began = time.monotonic()
+    end = launch.run_job(["sleep", "30"], {}, lambda text, is_error: None, lambda times, process: None, first=first)
+    assert time.monotonic() - began < 3
+    assert end.lost == {"how": "its process left while the others went on", "rank": "2"}
+    assert end.code != 0
+
+
+def test_lines_and_the_words_of_the_launcher_are_told_apart() -> None:
+    script = """
+echo one; echo
+echo two
+echo
+echo '==================================================================================='
+echo '=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES'
+echo 'YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)'
+echo 'mpirun noticed that process rank 3 with PID 0 on node vm exited on signal 9 (Killed).'
+printf '\\377 torn' >&2
+exit 9
+"""
+    lines: list[tuple[str, bool]] = []
+    words = ["sh", "-c", script]
+    end = launch.run_job(words, {}, lambda text, is_error: lines.append((text, is_error)), lambda times, process: None)
+    assert [text for text, is_error in lines if not is_error] == ["one", "", "two"]
+    assert [text for text, is_error in lines if is_error] == ["\ufffd torn"]
+    assert end.code == 9
+    assert end.lost == {"rank": "3", "how": "signal 9 (Killed)"}
+    assert len(end.noise) == 4
+
+
+def test_nohup_stays_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        script = "kill -HUP $PPID; sleep 0.3; echo lived"
+        lines: list[str] = []
+        stops: list[int] = []
+        launch.run_job(
+            ["sh", "-c", script], {}, lambda text, _: lines.append(text), lambda times, _: stops.append(times)
+        )
+        assert (lines, stops) == (["lived"], [])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_no_launcher_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="no mpiexec") as caught:
+        launch.find_mpiexec()
+    assert "hpckit[mpi]" in caught.value.do
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.1'\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    words = launch.command(3, ["x.py"])
+    assert words[0] == str(tmp_path / "mpirun")
+    assert words[1:5] == ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    assert words[-4:] == [sys.executable, "-m", "mpi4py", "x.py"]
+
+
+def test_provenance_keeps_a_whitelist_of_variables(tmp_path: Path) -> None:
+    record = provenance(["run", "a b.toml"], 2, {"TOKEN": "s3cret", "OMP_NUM_THREADS": "1"})
+    assert record["environment"] == {"OMP_NUM_THREADS": "1"}
+    assert "TOKEN" not in VARIABLES
+    assert record["command"] == "hpckit run 'a b.toml'"
+    assert git_state(tmp_path) is None
+
+
+def test_provenance_names_the_commit_and_changes(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        return subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-q", "-m", "one")
+    commit = git("rev-parse", "HEAD").strip()
+    assert git_state(tmp_path) == {"commit": commit, "dirty": False}
+    (tmp_path / "file").write_text("2")
+    assert git_state(tmp_path) == {"commit": commit, "dirty": True}
+
+
+@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec")
+def test_files_of_the_current_folder_are_no_modules(tmp_path: Path) -> None:
+    script = Path(sys.executable).parent / "hpckit"
+    if not script.exists():
+        pytest.skip("hpckit is not installed as a command")
+    for name in ("mpi4py", "hpckit", "numpy", "json", "probe_app"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of the user')\n")
+    outcome = run_limited([str(script), "run", "short", "--no-report"], 30, cwd=tmp_path, env=clean_environment())
+    assert outcome.code == 0, outcome.stderr
+
+
+@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec")
+def test_a_job_goes_on_when_the_reader_of_its_lines_has_gone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hpckit.cli.main", "run", "probe", "time.seconds_per_step=0.2", "--no-report"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+    (run,) = (tmp_path / "runs").iterdir()
+    assert (run / "summary.json").exists()
