@@ -160,7 +160,7 @@ class Model:
         cfl, limit = self.cfl(watch, dt), stable_cfl(self.config.beta)
         name, axis = ("u", "x") if field == RHO_U else ("w", "z")
         raise BlowUpError(
-            f"the Courant number |{name}| + c in {axis} is {cfl:.3f}, above the limit of {limit:.3f}",
+            f"the Courant number |{name}| + c in {axis} is {cfl:.4f}, above the limit of {limit:.4f}",
             where=self._place(rank, self.steps_done, row, column),
             likely=f"time.cfl = {self.config.time.cfl:g} counts on {self.config.time.max_speed:g} m/s, wind and sound"
             f" are at {max(watch.speed_x, watch.speed_z):.0f} m/s",

@@ -14,7 +14,6 @@ from hpckit.errors import InputError
 
 KNOT = 1852 / 3600  # m s-1
 LARGEST = 1 << 22  # bytes: no sounding is longer
-WYOMING = ("PRES", "HGHT", "TEMP", "DWPT", "RELH", "MIXR", "DRCT", "SKNT", "THTA", "THTE", "THTV")
 LIMITS = {  # what a quantity can be in an atmosphere; outside, units or columns are mistaken
     "pressure": (1e-2, 1100.0, "hPa"),
     "height": (-500.0, 1e5, "m"),
