@@ -6,7 +6,8 @@ Research Kernels' own Numba version). Indices are unsigned: to Numba a signed on
 keeps LLVM from vectorizing (0.3 of the rate). The arithmetic is STRICT, which costs nothing here, memory being the
 limit, and gives the bits of `reference`.
 
-In 3-D the rows are taken in strips, so that the three planes a strip reads stay in the cache: 1.1x at 640^3.
+In 3-D the rows of large planes are taken in strips, so that the three planes a strip reads stay in the cache: 1.1x at
+640^3.
 noalias is worth 1.1x for the flux form (10 streams) and nothing for the others; stars are compiled without. They take
 two rows at a time: 1.1x at radius 2 and 4.
 """
@@ -22,7 +23,8 @@ import numpy as np
 from hpckit.kernels.jit import STRICT, inlined, jit
 from hpckit.kernels.stencil.region import Box
 
-STRIP = 1 << 15  # cells of a plane that are taken together: 256 KiB of double
+# Planes of more cells (2 MiB of double) are taken in strips of 512 KiB: below, cutting them costs more than it saves.
+WHOLE, STRIP = 1 << 18, 1 << 16
 ONE, TWO = np.uint64(1), np.uint64(2)
 piece = inlined(math=STRICT)
 
@@ -64,7 +66,7 @@ def _run(kernel: Any, out: np.ndarray, field: np.ndarray, coefficient: Any, fact
     shape = (1,) * pad + field.shape
     first, stop = (0,) * pad + box[0], (1,) * pad + box[1]
     flat = coefficient.reshape(-1) if isinstance(coefficient, np.ndarray) else coefficient
-    strip = max(8, STRIP // shape[2]) if field.ndim == 3 else shape[1]
+    strip = max(8, STRIP // shape[2]) if field.ndim == 3 and shape[1] * shape[2] > WHOLE else shape[1]
     kernel(out.reshape(-1), field.reshape(-1), flat, factor, shape, first, stop, strip)
 
 

@@ -80,6 +80,16 @@ def test_pieces_equal_the_whole_bit_by_bit(shape, dtype):
             np.testing.assert_array_equal(got, whole, err_msg=f"{name} {cuts}")
 
 
+def test_planes_taken_in_strips_have_the_bits_of_the_reference(monkeypatch):
+    field, coefficient, out = fields((6, 45, 31))
+    expected = strided(out)
+    stencil.diffuse(expected, field, coefficient, 0.05, 1.0)
+    monkeypatch.setattr(simd, "WHOLE", 100)
+    monkeypatch.setattr(simd, "STRIP", 31 * 10)
+    stencil.diffuse(out, field, coefficient, 0.05, 1.0)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_only_the_region_is_written():
     field, _, out = fields((9, 11, 13))
     region = (slice(2, 5), slice(1, -1), slice(3, 12))
