@@ -16,6 +16,7 @@ _REASONS = {
     errno.EPERM: ("no permission to write here", "choose a directory you may write to"),
     errno.EROFS: ("the file system is read-only", "choose a directory on a writable file system"),
     errno.ENOTDIR: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.EISDIR: ("a directory stands where the file should be", "remove that directory or choose another one"),
     errno.EEXIST: ("a file stands where a directory should be", "remove that file or choose another directory"),
     errno.EIO: ("the disk reports an error", "run again on another disk, and tell the administrator"),
 }

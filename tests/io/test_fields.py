@@ -23,13 +23,15 @@ from hpckit.io.hdf5 import CHUNK_BYTES, chunk_shape
 from hpckit.plan.decomposition import Decomposition
 
 TIMES = [0.0, 2.5, 10.0]
+N = 7  # both dims alike, so that no reader can tell them apart by size
+Z, X = 100.0 * np.arange(N) + 350.0, 250.0 * np.arange(N) + 125.0
 
 
 def write_slab(directory, mesh, driver="shards", z=None, **options):
     """Three frames of a (z, x) slab whose values name frame, z and x; returns the array (t, z, x)."""
-    cells = Decomposition((5, 8), mesh.topology, halo=(0, 2))
-    values = np.arange(3 * 5 * 8).reshape(3, 5, 8) / 3.0
-    coords = {"z": 100.0 * np.arange(5) + 50.0 if z is None else z, "x": 250.0 * np.arange(8) + 125.0}
+    cells = Decomposition((N, N), mesh.topology, halo=(0, 2))
+    values = np.arange(3 * N * N).reshape(3, N, N) / 3.0
+    coords = {"z": Z if z is None else z, "x": X}
     variables = {"theta": {"units": "K", "long_name": "potential temperature"}}
     attributes = {"title": "a slab", "ranks": 1, "versions": {"numpy": "2"}}
     units = {"z": "m", "x": "m"}
@@ -60,8 +62,8 @@ def test_xarray_opens_the_file(tmp_path, driver, engine):
         assert fields["theta"].dims == ("time", "z", "x")
         np.testing.assert_array_equal(fields["theta"].values, values)
         np.testing.assert_array_equal(fields["time"].values, TIMES)
-        np.testing.assert_array_equal(fields["x"].values, 250.0 * np.arange(8) + 125.0)
-        np.testing.assert_array_equal(fields["z"].values, 100.0 * np.arange(5) + 50.0)
+        np.testing.assert_array_equal(fields["x"].values, X)
+        np.testing.assert_array_equal(fields["z"].values, Z)
         assert fields["time"].attrs["units"] == "seconds"
         assert (fields["z"].attrs["units"], fields["z"].attrs["positive"]) == ("m", "up")
         assert fields["theta"].attrs == {"units": "K", "long_name": "potential temperature"}
@@ -97,18 +99,17 @@ def test_vtk_opens_the_file(tmp_path, driver):
         reader.SetStep(step)
         reader.Update()
         image = reader.GetOutput()
-        assert image.GetBounds() == (0.0, 2000.0, 0.0, 500.0, 0.0, 0.0)
-        for z in range(5):
-            for x in range(8):  # x to the right, z upwards
-                found = cell_value(image, "theta", 250.0 * x + 125.0, 100.0 * z + 50.0, 0.0)
-                assert found == values[step, z, x]
+        assert image.GetBounds() == (0.0, 1750.0, 300.0, 1000.0, 0.0, 0.0)
+        for z in range(N):
+            for x in range(N):  # x to the right, z upwards
+                assert cell_value(image, "theta", X[x], Z[z], 0.0) == values[step, z, x]
 
 
 @pytest.mark.parametrize("frames", [1, 2])
 def test_vtk_volume_line_and_corners(tmp_path, frames):
     mesh = LoneMesh("z", "y", "x")
     cells = Decomposition((2, 3, 4), mesh.topology)
-    coords = {"z": [10.0, 30.0], "y": [0.5, 1.5, 2.5], "x": [1.0, 3.0, 5.0, 7.0]}
+    coords = {"z": [10.0, 30.0], "y": [5.5, 6.5, 7.5], "x": [1.0, 3.0, 5.0, 7.0]}
     values, corners = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(3, 4, 5)
     variables = {"a": {}, "b": {"location": "face"}}
     with FieldWriter(tmp_path / "volume", mesh, cells, coords, {}, variables) as writer:
@@ -117,9 +118,9 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
     reader = vtk_reader(tmp_path / "volume" / "fields.h5")
     reader.Update()
     image = reader.GetOutput()
-    assert image.GetBounds() == (0.0, 8.0, 0.0, 3.0, 0.0, 40.0)
-    assert cell_value(image, "a", 5.1, 1.4, 31.0) == values[1, 1, 2]
-    point = image.FindPoint(8.0, 1.0, 20.0)
+    assert image.GetBounds() == (0.0, 8.0, 5.0, 8.0, 0.0, 40.0)
+    assert cell_value(image, "a", 5.1, 6.4, 31.0) == values[1, 1, 2]
+    point = image.FindPoint(8.0, 6.0, 20.0)
     assert image.GetPointData().GetArray("b").GetValue(point) == corners[1, 1, 4]
 
     line = LoneMesh("x")
@@ -133,7 +134,7 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
 
 
 def test_uneven_levels_are_left_to_xarray(tmp_path):
-    write_slab(tmp_path, LoneMesh("z", "x"), z=np.array([10.0, 30.0, 70.0, 150.0, 310.0]))
+    write_slab(tmp_path, LoneMesh("z", "x"), z=10.0 * 2.0 ** np.arange(N))
     with h5py.File(tmp_path / "fields.h5") as file:
         assert "VTKHDF" not in file
         assert "z not evenly spaced" in file.attrs["vtkhdf_left_out"]

@@ -147,6 +147,14 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
             assert file["time"][:].tolist() == [0.0, 1.0]
             assert np.isfinite(file["w"][()]).all()
 
+    # The master cannot be put in place, which only rank 0 meets.
+    writer = FieldWriter(top / "blocked", mesh, cells, coords, {}, {"w": {}}, driver="shards")
+    if comm.rank == 0:
+        (top / "blocked/fields.h5").mkdir()
+    error = raises(SetupError, lambda: writer.write(0.0, {"w": noise}))
+    assert "fields.h5" in error.message + error.where, error.report()
+    comm.Barrier()
+
 # Staggered variables in 2-D, 1-D and 3-D, also split in several dims.
 with Mesh(comm, z=0, x=0, periodic=("x",)) as mesh:
     cells = Decomposition((11, 9), mesh.topology)
