@@ -1,4 +1,4 @@
-"""The arithmetic of one interface, written once for both sweeps: pieces that become part of their callers."""
+"""The arithmetic of one interface, written once for the sweeps of slab and box: pieces that become part of their callers."""
 
 from __future__ import annotations
 
@@ -57,19 +57,28 @@ def power(e, exact):
 
 
 @inlined
-def fluxes(cells, a, b, c, d, normal, tangent, heat, rho, rho_theta, per_rho_theta, pressure, nu, gate, shear, exact):
-    """Fluxes of rho, the momentum across, the momentum along and rho theta at one interface, and `outside`.
+def carried(cells, a, b, c, d, velocity, nu, shear):
+    """Flux at one interface of what the flow merely carries: momentum along the interface, or a tracer.
 
-    cells: all fields, flat. a, b, c, d: where the rho' of the four neighbors stand; normal, tangent, heat: the distance
-    from there to the other fields. rho, rho_theta, per_rho_theta (its inverse), pressure: the base state. nu: the
-    hyperviscosity. gate: 0 at a wall, 1 elsewhere. shear: the base's part of the third difference along.
+    cells: all fields, flat. a, b, c, d: where the four neighbors stand. velocity: across the interface. nu: the
+    hyperviscosity. shear: the base's part of the third difference.
+    """
+    third = third_difference(cells[a], cells[b], cells[c], cells[d]) - shear
+    return interpolate(cells[a], cells[b], cells[c], cells[d]) * velocity + nu * third
+
+
+@inlined
+def fluxes(cells, a, b, c, d, normal, heat, rho, rho_theta, per_rho_theta, pressure, nu, gate, exact):
+    """Fluxes of rho, the momentum across and rho theta at one interface, the velocity across it, and `outside`.
+
+    cells: all fields, flat. a, b, c, d: where the rho' of the four neighbors stand; normal, heat: the distance from
+    there to the momentum across and to (rho theta)'. rho, rho_theta, per_rho_theta (its inverse), pressure: the base
+    state. nu: the hyperviscosity. gate: 0 at a wall, 1 elsewhere.
     """
     density = interpolate(cells[a], cells[b], cells[c], cells[d])
     d_density = third_difference(cells[a], cells[b], cells[c], cells[d])
     across = gate * interpolate(cells[a + normal], cells[b + normal], cells[c + normal], cells[d + normal])
     d_across = third_difference(cells[a + normal], cells[b + normal], cells[c + normal], cells[d + normal])
-    along = interpolate(cells[a + tangent], cells[b + tangent], cells[c + tangent], cells[d + tangent])
-    d_along = third_difference(cells[a + tangent], cells[b + tangent], cells[c + tangent], cells[d + tangent]) - shear
     warmth = interpolate(cells[a + heat], cells[b + heat], cells[c + heat], cells[d + heat])
     d_warmth = third_difference(cells[a + heat], cells[b + heat], cells[c + heat], cells[d + heat])
     velocity = across / (density + rho)
@@ -77,7 +86,7 @@ def fluxes(cells, a, b, c, d, normal, tangent, heat, rho, rho_theta, per_rho_the
     return (
         across + gate * nu * d_density,
         across * velocity + pressure * power(e, exact) + nu * d_across,
-        along * velocity + nu * d_along,
         (warmth + rho_theta) * velocity + nu * d_warmth,
+        velocity,
         outside(e),
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, NOT_FINITE, OUT_OF_RANGE, RD, RHO_W
-from hpckit.kernels.euler2d.numerics import fluxes, power
+from hpckit.kernels.euler2d.numerics import carried, fluxes, power
 from hpckit.kernels.jit import inlined, jit
 
 u8 = np.uint64
@@ -97,13 +97,13 @@ def _flux_blocks(cells, flux, first, blocks, rho, rho_theta, pressure, nu, exact
         start = first + block * u8(LANES)
         for lane in range(u8(LANES)):
             at = start + lane
-            f_rho, f_normal, f_tangent, f_heat, out = fluxes(
-                cells, at - u8(2), at - u8(1), at, at + u8(1), normal, tangent, heat,
-                rho, rho_theta, per_rho_theta, pressure, nu, 1.0, 0.0, exact,
-            )  # fmt: skip
+            a, b, d = at - u8(2), at - u8(1), at + u8(1)
+            f_rho, f_normal, f_heat, velocity, out = fluxes(
+                cells, a, b, at, d, normal, heat, rho, rho_theta, per_rho_theta, pressure, nu, 1.0, exact
+            )
             flux[at] = f_rho
             flux[at + normal] = f_normal
-            flux[at + tangent] = f_tangent
+            flux[at + tangent] = carried(cells, a + tangent, b + tangent, at + tangent, d + tangent, velocity, nu, 0.0)
             flux[at + heat] = f_heat
             failed |= out
     return failed
@@ -144,10 +144,11 @@ def _behind_inflow(now, old, new, flux, ghost, at, base, nu, rate, wind):
         ghost[8 + cell] = density * wind[0]
         ghost[24 + cell] = density * wind[1] - rho_theta
     for face in range(2):
-        f_rho, f_normal, f_tangent, f_heat, _ = fluxes(
-            ghost, face, face + 1, face + 2, face + 3, 8, 16, 24,
-            rho, rho_theta, 1.0 / rho_theta, pressure, nu, 1.0, 0.0, True,
+        f_rho, f_normal, f_heat, velocity, _ = fluxes(
+            ghost, face, face + 1, face + 2, face + 3, 8, 24,
+            rho, rho_theta, 1.0 / rho_theta, pressure, nu, 1.0, True,
         )  # fmt: skip
+        f_tangent = carried(ghost, face + 16, face + 17, face + 18, face + 19, velocity, nu, 0.0)
         ghost[32 + face] = f_rho
         ghost[34 + face] = f_normal
         ghost[36 + face] = f_tangent
@@ -260,10 +261,11 @@ def _row_blocks(now, old, new, to, below, above, face, blocks, base, gate, nu, r
         for lane in range(u8(LANES)):
             i = first + lane
             at = r1 + i
-            f_rho, f_w, f_u, f_heat, out = fluxes(
-                now, r0 + i, at, r2 + i, r3 + i, across, along, heat,
-                rho, rho_theta, per_rho_theta, pressure, nu, gate, shear, exact,
-            )  # fmt: skip
+            a, c, d = r0 + i, r2 + i, r3 + i
+            f_rho, f_w, f_heat, velocity, out = fluxes(
+                now, a, at, c, d, across, heat, rho, rho_theta, per_rho_theta, pressure, nu, gate, exact
+            )
+            f_u = carried(now, a + along, at + along, c + along, d + along, velocity, nu, shear)
             new[to + i] = old[at] - rate * (f_rho - below[i])
             new[to + along + i] = old[at + along] - rate * (f_u - below[along + i])
             new[to + across + i] = old[at + across] - rate * (f_w - below[across + i]) - weight * now[at]

@@ -1,0 +1,53 @@
+"""Chooses the form of the kernels of a box by the state they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler3d import simd
+from hpckit.kernels.euler3d.constants import FIELDS
+
+
+def sweep_x(state: Any, column: Any, dx: float, dt: float, beta: float) -> int:
+    """Advance the x direction by dt in place; see `reference.sweep_x`."""
+    _check(state, column)
+    return simd.sweep_x(state, column, dx, dt, beta)
+
+
+def sweep_y(state: Any, column: Any, dy: float, dt: float, beta: float) -> int:
+    """Advance the y direction by dt in place; see `reference.sweep_y`."""
+    _check(state, column)
+    return simd.sweep_y(state, column, dy, dt, beta)
+
+
+def sweep_z(state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float) -> int:
+    """Advance the z direction by dt in place; see `reference.sweep_z`."""
+    _check(state, faces, ghost)
+    return simd.sweep_z(state, faces, ghost, dz, dt, beta)
+
+
+def turn(state: Any, column: Any, wind: Any, angle: float) -> None:
+    """Turn the horizontal momentum against the base wind by an angle in place; see `reference.turn`."""
+    _check(state, column, wind)
+    simd.turn(state, column, wind, angle)
+
+
+def diagnose(state: Any, column: Any, height: Any) -> Any:
+    """What a run watches, float64[11]; see `reference.diagnose`."""
+    _check(state, column, height)
+    return simd.diagnose(state, column, height)
+
+
+def _check(state: Any, *arrays: Any) -> None:
+    for array in (state, *arrays):
+        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
+            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
+            raise TypeError(f"the kernels of a box take C-contiguous float64 NumPy arrays, not {given}")
+    if state.ndim != 4 or state.shape[0] != FIELDS or min(state.shape[2:]) < 3 * HALO:
+        raise ValueError(
+            f"a state is [{FIELDS}, nz, ny + {2 * HALO}, nx + {2 * HALO}] with ny and nx of at least {HALO},"
+            f" not {state.shape}"
+        )
