@@ -34,6 +34,9 @@ class HaloExchange:
     pair (low, high); see `hpckit.walls`. One mapping serves all fields, a list gives one for each. Walls are filled
     after the messages, in the order of the dims, so that corners do not depend on the decomposition.
 
+    `axes` names the axes to exchange along, all by default: a scheme that sweeps one direction after the other needs
+    the halo of the next direction only. Halos along the other axes, corners too, are then left as they are.
+
     `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
     rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
     agree on what they exchange (collective, when made) and for fields unlike the prototypes.
@@ -44,6 +47,7 @@ class HaloExchange:
         mesh: Mesh,
         prototypes: Field | Sequence[Field],
         walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        axes: Sequence[str] | None = None,
     ) -> None:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
@@ -52,18 +56,24 @@ class HaloExchange:
         self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
         self._walls = self._read_walls(walls)
         self._has_walls = any(self._walls)
+        dims = (
+            None
+            if axes is None
+            else {mesh.topology.axis(name) for name in ((axes,) if isinstance(axes, str) else axes)}
+        )
         require_same(
             mesh.comm,
             {
                 "topology": repr(mesh.topology),
                 **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
                 "walls": repr(self._walls),
+                "axes": repr(dims),
             },
             "a halo exchange is made from the same fields on every rank",
         )
         self._tag = mesh.tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}
-        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts)]
+        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts) if dims is None or dim in dims]
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
         self._flying: tuple[_Binding, Arrays] | None = None

@@ -18,9 +18,10 @@ ALLOWED = {
     "hpckit.plan": {"hpckit.errors"},
     "hpckit.kernels": set(),
     "hpckit.core": {"hpckit.plan", "hpckit.kernels"},
+    "hpckit.atmosphere": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.apps": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io", "hpckit.report"},
+    "hpckit.apps": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io", "hpckit.report", "hpckit.atmosphere"},
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
 LIBRARIES = {"hpckit.plan": {"numpy"}, "hpckit.kernels": {"numpy", "numba", "cupy"}}
@@ -39,7 +40,7 @@ def room(module):
     parts = module.split(".")
     if parts[:2] == ["hpckit", "apps"]:
         return ".".join(parts[:3])
-    if len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir() or parts[:2] == ["hpckit", "kernels"]:
+    if (len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir()) or parts[:2] == ["hpckit", "kernels"]:
         return ".".join(parts[:2])
     return "hpckit.errors" if module == "hpckit.errors" else "hpckit.core"
 

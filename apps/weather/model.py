@@ -7,21 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.apps.weather.base import BaseState, base_state
 from hpckit.apps.weather.config import Config
-from hpckit.apps.weather.profiles import profile_of
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.apps.weather.stability import stable_cfl
-from hpckit.errors import BlowUpError
+from hpckit.atmosphere.base import BaseState, base_state
+from hpckit.atmosphere.profiles import profile_of
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
-from hpckit.kernels.euler2d.constants import GAMMA, HALO, NOT_FINITE, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
 from hpckit.kernels.euler2d.dispatch import diagnose, sweep_x, sweep_z
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
 
-FIELDS = ("rho", "rho_u", "rho_w", "rho_theta")
 NONE = np.zeros((0, 0))
 
 
@@ -50,6 +47,8 @@ class Model:
         grid = config.grid
         self.config = config
         self.mesh = mesh
+        self.spacing = {"x": grid.dx, "z": grid.dz}
+        self.cells = grid.nx * grid.nz
         self.decomposition = Decomposition((grid.nz, grid.nx), mesh.topology, halo=(0, HALO))
         profile = profile_of(config.base)
         self.base: BaseState = base_state(profile, grid.nz, grid.dz, config.compat)
@@ -69,6 +68,11 @@ class Model:
         """The full time step, s."""
         time = self.config.time
         return min(self.config.grid.dx, self.config.grid.dz) / time.max_speed * time.cfl
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time spent in MPI waits so far."""
+        return self.exchange.wait_seconds
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): both sweeps, x first in every other step."""
@@ -113,69 +117,6 @@ class Model:
         energy = 2 * kinetic + internal if self.config.compat else kinetic + internal + potential
         mass = (base.column[0].sum() * grid.nx + sums[0]) * cell
         return Watch(mass, energy, ends[0], ends[1], ends[2], -ends[3], ends[4], round(sums[4]))
-
-    def cfl(self, watch: Watch, dt: float) -> float:
-        """The Courant number of sound and wind together."""
-        return max(watch.speed_x / self.config.grid.dx, watch.speed_z / self.config.grid.dz) * dt
-
-    def require_sound(self, watch: Watch, dt: float) -> None:
-        """Collective: raise `BlowUpError` on every rank where a value is not finite or the CFL limit is broken."""
-        if watch.broken_cells:
-            self._refuse_broken(watch)
-        if self.cfl(watch, dt) > stable_cfl(self.config.beta):
-            self._refuse_fast(watch, dt)
-
-    def _refuse_broken(self, watch: Watch) -> None:
-        """Name the first field and cell of the rank that saw it first."""
-        found = np.argwhere(~np.isfinite(self.state.interior))
-        field, row, column = found[0] if found.size else (RHO, 0, 0)
-        if not found.size:  # the state is finite, what follows from it is not: no air, or no pressure
-            rho = self.state.interior[RHO] + self.base.column[0][:, None]
-            rho_theta = self.state.interior[RHO_THETA] + self.base.column[1][:, None]
-            empty = np.argwhere((rho <= 0) | (rho_theta <= 0))
-            row, column = empty[0] if empty.size else (0, 0)
-            found = empty
-        step = self.first_broken_step if self.first_broken_step is not None else self.steps_done
-        never = np.iinfo(np.int64).max
-        rank, (step, field, row, column) = self._first([step if found.size else never, field, row, column])
-        raise BlowUpError(
-            f"{FIELDS[field]} is not finite (or no air is left) in {watch.broken_cells} cells",
-            where=self._place(rank, step, row, column),
-            likely="a time step too long for this grid, or a start too violent for it",
-            do="lower time.cfl, use more cells, or raise beta",
-        )
-
-    def _refuse_fast(self, watch: Watch, dt: float) -> None:
-        """Name the fastest cell."""
-        rho = self.state.interior[RHO] + self.base.column[0][:, None]
-        rho_theta = self.state.interior[RHO_THETA] + self.base.column[1][:, None]
-        base_rho_theta, base_pressure = self.base.column[1][:, None], self.base.column[2][:, None]
-        sound = np.sqrt(GAMMA * base_pressure * (rho_theta / base_rho_theta) ** GAMMA / rho)
-        spacing = {RHO_U: self.config.grid.dx, RHO_W: self.config.grid.dz}
-        courant = {f: (np.abs(self.state.interior[f] / rho) + sound) * dt / d for f, d in spacing.items()}
-        field = max(courant, key=lambda f: courant[f].max())
-        row, column = np.unravel_index(courant[field].argmax(), rho.shape)
-        order = -round(courant[field].max() * 1e6)
-        rank, (_, field, row, column) = self._first([order, field, row, column])
-        cfl, limit = self.cfl(watch, dt), stable_cfl(self.config.beta)
-        name, axis = ("u", "x") if field == RHO_U else ("w", "z")
-        raise BlowUpError(
-            f"the Courant number |{name}| + c in {axis} is {cfl:.4f}, above the limit of {limit:.4f}",
-            where=self._place(rank, self.steps_done, row, column),
-            likely=f"time.cfl = {self.config.time.cfl:g} counts on {self.config.time.max_speed:g} m/s, wind and sound"
-            f" are at {max(watch.speed_x, watch.speed_z):.0f} m/s",
-            do=f"set time.cfl to at most {np.floor(98 * limit / cfl * self.config.time.cfl) / 100:g}",
-        )
-
-    def _first(self, own: list[int]) -> tuple[int, list[int]]:
-        """Collective: the rank whose first number is least, and its numbers."""
-        every = np.empty((self.mesh.size, len(own)), np.int64)
-        self.mesh.comm.Allgather(np.array(own, np.int64), every)
-        rank = int(every[:, 0].argmin())
-        return rank, [int(value) for value in every[rank]]
-
-    def _place(self, rank: int, step: int, row: int, column: int) -> str:
-        return f"rank {rank}, step {step}, cell (z {row}, x {self.decomposition.start(rank)[1] + column})"
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""

@@ -1,23 +1,22 @@
-"""The weather app's run: time loop, metrics, output, summary."""
+"""The weather app's run: mesh, output, time loop, summary."""
 
 from __future__ import annotations
 
-import math
 import time as clock
 
 import numpy as np
 
-from hpckit.apps.weather.base import base_state
 from hpckit.apps.weather.config import Config
-from hpckit.apps.weather.model import Model, Watch, warm_up
-from hpckit.apps.weather.profiles import profile_of
+from hpckit.apps.weather.model import Model, warm_up
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.loop import finish, is_frame, step_count, time_loop
+from hpckit.atmosphere.profiles import profile_of
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
-from hpckit.timing import t_eff
 
 # Two sweeps, four fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 2 * 4 * 8 * 3
@@ -52,86 +51,8 @@ def run(config: Config, run: Run) -> None:
             driver=config.output.driver,
             compression=config.output.compression,
         ) as writer:
-            first, last, steps, seconds = _loop(model, run, writer)
-    ended = config.time.end if steps == step_count(config, model.dt) else steps * model.dt
-    cell_steps = grid.nx * grid.nz * steps
-    run.finish(
-        {
-            "steps": steps,
-            "cells": grid.nx * grid.nz,
-            "wall_seconds": seconds,
-            "simulated_seconds": ended,
-            "cell_steps_per_second": cell_steps / seconds,
-            "bytes_per_cell_step": BYTES_PER_CELL_STEP,
-            "t_eff": t_eff(cell_steps * BYTES_PER_CELL_STEP, seconds),
-            "conserved": {
-                name: {"initial": before, "final": after, "relative_change": (after - before) / before}
-                for name, before, after in (("mass", first.mass, last.mass), ("energy", first.energy, last.energy))
-            },
-            "decomposition": model.decomposition,
-        },
-        status="done" if steps == step_count(config, model.dt) else "stopped",
-    )
-
-
-def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, int, float]:
-    """From the start to the end, or to an early stop: first and last watch, steps, wall seconds."""
-    config, timer, full = model.config, run.timer, model.dt
-    steps = step_count(config, full)
-    first = watch = model.watch()
-    model.require_sound(first, full)
-    _report(model, run, first, 0.0, full)
-    writer.write(0.0, model.output())
-    timer.reset()
-    waited = model.exchange.wait_seconds
-    begin = clock.perf_counter()
-    for step in range(1, steps + 1):
-        dt = full if step < steps else config.time.end - (steps - 1) * full
-        time = config.time.end if step == steps else step * full
-        model.step(dt, timer)
-        stop = False
-        if step % config.time.monitor == 0 or step == steps:
-            with timer("diagnostics"):
-                watch = model.watch()
-                model.require_sound(watch, full)
-                _report(model, run, watch, time, dt)
-                stop = step < steps and run.stop_requested()
-            rate = config.grid.nx * config.grid.nz * step / (clock.perf_counter() - begin) / 1e6
-            run.progress(step, time, config.time.end, f"{rate:.3g} million cell-steps/s")
-        if stop or is_frame(config, full, step, steps):
-            with timer("output"):
-                writer.write(time, model.output())
-        if stop:
-            break
-    seconds = clock.perf_counter() - begin
-    timer.seconds["wait"] = model.exchange.wait_seconds - waited
-    timer.seconds["halo"] = timer.seconds.get("halo", 0.0) - timer.seconds["wait"]
-    return first, watch, model.steps_done, seconds
-
-
-def _report(model: Model, run: Run, watch: Watch, time: float, dt: float) -> None:
-    run.metric(
-        step=model.steps_done,
-        time=time,
-        dt=dt,
-        cfl=model.cfl(watch, dt),
-        mass=watch.mass,
-        energy=watch.energy,
-        w_max=watch.w_max,
-        theta_min=watch.theta_min,
-        theta_max=watch.theta_max,
-    )
-
-
-def step_count(config: Config, dt: float) -> int:
-    """Steps of dt to the end, the last one as short as it must be."""
-    return math.ceil(config.time.end / dt - 1e-9)
-
-
-def is_frame(config: Config, dt: float, step: int, steps: int) -> bool:
-    """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
-    every = config.output.every
-    return step == steps or math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)
+            ran = time_loop(model, run, writer.write)
+    finish(model, run, ran, BYTES_PER_CELL_STEP)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

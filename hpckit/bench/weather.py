@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.weather.base import BaseState, base_state
 from hpckit.apps.weather.config import PRESETS, Config
-from hpckit.apps.weather.profiles import profile_of
 from hpckit.apps.weather.setups import initial_state
+from hpckit.atmosphere.base import BaseState, base_state
+from hpckit.atmosphere.profiles import profile_of
 from hpckit.bench import c_rival
 from hpckit.bench.measure import interleave, ratio
 from hpckit.kernels.euler2d.constants import HALO

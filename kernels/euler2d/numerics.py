@@ -1,4 +1,4 @@
-"""The arithmetic of one interface, written once for the sweeps of slab and box: pieces that become part of their callers."""
+"""The arithmetic of one interface, written once for slab and box: pieces that become part of their callers."""
 
 from __future__ import annotations
 

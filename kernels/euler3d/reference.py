@@ -55,9 +55,7 @@ def sweep_y(state: np.ndarray, column: np.ndarray, dy: float, dt: float, beta: f
 
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
-def sweep_z(
-    state: np.ndarray, faces: np.ndarray, ghost: np.ndarray, dz: float, dt: float, beta: float
-) -> int:
+def sweep_z(state: np.ndarray, faces: np.ndarray, ghost: np.ndarray, dz: float, dt: float, beta: float) -> int:
     """Advance the z direction by dt (s) in place, gravity with it, between rigid free-slip walls at ground and top.
 
     The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u and v (so their

@@ -17,7 +17,17 @@ from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.euler3d.constants import RHO_V, RHO_W, WATCHED
 from hpckit.kernels.euler3d.lines import BUFFER, LANES, TILE, advance_tile, load_tile, store_tile
-from hpckit.kernels.euler3d.ring import RING, ROW, STRIP, advance_row, load_row, place, store_row, wall_above, wall_below
+from hpckit.kernels.euler3d.ring import (
+    RING,
+    ROW,
+    STRIP,
+    advance_row,
+    load_row,
+    place,
+    store_row,
+    wall_above,
+    wall_below,
+)
 from hpckit.kernels.jit import jit
 
 u8 = np.uint64
@@ -42,7 +52,8 @@ def sweep_x(state, column, dx, dt, beta):
                     now = old if stage == 0 else (one if stage == 1 else two)
                     new = two if stage == 1 else one
                     step = dt / (3 - stage)
-                    status |= advance_tile(now, old, new, flux, stage, count, base, beta * dx / (16.0 * step), step / dx)
+                    nu = beta * dx / (16.0 * step)
+                    status |= advance_tile(now, old, new, flux, stage, count, base, nu, step / dx)
                 store_tile(flat, u8(line + begin), pitch, u8(count), one)
     return status
 

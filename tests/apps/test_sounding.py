@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.apps.weather.base import base_state
-from hpckit.apps.weather.profiles import neutral, observed, stable, standard
-from hpckit.apps.weather.sounding import KNOT, Sounding, read_sounding
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.profiles import neutral, observed, stable, standard
+from hpckit.atmosphere.sounding import KNOT, Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler2d.constants import C0, CP, GAMMA, GRAVITY, P0, RD
 
@@ -62,6 +62,7 @@ def test_wrf_form(write):
     assert list(sounding.theta[:3]) == [300.0, 300.45, 301.25]
     assert sounding.mixing_ratio[3] == pytest.approx(0.0135)
     assert list(sounding.wind[:3]) == [-7.88, -7.88, -6.94]
+    assert list(sounding.wind_v[:3]) == [-3.58, -3.58, -0.89]
     assert sounding.theta_v[0] == pytest.approx(300 * (1 + 0.61 * 0.014))
 
 
@@ -78,7 +79,8 @@ def test_wyoming_form(write):
     assert list(sounding.theta) == [300.2, 300.9, 305.6, 312.2, 318.8, 324.6, 329.1]
     assert sounding.mixing_ratio[-2] == 0  # not observed: dry
     assert sounding.wind[0] == pytest.approx(-12 * KNOT * np.sin(np.radians(170)))
-    assert np.isnan(sounding.wind[-1])
+    assert sounding.wind_v[0] == pytest.approx(12 * KNOT * np.cos(np.radians(10)))  # from the south
+    assert np.isnan([sounding.wind[-1], sounding.wind_v[-1]]).all()
     assert sounding.wind[4] > 0  # from the southwest
 
 
@@ -153,6 +155,7 @@ def profiles():
         np.array([301.0, 301.0, 302.5, 308.0, 322.0, 345.0]),
         np.array([0.014, 0.013, 0.01, 0.004, 0.001, 0.0]),
         np.array([2.0, 5.0, 9.0, np.nan, 20.0, np.nan]),
+        np.array([1.0, 2.0, -9.0, np.nan, 6.0, np.nan]),
     )
     return {
         "neutral": neutral(300.0),
@@ -214,6 +217,7 @@ def test_sounding_below_the_top_is_refused_and_says_what_is_allowed(write):
 def test_wind_is_interpolated_where_it_was_observed():
     profile = profiles()["sounding"]
     np.testing.assert_allclose(profile.wind(np.array([0.0, 150.0, 3600.0, 12_000.0])), [2.0, 3.5, 14.5, 20.0])
-    calm = Sounding(1e5, np.array([0.0, 1e4]), np.array([300.0, 330.0]), np.zeros(2), np.full(2, np.nan))
+    np.testing.assert_allclose(profile.wind_v(np.array([0.0, 150.0, 12_000.0])), [1.0, 1.5, 6.0])
+    calm = Sounding(1e5, np.array([0.0, 1e4]), np.array([300.0, 330.0]), np.zeros(2), *np.full((2, 2), np.nan))
     with pytest.raises(InputError, match="no wind"):
         observed(calm, virtual=False, wind=True, extrapolate=False)

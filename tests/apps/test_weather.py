@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hpckit.apps.weather.base import base_state
 from hpckit.apps.weather.config import PRESETS, Config
-from hpckit.apps.weather.profiles import neutral
-from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run, is_frame, step_count
+from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.apps.weather.stability import stable_cfl
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.loop import is_frame, step_count
+from hpckit.atmosphere.profiles import neutral
+from hpckit.atmosphere.stability import stable_cfl
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError

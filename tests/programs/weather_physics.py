@@ -9,7 +9,8 @@ from mpi4py import MPI
 
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.model import Model
-from hpckit.apps.weather.run import step_count
+from hpckit.atmosphere.blow_up import require_sound
+from hpckit.atmosphere.loop import step_count
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
@@ -26,7 +27,7 @@ def simulate(preset: str, end: float, mesh: Mesh, **more) -> tuple[Model, dict]:
     for step in range(1, steps + 1):
         model.step(model.dt if step < steps else end - (steps - 1) * model.dt, PhaseTimer())
     after = model.watch()
-    model.require_sound(after, model.dt)
+    require_sound(model, after, model.dt)
     return model, {
         "steps": steps,
         "mass": after.mass / before.mass - 1,

@@ -30,8 +30,8 @@ EXPECTED = "give a WRF input_sounding (p theta qv, then lines of z theta qv u v)
 class Sounding:
     """A column: surface pressure (Pa) and levels from the ground up, float64[levels] each.
 
-    height: m above the surface, the first 0. theta: K. mixing_ratio: kg/kg. wind: the component toward east, m/s; nan
-    on levels without a wind.
+    height: m above the surface, the first 0. theta: K. mixing_ratio: kg/kg. wind, wind_v: the components toward east
+    and toward north, m/s; nan on levels without a wind.
     """
 
     surface_pressure: float
@@ -39,6 +39,7 @@ class Sounding:
     theta: np.ndarray
     mixing_ratio: np.ndarray
     wind: np.ndarray
+    wind_v: np.ndarray
 
     @property
     def theta_v(self) -> np.ndarray:
@@ -123,7 +124,7 @@ def _wrf(lines: list[_Line]) -> Sounding:
     if pressure < 300:
         first.refuse(f"a surface pressure of {words[0]} hPa is not possible; 300 to 1100 hPa is allowed")
     surface = (first.number_of(words[1], "theta"), first.number_of(words[2], "mixing ratio"))
-    rows = []
+    rows: list[list[float]] = []
     for line in lines[1:]:
         words = line.text.split()
         if len(words) != 5:
@@ -138,15 +139,15 @@ def _wrf(lines: list[_Line]) -> Sounding:
     if rows and rows[0][0] > 0:
         rows.insert(0, [0.0, *surface, rows[0][3], rows[0][4]])
     _require_levels(lines, len(rows))
-    height, theta, mixing_ratio, u, _ = np.array(rows).T
-    return Sounding(100 * pressure, height, theta, mixing_ratio / 1000, u)
+    height, theta, mixing_ratio, u, v = np.array(rows).T
+    return Sounding(100 * pressure, height, theta, mixing_ratio / 1000, u, v)
 
 
 def _wyoming(lines: list[_Line], header: int) -> Sounding:
     """The listing of the University of Wyoming: columns stand where the header's names end."""
     ends = {match[0]: match.end() for match in re.finditer(r"\S+", lines[header].text)}
     starts = dict(zip(ends, [0, *ends.values()][:-1], strict=True))
-    rows: list[tuple[float, float, float, float, float]] = []
+    rows: list[tuple[float, ...]] = []
     for line in lines[header + 1 :]:
         if re.match(r"\s*(-{5,}|hPa\b)", line.text):
             continue
@@ -163,11 +164,11 @@ def _wyoming(lines: list[_Line], header: int) -> Sounding:
         if rows and values["PRES"] >= rows[-1][0]:
             line.refuse(f"the pressure must fall: {values['PRES']:g} hPa follows {rows[-1][0]:g} hPa")
         rows.append(
-            (values["PRES"], values["HGHT"], values["THTA"], values.get("MIXR", 0.0), _eastward(values)),
+            (values["PRES"], values["HGHT"], values["THTA"], values.get("MIXR", 0.0), *_wind(values)),
         )
     _require_levels(lines, len(rows))
-    pressure, height, theta, mixing_ratio, wind = np.array(rows).T
-    return Sounding(100 * pressure[0], height - height[0], theta, mixing_ratio / 1000, wind)
+    pressure, height, theta, mixing_ratio, u, v = np.array(rows).T
+    return Sounding(100 * pressure[0], height - height[0], theta, mixing_ratio / 1000, u, v)
 
 
 def _columns(words: dict[str, str]) -> list[tuple[str, str, str]]:
@@ -183,11 +184,12 @@ def _columns(words: dict[str, str]) -> list[tuple[str, str, str]]:
     return [(name, kind, words[name]) for name, kind in kinds.items() if words.get(name)]
 
 
-def _eastward(values: dict[str, float]) -> float:
-    """U in m/s from the direction the wind comes from and its speed in knots; nan where either is missing."""
+def _wind(values: dict[str, float]) -> tuple[float, float]:
+    """U and v in m/s from the direction the wind comes from and its speed in knots; nan where either is missing."""
     if "DRCT" not in values or "SKNT" not in values:
-        return math.nan
-    return -values["SKNT"] * KNOT * math.sin(math.radians(values["DRCT"]))
+        return math.nan, math.nan
+    speed, direction = values["SKNT"] * KNOT, math.radians(values["DRCT"])
+    return -speed * math.sin(direction), -speed * math.cos(direction)
 
 
 def _require_levels(lines: list[_Line], count: int) -> None:

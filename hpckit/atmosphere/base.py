@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpckit.apps.weather.profiles import Profile
+from hpckit.atmosphere.profiles import Profile
 from hpckit.errors import InputError
 from hpckit.kernels.euler2d.constants import C0, GAMMA, GRAVITY
 
@@ -18,7 +18,8 @@ QUADRATURE_WEIGHTS = np.array([5, 8, 5]) / 18
 class BaseState:
     """Rows of a base state, from the ground up; `column`, `faces`, `ghost` as `kernels.euler2d.reference` has them.
 
-    height: z of the cells (m), float64[nz]. theta: (rho theta) / rho of the cells (K). wind: u of the cells (m/s).
+    height: z of the cells (m), float64[nz]. theta: (rho theta) / rho of the cells (K). wind, wind_v: u and v of the
+    cells (m/s). faces_3d: float64[5, nz + 1], as `kernels.euler3d.reference` has it.
     """
 
     height: np.ndarray
@@ -27,6 +28,8 @@ class BaseState:
     ghost: np.ndarray
     theta: np.ndarray
     wind: np.ndarray
+    wind_v: np.ndarray
+    faces_3d: np.ndarray
 
 
 def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> BaseState:
@@ -56,22 +59,28 @@ def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> Ba
         rho_theta = _rho_theta(profile.pressure(edges[:-1, None] + QUADRATURE_POINTS * dz)) @ QUADRATURE_WEIGHTS
         rho = -np.diff(pressure) / (GRAVITY * dz)
     rho_theta, height = rho_theta[2:-2], middles[2:-2]
-    wind = profile.wind(height)
-    faces_rho_theta = _rho_theta(pressure[2:-2])
     ghost = np.array([rho[0] / rho[2], rho[1] / rho[2], rho[-2] / rho[-3], rho[-1] / rho[-3]])
-    momentum = np.pad(rho[2:-2] * wind, 2, mode="edge")
-    momentum[[0, 1, -2, -1]] *= ghost
-    shear = 3 * (momentum[1:-2] - momentum[2:-1]) + (momentum[3:] - momentum[:-3])
-    if compat:
-        shear[:] = 0.0
+    wind, wind_v = profile.wind(height), profile.wind_v(height)
+    shear = [_shear(rho[2:-2] * each, ghost) * (not compat) for each in (wind, wind_v)]
+    faces_rho_theta = _rho_theta(pressure[2:-2])
+    faces = [faces_rho_theta / profile.theta(edges[2:-2]), faces_rho_theta, pressure[2:-2], *shear]
     return BaseState(
         height=height,
         column=np.array([rho[2:-2], rho_theta, C0 * rho_theta**GAMMA]),
-        faces=np.array([faces_rho_theta / profile.theta(edges[2:-2]), faces_rho_theta, pressure[2:-2], shear]),
+        faces=np.array(faces[:4]),
         ghost=ghost,
         theta=rho_theta / rho[2:-2],
         wind=wind,
+        wind_v=wind_v,
+        faces_3d=np.array(faces),
     )
+
+
+def _shear(momentum: np.ndarray, ghost: np.ndarray) -> np.ndarray:
+    """Third difference in z of a base momentum at the interfaces."""
+    rows = np.pad(momentum, 2, mode="edge")
+    rows[[0, 1, -2, -1]] *= ghost
+    return 3 * (rows[1:-2] - rows[2:-1]) + (rows[3:] - rows[:-3])
 
 
 def _rho_theta(pressure: np.ndarray) -> np.ndarray:

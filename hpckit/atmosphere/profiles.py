@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hpckit.apps.weather.config import Base
-from hpckit.apps.weather.sounding import Sounding, read_sounding
+from hpckit.atmosphere.settings import Base
+from hpckit.atmosphere.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
 
@@ -17,7 +18,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Profile:
-    """An atmosphere by height z (m): theta (K), pressure (Pa) in hydrostatic balance with it, wind u (m/s).
+    """An atmosphere by height z (m): theta (K), pressure (Pa) in hydrostatic balance with it, winds u and v (m/s).
 
     The functions hold from a little below the ground (the rows outside a wall need them there) to a little above `top`.
     """
@@ -27,6 +28,7 @@ class Profile:
     wind: Function
     top: float
     name: str
+    wind_v: Function = np.zeros_like
 
 
 def profile_of(base: Base) -> Profile:
@@ -107,7 +109,7 @@ def standard(u: float = 0.0) -> Profile:
     return Profile(theta, pressure, lambda z: np.full_like(z, u), 84_852.0, "US Standard Atmosphere 1976")
 
 
-def _layer(rise: np.ndarray, temperature: np.ndarray, lapse: np.ndarray) -> np.ndarray:
+def _layer(rise: Any, temperature: Any, lapse: Any) -> np.ndarray:
     """Pressure over that at the layer's base, `rise` (m) above it: (1 + lapse rise / T)**(-g / (R lapse))."""
     warming = np.asarray(lapse * rise / temperature)
     mean = np.where(np.abs(warming) > 1e-12, np.log1p(warming) / np.where(warming == 0, 1, warming), 1.0)
@@ -117,9 +119,9 @@ def _layer(rise: np.ndarray, temperature: np.ndarray, lapse: np.ndarray) -> np.n
 def observed(sounding: Sounding, *, virtual: bool, wind: bool, extrapolate: bool, u: float = 0.0) -> Profile:
     """A sounding: theta linear in z between its levels, and the pressure that balances just that, in closed form.
 
-    virtual: take the virtual potential temperature. wind: take u, linear between the levels that have a wind; otherwise
-    u is constant. extrapolate: continue above the last level with its temperature (isothermal), else that level is the
-    top. Raises `InputError` where a wind is asked for and none was observed.
+    virtual: take the virtual potential temperature. wind: take u and v, linear between the levels that have a wind;
+    otherwise u is constant and v is 0. extrapolate: continue above the last level with its temperature (isothermal),
+    else that level is the top. Raises `InputError` where a wind is asked for and none was observed.
     """
     z, theta = sounding.height, sounding.theta_v if virtual else sounding.theta
     ratio = np.diff(theta) / theta[:-1]
@@ -149,6 +151,7 @@ def observed(sounding: Sounding, *, virtual: bool, wind: bool, extrapolate: bool
         lambda height: np.interp(height, z[blowing], sounding.wind[blowing]) if wind else np.full_like(height, u),
         np.inf if extrapolate else float(z[-1]),
         "sounding",
+        lambda height: np.interp(height, z[blowing], sounding.wind_v[blowing]) if wind else np.zeros_like(height),
     )
 
 

@@ -1,0 +1,1 @@
+"""The app of the box: weather in three dimensions."""

@@ -1,0 +1,155 @@
+"""Settings of the weather3d app: what a run file may hold, and the presets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hpckit.atmosphere import settings
+from hpckit.atmosphere.settings import Output, Section
+
+SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
+
+
+class Grid(Section):
+    """The box: cells and extent."""
+
+    nx: int = Field(128, ge=6, description="cells in x; each rank gets at least 6")
+    ny: int = Field(128, ge=6, description="cells in y; each rank gets at least 6")
+    nz: int = Field(64, ge=4, description="cells in z")
+    width: float = Field(20_000.0, gt=0, description="extent in x, m (periodic)")
+    length: float = Field(20_000.0, gt=0, description="extent in y, m (periodic)")
+    height: float = Field(10_000.0, gt=0, description="extent in z, m (rigid free-slip walls below and above)")
+
+    @property
+    def dx(self) -> float:
+        """Cell extent in x, m."""
+        return self.width / self.nx
+
+    @property
+    def dy(self) -> float:
+        """Cell extent in y, m."""
+        return self.length / self.ny
+
+    @property
+    def dz(self) -> float:
+        """Cell extent in z, m."""
+        return self.height / self.nz
+
+
+class Base(settings.Base):
+    """The atmosphere at rest (or in a flow that depends on z alone) that the run starts from and deviates from."""
+
+    v: float = Field(0.0, ge=-150, le=150, description="uniform wind along y, m/s; with base.wind the sounding's")
+    wind: bool = Field(False, description="take the wind of the sounding (east is x, north is y)")
+
+
+class Bubble(Section):
+    """A patch of warm or cold air at the start: amplitude cos(pi d / 2)**2 within the ellipsoid d < 1."""
+
+    amplitude: float = Field(3.0, ge=-100, le=100, description="theta perturbation in the middle, K")
+    x: float = Field(10_000.0, description="middle, m")
+    y: float = Field(10_000.0, description="middle, m")
+    z: float = Field(2_000.0, description="middle, m")
+    radius_x: float = Field(2_000.0, gt=0, description="half axis, m")
+    radius_y: float = Field(2_000.0, gt=0, description="half axis, m")
+    radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
+
+
+class Jet(Section):
+    """A jet along x at the start, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0 turns it off.
+
+    A small v of the same shape, a wave along x, lets it meander.
+    """
+
+    speed: float = Field(0.0, ge=-150, le=150, description="u in the middle, m/s")
+    y: float = Field(10_000.0, description="middle, m")
+    z: float = Field(5_000.0, description="middle, m")
+    half_width: float = Field(1_500.0, gt=0, description="half of its extent in y, m")
+    half_height: float = Field(3_000.0, gt=0, description="half of its extent in z, m")
+    wobble: float = Field(1.0, ge=-50, le=50, description="amplitude of v, m/s")
+    waves: int = Field(2, ge=1, description="waves of v along x")
+
+
+class Time(Section):
+    """How long, and in which steps."""
+
+    end: float = Field(1_000.0, ge=0, description="simulated time, s")
+    cfl: float = Field(1.25, gt=0, description="dt = cfl min(dx, dy, dz) / max_speed")
+    max_speed: float = Field(400.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
+    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["weather3d"] = "weather3d"
+    grid: Grid = Field(default_factory=Grid, description="cells and extent")
+    base: Base = Field(default_factory=Base, description="the atmosphere at rest")
+    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    jet: Jet = Field(default_factory=Jet, description="a jet at the start")
+    time: Time = Field(default_factory=Time, description="how long, and in which steps")
+    output: Output = Field(default_factory=Output, description="what is written")
+    coriolis: float = Field(
+        0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on what deviates from the base wind"
+    )
+    beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
+
+    @model_validator(mode="after")
+    def _fits_the_grid(self) -> Self:
+        grid = self.grid
+        for i, bubble in enumerate(self.bubbles):
+            above, below = bubble.z + bubble.radius_z <= 0, bubble.z - bubble.radius_z >= grid.height
+            if above or below or not (0 <= bubble.x <= grid.width and 0 <= bubble.y <= grid.length):
+                raise ValueError(
+                    f"bubbles.{i} at x {bubble.x:g} m, y {bubble.y:g} m, z {bubble.z:g} m lies outside the box of"
+                    f" {grid.width:g} m by {grid.length:g} m by {grid.height:g} m: move it, or enlarge the grid"
+                )
+        if self.jet.speed and not (0 <= self.jet.y <= grid.length and 0 <= self.jet.z <= grid.height):
+            raise ValueError(
+                f"the jet at y {self.jet.y:g} m, z {self.jet.z:g} m lies outside the box of {grid.length:g} m by"
+                f" {grid.height:g} m: move jet.y or jet.z"
+            )
+        return self
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "thermal3d": (
+        "a warm bubble rises in a neutral atmosphere and rolls up into a ring",
+        {
+            "bubbles": [{"amplitude": 3.0}],
+            "time": {"end": 1000.0},
+            "output": {"every": 100.0},
+        },
+    ),
+    "density_current3d": (
+        "cold air falls to the ground and spreads in all directions",
+        {
+            "bubbles": [{"amplitude": -15.0, "z": 4000.0, "radius_x": 3000.0, "radius_y": 3000.0}],
+            "time": {"end": 600.0},
+            "output": {"every": 60.0},
+        },
+    ),
+    "jet": (
+        "a jet in a neutral atmosphere meanders and breaks up into vortices",
+        {
+            "grid": {"nx": 128, "ny": 128, "nz": 40},
+            "bubbles": [],
+            "jet": {"speed": 30.0},
+            "time": {"end": 3000.0},
+            "output": {"every": 300.0},
+        },
+    ),
+    "sounding3d": (
+        "a dry thermal in an observed atmosphere with its shear: give base.file=… (WRF input_sounding or Wyoming"
+        " listing)",
+        {
+            "grid": {"nx": 128, "ny": 128, "nz": 60, "height": 9000.0},
+            "base": {"kind": "sounding", "wind": True},
+            "bubbles": [{"amplitude": 6.0, "z": 1500.0, "radius_z": 1500.0}],
+            "time": {"end": 1000.0},
+            "output": {"every": 100.0},
+        },
+    ),
+}

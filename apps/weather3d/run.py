@@ -1,0 +1,93 @@
+"""The weather3d app's run: mesh, output, time loop, summary."""
+
+from __future__ import annotations
+
+import time as clock
+
+import numpy as np
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model, warm_up
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.loop import finish, is_frame, step_count, time_loop
+from hpckit.atmosphere.profiles import profile_of
+from hpckit.io.fields import FieldWriter
+from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.factor import best_factorization
+from hpckit.plan.halo import halo_plan
+from hpckit.plan.topology import Topology
+from hpckit.run_context import DryRun, Run
+
+# Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
+BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
+VARIABLES = {
+    "theta": {"units": "K", "long_name": "potential temperature, deviation from the base state"},
+    "u": {"units": "m s-1", "long_name": "wind along x", "standard_name": "x_wind"},
+    "v": {"units": "m s-1", "long_name": "wind along y", "standard_name": "y_wind"},
+    "w": {"units": "m s-1", "long_name": "vertical wind", "standard_name": "upward_air_velocity"},
+    "rho": {"units": "kg m-3", "long_name": "density, deviation from the base state"},
+}
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`.
+
+    Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
+    """
+    grid = config.grid
+    begin = clock.perf_counter()
+    warm_up()
+    with Mesh(run.comm, periodic=PERIODIC, shape=(grid.nz, grid.ny, grid.nx), halo=HALOS, **AXES) as mesh:
+        model = Model(config, mesh)
+        run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
+        with FieldWriter(
+            run.directory.output,
+            mesh,
+            model.decomposition,
+            coords={
+                "z": model.base.height,
+                "y": (np.arange(grid.ny) + 0.5) * grid.dy,
+                "x": (np.arange(grid.nx) + 0.5) * grid.dx,
+            },
+            units=dict.fromkeys("zyx", "m"),
+            variables=VARIABLES,
+            attributes={"title": run.title, "source": "hpckit weather3d"},
+            driver=config.output.driver,
+            compression=config.output.compression,
+        ) as writer:
+            ran = time_loop(model, run, writer.write)
+    finish(model, run, ran, BYTES_PER_CELL_STEP)
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    grid = config.grid
+    shape = (grid.nz, grid.ny, grid.nx)
+    closed = [name in PERIODIC for name in AXES]
+    sizes = best_factorization(ranks, shape, tuple(AXES.values()), closed, HALOS)
+    topology = Topology(tuple(AXES), sizes, PERIODIC)
+    decomposition = Decomposition(shape, topology, halo=HALOS)
+    base_state(profile_of(config.base), grid.nz, grid.dz)
+    dt = min(grid.dx, grid.dy, grid.dz) / config.time.max_speed * config.time.cfl
+    steps = step_count(config, dt)
+    frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))
+    plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
+    itemsize = 4 if config.output.single else 8
+    local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))
+    owned = max(int(np.prod(block)) for block in blocks)
+    columns = sorted({f"{ny} x {nx}" for _, ny, nx in blocks})
+    return DryRun(
+        ranks=ranks,
+        decomposition=[
+            f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
+            f"y over {sizes[1]} ranks, x over {sizes[2]}, {' or '.join(columns)} columns each",
+        ],
+        halo_bytes=max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)),
+        memory_per_rank=8 * FIELDS * local + (8 + itemsize) * len(VARIABLES) * owned,
+        output_bytes=frames * len(VARIABLES) * itemsize * grid.nx * grid.ny * grid.nz,
+        frames=frames,
+        steps=steps,
+        notes=[f"dt {dt:.4g} s; the halo in x and that in y once a step; output bytes are before compression"],
+    )

@@ -1,0 +1,1 @@
+"""Atmospheres: the columns that the weather apps start from, and what their runs have in common."""

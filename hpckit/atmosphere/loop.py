@@ -1,0 +1,136 @@
+"""The time loop of the weather apps: steps, metrics, frames, early stop, and what the summary says."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpckit.atmosphere.blow_up import Checked, courant, require_sound
+from hpckit.run_context import Run
+from hpckit.timing import PhaseTimer, t_eff
+
+
+class Model(Checked, Protocol):
+    """What the loop advances."""
+
+    @property
+    def dt(self) -> float:
+        """The full time step, s."""
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole grid."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time spent in MPI waits so far."""
+
+    def step(self, dt: float, timer: PhaseTimer) -> None:
+        """Advance by dt (s)."""
+
+    def watch(self) -> Any:
+        """Collective: mass, energy, extremes."""
+
+    def output(self) -> dict[str, np.ndarray]:
+        """The fields that are written."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a loop went: the first and the last watch, steps, wall seconds, whether it came to its end."""
+
+    first: Any
+    last: Any
+    steps: int
+    seconds: float
+    complete: bool
+
+
+def time_loop(model: Model, run: Run, write: Callable[[float, dict[str, np.ndarray]], None]) -> Ran:
+    """From the start to the end, or to an early stop; frames go to `write`. Raises `BlowUpError` on all ranks alike."""
+    config, timer, full = model.config, run.timer, model.dt
+    steps = step_count(config, full)
+    first = watch = model.watch()
+    require_sound(model, first, full)
+    _report(model, run, first, 0.0, full)
+    write(0.0, model.output())
+    timer.reset()
+    waited = model.wait_seconds
+    begin = clock.perf_counter()
+    for step in range(1, steps + 1):
+        dt = full if step < steps else config.time.end - (steps - 1) * full
+        time = config.time.end if step == steps else step * full
+        model.step(dt, timer)
+        stop = False
+        if step % config.time.monitor == 0 or step == steps:
+            with timer("diagnostics"):
+                watch = model.watch()
+                require_sound(model, watch, full)
+                _report(model, run, watch, time, dt)
+                stop = step < steps and run.stop_requested()
+            rate = model.cells * step / (clock.perf_counter() - begin) / 1e6
+            run.progress(step, time, config.time.end, f"{rate:.3g} million cell-steps/s")
+        if stop or is_frame(config, full, step, steps):
+            with timer("output"):
+                write(time, model.output())
+        if stop:
+            break
+    seconds = clock.perf_counter() - begin
+    timer.seconds["wait"] = model.wait_seconds - waited
+    timer.seconds["halo"] = timer.seconds.get("halo", 0.0) - timer.seconds["wait"]
+    return Ran(first, watch, model.steps_done, seconds, model.steps_done == steps)
+
+
+def finish(model: Model, run: Run, ran: Ran, bytes_per_cell_step: int) -> None:
+    """Collective: the summary of a run."""
+    cell_steps = model.cells * ran.steps
+    run.finish(
+        {
+            "steps": ran.steps,
+            "cells": model.cells,
+            "wall_seconds": ran.seconds,
+            "simulated_seconds": model.config.time.end if ran.complete else ran.steps * model.dt,
+            "cell_steps_per_second": cell_steps / ran.seconds,
+            "bytes_per_cell_step": bytes_per_cell_step,
+            "t_eff": t_eff(cell_steps * bytes_per_cell_step, ran.seconds),
+            "conserved": {
+                name: {"initial": before, "final": after, "relative_change": (after - before) / before}
+                for name, before, after in (
+                    ("mass", ran.first.mass, ran.last.mass),
+                    ("energy", ran.first.energy, ran.last.energy),
+                )
+            },
+            "decomposition": model.decomposition,
+        },
+        status="done" if ran.complete else "stopped",
+    )
+
+
+def _report(model: Model, run: Run, watch: Any, time: float, dt: float) -> None:
+    run.metric(
+        step=model.steps_done,
+        time=time,
+        dt=dt,
+        cfl=courant(model, watch, dt),
+        mass=watch.mass,
+        energy=watch.energy,
+        w_max=watch.w_max,
+        theta_min=watch.theta_min,
+        theta_max=watch.theta_max,
+    )
+
+
+def step_count(config: Any, dt: float) -> int:
+    """Steps of dt to the end (`config.time.end`), the last one as short as it must be."""
+    return math.ceil(config.time.end / dt - 1e-9)
+
+
+def is_frame(config: Any, dt: float, step: int, steps: int) -> bool:
+    """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
+    every = config.output.every
+    return step == steps or math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)
