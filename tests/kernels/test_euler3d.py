@@ -1,0 +1,278 @@
+"""Kernels of the box: simd against the reference, the slab, rotation, bits over splits, conservation, status."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.profiles import neutral, stable
+from hpckit.kernels.euler2d import dispatch as slab
+from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE
+from hpckit.kernels.euler3d import dispatch, lines, reference, ring, simd
+from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+
+DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
+SIZES = (0.004, 2.0, 2.0, 2.0, 1.0)  # of deviations in rho, rho u, rho v, rho w, rho theta
+OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
+
+
+def base_of(nz: int, wind: float = 12.0):
+    profile = stable(300.0, 0.012)
+    winds = (lambda z: wind + 0.01 * z, lambda z: 0.5 * wind - 0.02 * z)
+    return base_state(type(profile)(profile.theta, profile.pressure, winds[0], 1e4, "", winds[1]), nz, DZ)
+
+
+def wrap(owned: np.ndarray) -> np.ndarray:
+    """A periodic state with its halo."""
+    return np.pad(owned, ((0, 0), (0, 0), (HALO, HALO), (HALO, HALO)), mode="wrap")
+
+
+def random_state(nz: int, ny: int, nx: int, seed: int = 0) -> np.ndarray:
+    """Noise on top of something smooth, [5, nz, ny, nx] without halo."""
+    rng = np.random.default_rng(seed)
+    smooth = np.cos(2 * np.pi * np.arange(nx) / nx) + np.sin(2 * np.pi * np.arange(ny) / ny)[:, None]
+    return (0.5 * rng.normal(size=(FIELDS, nz, ny, nx)) + smooth) * np.array(SIZES)[:, None, None, None]
+
+
+def sweep(kernels, direction: str, state: np.ndarray, base, dt: float = DT) -> int:
+    if direction == "z":
+        return kernels.sweep_z(state, base.faces_3d, base.ghost, DZ, dt, BETA)
+    spacing = DX if direction == "x" else DY
+    return getattr(kernels, f"sweep_{direction}")(state, base.column, spacing, dt, BETA)
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    """Field by field, against the greatest value of the field."""
+    for field in range(len(expected)):
+        difference = np.abs(actual[field] - expected[field]).max()
+        assert difference <= tolerance * np.abs(expected[field]).max(), f"field {field}: {difference:.3e}"
+
+
+SHAPES = [(4, 6, 6), (7, 9, 37), (13, 7, ring.STRIP + 1), (5, 6, lines.TILE), (4, 7, lines.TILE + 1), (5, 6, 501)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("direction", ["x", "y", "z"])
+def test_sweep_is_the_reference(direction, shape):
+    base = base_of(shape[0])
+    expected = wrap(random_state(*shape))
+    actual = expected.copy()
+    assert sweep(reference, direction, expected, base) == sweep(simd, direction, actual, base) == 0
+    assert_close(actual[OWNED], expected[OWNED], 1e-13)
+    halo = np.ones(actual.shape[2:], bool)
+    halo[OWNED[1:]] = False
+    np.testing.assert_array_equal(actual[..., halo], expected[..., halo])
+
+
+@pytest.mark.parametrize("direction", ["x", "y", "z"])
+def test_beyond_the_series_the_pressure_is_pow(direction):
+    base = base_of(8)
+    owned = random_state(8, 9, 150)
+    owned[RHO_THETA, 3:5] += 0.6 * base.column[1, 3:5, None, None] * np.cos(2 * np.pi * np.arange(150) / 150)
+    expected = wrap(owned)
+    actual = expected.copy()
+    assert sweep(reference, direction, expected, base, 0.04) == OUT_OF_RANGE
+    assert sweep(simd, direction, actual, base, 0.04) == OUT_OF_RANGE
+    assert_close(actual[OWNED], expected[OWNED], 1e-12)
+
+
+def advance(owned: np.ndarray, base, orders: list[str], angle: float = 0.0) -> np.ndarray:
+    """The sweeps of a periodic box in the given orders, one string a step."""
+    for order in orders:
+        for direction in order:
+            state = wrap(owned)
+            if direction == "c":
+                dispatch.turn(state, base.column, np.array([base.wind, base.wind_v]), angle)
+            else:
+                sweep(dispatch, direction, state, base)
+            owned = state[OWNED]
+    return owned
+
+
+def test_uniform_in_y_it_is_the_slab():
+    nz, nx = 9, 140
+    base = base_state(stable(300.0, 0.012, 12.0), nz, DZ)
+    box = random_state(nz, 1, nx)
+    box[RHO_V] = 0.0
+    flat = box[[RHO, RHO_U, RHO_W, RHO_THETA], :, 0]
+    none, no_inflow = np.zeros((0, 0)), np.zeros((2, 0))
+    for step in range(30):
+        for direction in "xz" if step % 2 == 0 else "zx":
+            state = np.pad(flat, ((0, 0), (0, 0), (HALO, HALO)), mode="wrap")
+            if direction == "x":
+                slab.sweep_x(state, base.column, DX, DT, BETA, none, no_inflow, True, True)
+            else:
+                slab.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, none)
+            flat = state[..., HALO:-HALO]
+    box = advance(np.repeat(box, 7, axis=2), base, ["xyz", "zyx"] * 15)
+    assert not np.ptp(box, axis=2).any()
+    assert not box[RHO_V].any()
+    assert_close(box[[RHO, RHO_U, RHO_W, RHO_THETA], :, 0], flat, 1e-13)
+
+
+def test_rotated_start_with_rotated_order_has_the_rotated_bits(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "DY", DX)
+    n = 150
+    start = random_state(7, n, n)
+    base = base_state(stable(300.0, 0.012), 7, DZ)
+    plain = advance(start, base, ["xyz", "zyx"])
+    rotated = advance(start[[RHO, RHO_V, RHO_U, RHO_W, RHO_THETA]].swapaxes(2, 3), base, ["yxz", "zxy"])
+    np.testing.assert_array_equal(rotated[[RHO, RHO_V, RHO_U, RHO_W, RHO_THETA]].swapaxes(2, 3), plain)
+
+
+def test_mirrored_start_has_the_mirrored_bits():
+    start = random_state(6, 31, 140)
+    base = base_state(stable(300.0, 0.012), 6, DZ)
+    plain = advance(start, base, ["xyz", "zyx"])
+    for dim, momentum in ((3, RHO_U), (2, RHO_V)):
+        mirror = np.flip(start, dim).copy()
+        mirror[momentum] *= -1
+        mirror = advance(mirror, base, ["xyz", "zyx"])
+        mirror[momentum] *= -1
+        np.testing.assert_array_equal(np.flip(mirror, dim), plain)
+
+
+@pytest.mark.parametrize(
+    ("shape", "cuts_y", "cuts_x"),
+    [
+        ((6, 25, 31), (6,), (25,)),
+        ((6, 25, 31), (7, 13), (6, 19)),
+        ((5, 13, 300), (7,), (lines.TILE, 260)),
+        ((5, 13, 300), (), (ring.STRIP + 1,)),
+    ],
+)
+def test_any_split_has_the_same_bits(shape, cuts_y, cuts_x):
+    base = base_of(shape[0])
+    start = random_state(*shape)
+    start[RHO_THETA, 2, 5:9, 3:20] += 0.2 * base.column[1, 2]  # some of it beyond the series
+    whole = parts = start
+    for order in ("xyz", "zyx"):
+        for direction in order:
+            state, padded = wrap(whole), wrap(parts)
+            sweep(dispatch, direction, state, base, 0.04)
+            whole, parts = state[OWNED], parts.copy()
+            for top, bottom in zip((0, *cuts_y), (*cuts_y, shape[1]), strict=True):
+                for left, right in zip((0, *cuts_x), (*cuts_x, shape[2]), strict=True):
+                    block = padded[:, :, top : bottom + 2 * HALO, left : right + 2 * HALO].copy()
+                    sweep(dispatch, direction, block, base, 0.04)
+                    parts[:, :, top:bottom, left:right] = block[OWNED]
+            np.testing.assert_array_equal(parts, whole, err_msg=f"{order}, {direction}")
+    assert np.isfinite(whole).all()
+
+
+def test_halos_of_other_directions_are_not_used():
+    base = base_of(6)
+    start = wrap(random_state(6, 9, 20))
+    for direction, halo in (("x", np.s_[:, :, :HALO]), ("y", np.s_[..., -HALO:]), ("z", np.s_[..., :HALO])):
+        expected, actual = start.copy(), start.copy()
+        actual[halo] = np.nan
+        assert sweep(dispatch, direction, expected, base) == sweep(dispatch, direction, actual, base) == 0
+        np.testing.assert_array_equal(actual[OWNED], expected[OWNED])
+
+
+def test_turn_is_the_reference_and_keeps_the_energy():
+    base = base_of(7)
+    wind = np.array([base.wind, base.wind_v])
+    start = random_state(7, 9, 11)
+    rho = start[RHO] + base.column[0][:, None, None]
+    start[RHO_U] += rho * wind[0][:, None, None]
+    start[RHO_V] += rho * wind[1][:, None, None]
+    expected, actual = wrap(start), wrap(start)
+    reference.turn(expected, base.column, wind, 0.3)
+    dispatch.turn(actual, base.column, wind, 0.3)
+    assert_close(actual[OWNED], expected[OWNED], 1e-14)
+    before, after = (
+        np.array([state[RHO_U] - rho * wind[0][:, None, None], state[RHO_V] - rho * wind[1][:, None, None]])
+        for state in (start, actual[OWNED])
+    )
+    np.testing.assert_allclose((after**2).sum(axis=0), (before**2).sum(axis=0), rtol=1e-12)
+    # To the right of the motion on the northern hemisphere.
+    np.testing.assert_allclose(after[1], np.cos(0.3) * before[1] - np.sin(0.3) * before[0], atol=1e-12)
+
+
+def test_rest_and_the_base_wind_stay():
+    """At rest nothing moves, exactly; a sheared wind stays to rounding, under the Coriolis force too."""
+    base = base_state(neutral(300.0), 12, DZ)
+    assert not advance(np.zeros((FIELDS, 12, 7, 9)), base, ["xyzc", "czyx"] * 5, 0.1).any()
+    base = base_of(12)
+    start = np.zeros((FIELDS, 12, 7, 9))
+    start[RHO_U], start[RHO_V] = ((base.column[0] * wind)[:, None, None] for wind in (base.wind, base.wind_v))
+    np.testing.assert_allclose(advance(start, base, ["xyzc", "czyx"] * 25, 0.1), start, rtol=0, atol=1e-12)
+
+
+def test_sweeps_conserve_what_they_must():
+    base = base_of(9)
+    start = random_state(9, 13, 61)
+    size = np.abs(start).sum(axis=(1, 2, 3))
+    for direction in "xyz":
+        end = advance(start, base, [direction])
+        change = np.abs(end.sum(axis=(1, 2, 3)) - start.sum(axis=(1, 2, 3))) / size
+        assert change[RHO] < 1e-13
+        if direction != "z":
+            assert (change < 1e-13).all()
+        else:
+            assert change[RHO_W] > 1e-6  # gravity and the walls push
+
+
+@pytest.mark.parametrize("field", range(FIELDS))
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_told_within_a_step(field, value):
+    base = base_of(8)
+    for kernels in (reference, simd):
+        state = wrap(random_state(8, 9, 40))
+        state[field, 3, HALO + 2, 17] = value
+        status = 0
+        for direction in "xyz":
+            status |= sweep(kernels, direction, state, base)
+        assert status & NOT_FINITE
+
+
+def test_diagnose_is_the_reference():
+    base = base_of(7)
+    state = wrap(random_state(7, 9, 13))
+    for broken in (0, 2, 7 * 9 * 13):
+        if broken == 2:
+            state[RHO_V, 2, 8, 11] = np.nan
+            state[RHO, 5, 10, 12] = -2.0
+        elif broken:
+            state[:] = np.nan
+        expected = reference.diagnose(state, base.column, base.height)
+        actual = dispatch.diagnose(state, base.column, base.height)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+        assert expected[10] == broken
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks at x86 instructions")
+def test_inner_loops_are_vectorized(tmp_path):
+    """Packed divisions, and no gathers, which signed indices would bring."""
+    program = """
+import numpy as np
+from hpckit.kernels.euler3d import lines, ring
+line, u = np.ones(8 * lines.BUFFER), np.uint64
+lines._flux_row(line, line.copy(), u(8), u(2), 1.0, 300.0, 1e5, 0.1)
+rows = [np.ones(ring.RING) for _ in range(5)]
+ring._stage_of_row(
+    *rows[:3], u(0), *rows[3:], u(0), u(0), u(0), u(0), u(1), (1.0, 300.0, 1e5, 0.0, 0.0), 1.0, 0.1, 0.1, 0.1
+)
+for kernel in (lines._flux_row, ring._stage_of_row):
+    text = "".join(kernel.inspect_asm().values())
+    assert "divpd" in text and "gather" not in text, kernel
+"""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)
+
+
+def test_dispatch_refuses_what_the_kernels_cannot_take():
+    base = base_of(5)
+    state = wrap(random_state(5, 8, 8))
+    with pytest.raises(TypeError, match="float32"):
+        sweep(dispatch, "y", state.astype(np.float32), base)
+    with pytest.raises(TypeError, match="C-contiguous"):
+        sweep(dispatch, "z", state[..., ::2], base)
+    with pytest.raises(ValueError, match="at least 6"):
+        dispatch.diagnose(np.zeros((5, 5, 17, 30)), base.column, base.height)
