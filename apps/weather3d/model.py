@@ -8,9 +8,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.setups import initial_state
+from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.profiles import profile_of
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
@@ -55,7 +54,7 @@ class Model:
         self.spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
         self.cells = grid.nx * grid.ny * grid.nz
         self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
-        profile = profile_of(config.base)
+        profile = column_of(config.base)
         self.base: BaseState = base_state(profile, grid.nz, grid.dz)
         self.wind = np.array([self.base.wind, self.base.wind_v])
         _, rows, columns = (
@@ -115,7 +114,9 @@ class Model:
         self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
         cell = grid.dx * grid.dy * grid.dz
         mass = (base.column[0].sum() * grid.nx * grid.ny + sums[0]) * cell
-        return Watch(mass, sums[1:4].sum() * cell, *ends[:4], -ends[4], ends[5], round(sums[4]))
+        return Watch(
+            mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4])
+        )
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model, warm_up
+from hpckit.apps.weather3d.setups import column_of
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.loop import finish, is_frame, step_count, time_loop
-from hpckit.atmosphere.profiles import profile_of
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.mesh import Mesh
@@ -69,7 +69,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     sizes = best_factorization(ranks, shape, tuple(AXES.values()), closed, HALOS)
     topology = Topology(tuple(AXES), sizes, PERIODIC)
     decomposition = Decomposition(shape, topology, halo=HALOS)
-    base_state(profile_of(config.base), grid.nz, grid.dz)
+    base_state(column_of(config.base), grid.nz, grid.dz)
     dt = min(grid.dx, grid.dy, grid.dz) / config.time.max_speed * config.time.cfl
     steps = step_count(config, dt)
     frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 
-from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.config import Base, Config
 from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
-from hpckit.atmosphere.profiles import Profile
+from hpckit.atmosphere.profiles import Profile, profile_of
 from hpckit.kernels.euler2d.constants import C0, GAMMA
 from hpckit.kernels.euler3d.constants import FIELDS, RHO_THETA, RHO_U, RHO_V
+
+
+def column_of(base: Base) -> Profile:
+    """The atmosphere that the settings ask for, its wind along y too; reads the sounding where there is one."""
+    profile = profile_of(base)
+    return profile if base.wind else dataclasses.replace(profile, wind_v=lambda z: np.full_like(z, base.v))
 
 
 def initial_state(

@@ -5,18 +5,11 @@ All three dims periodic, ranks along the first, width 1, corners included, doubl
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import machine, ratio
-from hpckit.cli.launch import find_mpiexec
-from hpckit.errors import SetupError
 
 RANKS = 2
 # Cells an edge, fields, rounds, with mpiarray.
@@ -27,7 +20,7 @@ QUICK = ((64, 1, 15, True), (128, 1, 9, True), (256, 1, 5, True), (32, 5, 15, Fa
 def run(quick: bool = False) -> dict[str, Any]:
     """Start the ranks, and turn their times into rows and ratios."""
     rows, ratios = [], {}
-    for one in _measure(QUICK if quick else FULL):
+    for one in run_ranks("hpckit.bench.halo_ranks", RANKS, QUICK if quick else FULL):
         n, fields, times = one["cells"], one["fields"], one["times"]
         key = f"halo_{n}" if fields == 1 else f"halo_{n}x{fields}"
         row = {"cells": f"{n}^3", "fields": fields, "sent_bytes": one["sent_bytes"]}
@@ -40,35 +33,3 @@ def run(quick: bool = False) -> dict[str, Any]:
     if not any(key.endswith("_vs_mpiarray") for key in ratios):
         rows.append({"note": "mpiarray is not installed: pip install 'hpckit[bench]' to have it measured too"})
     return {"bench": "halo", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
-
-
-def _measure(cases: tuple) -> list[dict[str, Any]]:
-    """The rows that the ranks found."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "rows.json")
-        request = json.dumps({"cases": cases, "result": str(result)})
-        # One thread a rank: a BLAS or Numba pool would take the other rank's core.
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        done = subprocess.run(
-            [
-                find_mpiexec(),
-                "-n",
-                str(RANKS),
-                sys.executable,
-                "-m",
-                "mpi4py",
-                "-m",
-                "hpckit.bench.halo_ranks",
-                request,
-            ],
-            env={**os.environ, **threads},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode or not result.exists():
-            raise SetupError(
-                f"the benchmark's {RANKS} ranks ended with {done.returncode}: {done.stderr.strip()[-500:]}",
-                do="run `hpckit doctor` to see whether MPI starts here",
-            )
-        return json.loads(result.read_text(encoding="utf-8"))

@@ -1,38 +1,82 @@
-"""The weather slab, 400 x 200 cells on one core, against a plain C version of the same algorithm.
+"""The weather kernels, slab and box, on one core against plain C versions of the same schemes, and 2 ranks against 1.
 
-The C version (`c/euler2d.c`, built with -O3 -march=native) has one loop nest for each operation and pow for the
-pressure. Both advance two colliding bubbles; their fields must agree to 1e-11 of each field's range before anything is
-timed. `weather_vs_c` is how many times faster the kernels of hpckit are.
+The C versions (`c/euler2d.c`, `c/euler3d.c`, built with -O3 -march=native) have one loop nest for each operation and
+pow for the pressure. The slab advances two colliding bubbles, the box one bubble in a sheared wind; fields must agree
+to 1e-11 of each field's range before anything is timed. `weather_vs_c` (400 x 200), `weather_big_vs_c` (2000 x 1000)
+and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are.
+
+`weather_2ranks_small`, `weather_2ranks_big` and `euler3d_2ranks` are the speed-up of the apps' models, MPI included, on
+2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone.
 """
 
 from __future__ import annotations
 
 import ctypes
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.setups import initial_state
+from hpckit.apps.weather3d.config import Config as Config3d
+from hpckit.apps.weather3d.setups import column_of
+from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.profiles import profile_of
 from hpckit.bench import c_rival
-from hpckit.bench.measure import interleave, ratio
+from hpckit.bench.job import run_ranks
+from hpckit.bench.measure import Times, interleave, machine, ratio
+from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
+from hpckit.kernels.euler3d import dispatch as box_kernels
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
 TOLERANCE = 1e-11
+RANKS = 2
+# Case, sizes (x, (y,) z), steps a timing, rounds.
+FULL = (
+    ("weather_2ranks_small", (400, 200), 20, 21),
+    ("weather_2ranks_big", (2000, 1000), 2, 11),
+    ("euler3d_2ranks", (128, 128, 128), 2, 11),
+)
+QUICK = (
+    ("weather_2ranks_small", (400, 200), 10, 9),
+    ("weather_2ranks_big", (2000, 1000), 1, 3),
+    ("euler3d_2ranks", (128, 128, 128), 1, 3),
+)
+
+
+class Case(Protocol):
+    """A bench case on one core, for either version."""
+
+    source: str
+    title: str
+    cells: int
+
+    def restart(self) -> None:
+        """Both versions back to the start."""
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels."""
+
+    def run_c(self, library: ctypes.CDLL, steps: int) -> None:
+        """Advance by the C version."""
+
+    def difference(self) -> float:
+        """The greatest difference between the versions, over the range of its field."""
 
 
 class Slab:
-    """The bench's case on one core, for either version."""
+    """The slab's case."""
+
+    source = "euler2d.c"
 
     def __init__(self, nx: int = 400, nz: int = 200) -> None:
         self.config = Config.model_validate({**PRESETS["collision"][1], "grid": {"nx": nx, "nz": nz}})
         grid = self.config.grid
+        self.title, self.cells = f"weather slab {nx} x {nz}", nx * nz
         profile = profile_of(self.config.base)
         self.base: BaseState = base_state(profile, nz, grid.dz)
         self.start = initial_state(self.config, profile, self.base, np.arange(nx))
@@ -48,55 +92,139 @@ class Slab:
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels."""
-        grid, base = self.config.grid, self.base
+        grid, base, beta = self.config.grid, self.base, self.config.beta
         for step in range(steps):
             for direction in "xz" if step % 2 == 0 else "zx":
                 if direction == "x":
                     self.state[:, :, :HALO] = self.state[:, :, -2 * HALO : -HALO]
                     self.state[:, :, -HALO:] = self.state[:, :, HALO : 2 * HALO]
-                    sweep_x(self.state, base.column, grid.dx, self.dt, self.config.beta, NONE, NO_INFLOW, True, True)
+                    slab_kernels.sweep_x(self.state, base.column, grid.dx, self.dt, beta, NONE, NO_INFLOW, True, True)
                 else:
-                    sweep_z(self.state, base.faces, base.ghost, grid.dz, self.dt, self.config.beta, NONE)
+                    slab_kernels.sweep_z(self.state, base.faces, base.ghost, grid.dz, self.dt, beta, NONE)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""
         grid, base = self.config.grid, self.base
         arrays = (self.c_state, base.column, np.ascontiguousarray(base.faces[:3]), base.ghost)
-        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
-        numbers = [ctypes.c_double(value) for value in (grid.dx, grid.dz, self.config.beta, self.dt)]
-        if library.euler2d_run(*pointers, grid.nx, grid.nz, *numbers, steps):
+        numbers = _doubles(grid.dx, grid.dz, self.config.beta, self.dt)
+        if library.euler2d_run(*_pointers(arrays), grid.nx, grid.nz, *numbers, steps):
             raise MemoryError("the C version found no memory")
 
     def difference(self) -> float:
         """The greatest difference between the versions, over the range of its field."""
-        ours, theirs = self.state[:, :, HALO:-HALO], self.c_state[:, 2:-2, 2:-2]
-        each = np.abs(ours - theirs).max(axis=(1, 2)) / np.ptp(theirs, axis=(1, 2))
-        return float(each.max())
+        return _difference(self.state[:, :, HALO:-HALO], self.c_state[:, 2:-2, 2:-2])
+
+
+class Box:
+    """The box's case."""
+
+    source = "euler3d.c"
+
+    def __init__(self, nx: int = 128, ny: int = 128, nz: int = 128) -> None:
+        self.config = Config3d.model_validate({"grid": {"nx": nx, "ny": ny, "nz": nz}, "base": {"u": 10.0, "v": 5.0}})
+        grid = self.config.grid
+        self.title, self.cells = f"weather box {nx} x {ny} x {nz}", nx * ny * nz
+        profile = column_of(self.config.base)
+        self.base: BaseState = base_state(profile, nz, grid.dz)
+        self.start = initial_state_3d(self.config, profile, self.base, np.arange(ny), np.arange(nx))
+        self.dt = min(grid.dx, grid.dy, grid.dz) / self.config.time.max_speed * self.config.time.cfl
+        self.state = np.zeros((5, nz, ny + 2 * HALO, nx + 2 * HALO))
+        self.c_state = np.zeros((5, nz + 4, ny + 4, nx + 4))
+        self.restart()
+
+    def restart(self) -> None:
+        """Both versions back to the start."""
+        self.state[..., HALO:-HALO, HALO:-HALO] = self.start
+        self.c_state[:, 2:-2, 2:-2, 2:-2] = self.start
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels."""
+        grid, base, beta, state = self.config.grid, self.base, self.config.beta, self.state
+        for step in range(steps):
+            for direction in "xyz" if step % 2 == 0 else "zyx":
+                if direction == "x":
+                    state[..., :HALO] = state[..., -2 * HALO : -HALO]
+                    state[..., -HALO:] = state[..., HALO : 2 * HALO]
+                    box_kernels.sweep_x(state, base.column, grid.dx, self.dt, beta)
+                elif direction == "y":
+                    state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
+                    state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
+                    box_kernels.sweep_y(state, base.column, grid.dy, self.dt, beta)
+                else:
+                    box_kernels.sweep_z(state, base.faces_3d, base.ghost, grid.dz, self.dt, beta)
+
+    def run_c(self, library: ctypes.CDLL, steps: int) -> None:
+        """Advance by the C version."""
+        grid, base = self.config.grid, self.base
+        arrays = (self.c_state, base.column, base.faces_3d, base.ghost)
+        numbers = _doubles(grid.dx, grid.dy, grid.dz, self.config.beta, self.dt)
+        if library.euler3d_run(*_pointers(arrays), grid.nx, grid.ny, grid.nz, *numbers, steps):
+            raise MemoryError("the C version found no memory")
+
+    def difference(self) -> float:
+        """The greatest difference between the versions, over the range of its field."""
+        return _difference(self.state[..., HALO:-HALO, HALO:-HALO], self.c_state[:, 2:-2, 2:-2, 2:-2])
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Time the kernels against C, then the apps' models on 1 and 2 ranks."""
+    rows, ratios = slab_rows(quick)
+    for case, key, check_steps in (
+        (Slab(2000, 1000), "weather_big_vs_c", 8),
+        (Box(), "euler3d_vs_c", 3),
+    ):
+        more_rows, more_ratios = _rows(case, key, 1, 3 if quick else 7, check_steps)
+        rows += more_rows
+        ratios |= more_ratios
+    for one in run_ranks("hpckit.bench.weather_ranks", RANKS, QUICK if quick else FULL):
+        times: Times = one["times"]
+        ratios[one["key"]] = ratio(times["1 rank"], times["2 ranks"])
+        rows += [_row(one["key"], name, times[name], one["steps"], one["cells"]) for name in times]
+    return {"bench": "weather", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
 
 
 def slab_rows(quick: bool = False) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
     """Rows with ns per cell-step of each version, and the ratio `weather_vs_c` where there is a C compiler."""
-    slab = Slab()
-    grid = slab.config.grid
     steps, rounds = (4, 5) if quick else (10, 15)
-    candidates = {"simd": lambda: slab.run(steps)}
-    library = c_rival.build("euler2d.c")
+    return _rows(Slab(), "weather_vs_c", steps, rounds, 20)
+
+
+def _rows(
+    case: Case, key: str, steps: int, rounds: int, check_steps: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Rows with ns per cell-step of each version of a case, and their ratio where there is a C compiler."""
+    candidates = {"simd": lambda: case.run(steps)}
+    library = c_rival.build(case.source)
     if library is not None:
-        slab.run(20)
-        slab.run_c(library, 20)
-        if slab.difference() > TOLERANCE:
-            raise AssertionError(f"the C version differs by {slab.difference():.2e} of a field's range")
-        slab.restart()
-        candidates["C"] = lambda: slab.run_c(library, steps)
+        case.run(check_steps)
+        case.run_c(library, check_steps)
+        if case.difference() > TOLERANCE:
+            raise AssertionError(f"{case.title}: the C version differs by {case.difference():.2e} of a field's range")
+        case.restart()
+        candidates["C"] = lambda: case.run_c(library, steps)
     times = interleave(candidates, rounds)
-    rows = [
-        {
-            "case": f"weather slab {grid.nx} x {grid.nz}",
-            "candidate": name,
-            "milliseconds": round(median(seconds) / steps * 1e3, 3),
-            "ns_per_cell_step": round(median(seconds) / steps / grid.nx / grid.nz * 1e9, 2),
-            "rounds": len(seconds),
-        }
-        for name, seconds in times.items()
-    ]
-    return rows, {"weather_vs_c": ratio(times["C"], times["simd"])} if library is not None else {}
+    rows = [_row(case.title, name, seconds, steps, case.cells) for name, seconds in times.items()]
+    return rows, {key: ratio(times["C"], times["simd"])} if library is not None else {}
+
+
+def _row(case: str, candidate: str, seconds: list[float], steps: int, cells: int) -> dict[str, Any]:
+    return {
+        "case": case,
+        "candidate": candidate,
+        "milliseconds": round(median(seconds) / steps * 1e3, 3),
+        "ns_per_cell_step": round(median(seconds) / steps / cells * 1e9, 2),
+        "rounds": len(seconds),
+    }
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    dims = tuple(range(1, ours.ndim))
+    return float((np.abs(ours - theirs).max(axis=dims) / np.ptp(theirs, axis=dims)).max())
+
+
+def _pointers(arrays: tuple[np.ndarray, ...]) -> list[ctypes.c_void_p]:
+    return [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
+
+
+def _doubles(*values: float) -> list[ctypes.c_double]:
+    return [ctypes.c_double(value) for value in values]

@@ -57,14 +57,14 @@ def power(e, exact):
 
 
 @inlined
-def carried(cells, a, b, c, d, velocity, nu, shear):
+def carried(cells, a, b, c, d, velocity, nu, nu_shear):
     """Flux at one interface of what the flow merely carries: momentum along the interface, or a tracer.
 
     cells: all fields, flat. a, b, c, d: where the four neighbors stand. velocity: across the interface. nu: the
-    hyperviscosity. shear: the base's part of the third difference.
+    hyperviscosity. nu_shear: its flux of the base's part.
     """
-    third = third_difference(cells[a], cells[b], cells[c], cells[d]) - shear
-    return interpolate(cells[a], cells[b], cells[c], cells[d]) * velocity + nu * third
+    third = third_difference(cells[a], cells[b], cells[c], cells[d])
+    return interpolate(cells[a], cells[b], cells[c], cells[d]) * velocity + nu * third - nu_shear
 
 
 @inlined

@@ -253,7 +253,7 @@ def _row_blocks(now, old, new, to, below, above, face, blocks, base, gate, nu, r
     """Fluxes at the face between rows face - 1 and face, then the next stage of row face - 1."""
     failed = 0
     rho, rho_theta, pressure, shear = base
-    per_rho_theta = 1.0 / rho_theta
+    per_rho_theta, nu_shear = 1.0 / rho_theta, nu * shear
     along, across, heat = u8(PITCH_Z), u8(2 * PITCH_Z), u8(3 * PITCH_Z)
     r0, r1, r2, r3 = _at(face - 2), _at(face - 1), _at(face), _at(face + 1)
     for block in range(blocks):
@@ -265,7 +265,7 @@ def _row_blocks(now, old, new, to, below, above, face, blocks, base, gate, nu, r
             f_rho, f_w, f_heat, velocity, out = fluxes(
                 now, a, at, c, d, across, heat, rho, rho_theta, per_rho_theta, pressure, nu, gate, exact
             )
-            f_u = carried(now, a + along, at + along, c + along, d + along, velocity, nu, shear)
+            f_u = carried(now, a + along, at + along, c + along, d + along, velocity, nu, nu_shear)
             new[to + i] = old[at] - rate * (f_rho - below[i])
             new[to + along + i] = old[at + along] - rate * (f_u - below[along + i])
             new[to + across + i] = old[at + across] - rate * (f_w - below[across + i]) - weight * now[at]

@@ -94,8 +94,8 @@ def advance_row(now, old, new, to, flux, face, blocks, base, gate, nu, rate, wei
 @inlined
 def _row_blocks(now, old, new, to, below, above, r0, r1, r2, r3, blocks, base, gate, nu, rate, weight, exact):
     failed = 0
-    rho, rho_theta, pressure, shear_1, shear_2 = base
-    per_rho_theta = 1.0 / rho_theta
+    rho, rho_theta, pressure, shear_one, shear_two = base
+    per_rho_theta, nu_shear_one, nu_shear_two = 1.0 / rho_theta, nu * shear_one, nu * shear_two
     normal, one, two, heat = u8(PITCH), u8(2 * PITCH), u8(3 * PITCH), u8(4 * PITCH)
     for block in range(blocks):
         first = block * u8(LANES)
@@ -105,8 +105,8 @@ def _row_blocks(now, old, new, to, below, above, r0, r1, r2, r3, blocks, base, g
             f_rho, f_normal, f_heat, velocity, out = fluxes(
                 now, a, b, c, d, normal, heat, rho, rho_theta, per_rho_theta, pressure, nu, gate, exact
             )
-            f_one = carried(now, a + one, b + one, c + one, d + one, velocity, nu, shear_1)
-            f_two = carried(now, a + two, b + two, c + two, d + two, velocity, nu, shear_2)
+            f_one = carried(now, a + one, b + one, c + one, d + one, velocity, nu, nu_shear_one)
+            f_two = carried(now, a + two, b + two, c + two, d + two, velocity, nu, nu_shear_two)
             new[to + i] = old[b] - rate * (f_rho - below[i])
             new[to + normal + i] = old[b + normal] - rate * (f_normal - below[normal + i]) - weight * now[b]
             new[to + one + i] = old[b + one] - rate * (f_one - below[one + i])

@@ -1,0 +1,38 @@
+"""A benchmark's ranks: a job that is started, and the rows that it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.launch import find_mpiexec
+from hpckit.errors import SetupError
+
+
+def run_ranks(module: str, ranks: int, cases: tuple) -> list[dict[str, Any]]:
+    """Run `module` on that many ranks with the JSON object {"cases", "result"} as its argument; what rank 0 wrote to
+    the file `result`. Raises `SetupError` where the job fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "rows.json")
+        request = json.dumps({"cases": cases, "result": str(result)})
+        # One thread a rank: a BLAS or Numba pool would take the other rank's core.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        done = subprocess.run(
+            [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", module, request],
+            env={**os.environ, **threads},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode or not result.exists():
+            raise SetupError(
+                f"the benchmark's {ranks} ranks ended with {done.returncode}: {done.stderr.strip()[-500:]}",
+                do="run `hpckit doctor` to see whether MPI starts here",
+            )
+        return json.loads(result.read_text(encoding="utf-8"))

@@ -1,0 +1,87 @@
+"""What each rank of `hpckit bench weather` runs: the apps' models on all ranks and on rank 0 alone, in turn.
+
+Rank 0 writes the times as one JSON object to the file named on the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.weather import model as slab
+from hpckit.apps.weather.config import PRESETS
+from hpckit.apps.weather.config import Config as SlabConfig
+from hpckit.apps.weather3d import model as box
+from hpckit.apps.weather3d.config import Config as BoxConfig
+from hpckit.atmosphere.loop import Model
+from hpckit.mesh import Mesh
+from hpckit.timing import PhaseTimer
+
+NAP = 0.002  # seconds between two looks whether the other rank is done
+
+
+def make(comm: MPI.Comm, sizes: list[int]) -> Model:
+    """The model of a case on the ranks of `comm`: a slab of two sizes, a box of three."""
+    if len(sizes) == 2:
+        grid = dict(zip(("nx", "nz"), sizes, strict=True))
+        config = SlabConfig.model_validate({**PRESETS["collision"][1], "grid": grid})
+        return slab.Model(config, Mesh(comm, z=1, x=0, periodic=("x",)))
+    grid = dict(zip(("nx", "ny", "nz"), sizes, strict=True))
+    mesh = Mesh(comm, periodic=box.PERIODIC, shape=sizes[::-1], halo=box.HALOS, **box.AXES)
+    return box.Model(BoxConfig.model_validate({"grid": grid}), mesh)
+
+
+def seconds_of(model: Model, steps: int) -> float:
+    """Wall time of some steps."""
+    timer = PhaseTimer()
+    begin = time.perf_counter()
+    for _ in range(steps):
+        model.step(model.dt, timer)
+    return time.perf_counter() - begin
+
+
+def wait_asleep(comm: MPI.Comm) -> None:
+    """A barrier that leaves the core to the rank that is waited for: MPI's own spins."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(NAP)
+
+
+def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
+    """Times of a case on all ranks (the slowest counts) and on rank 0 alone."""
+    comm = MPI.COMM_WORLD
+    together = make(comm, sizes)
+    alone = make(MPI.COMM_SELF, sizes) if comm.rank == 0 else None
+    times: dict[str, list[float]] = {"1 rank": [], f"{comm.size} ranks": []}
+    for _ in range(rounds + 1):
+        comm.Barrier()
+        seconds = np.array(seconds_of(together, steps))
+        comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+        times[f"{comm.size} ranks"].append(float(seconds))
+        if alone is not None:
+            times["1 rank"].append(seconds_of(alone, steps))
+        wait_asleep(comm)
+    cells = together.cells
+    for model in (together, alone):
+        if model is not None:
+            model.mesh.close()
+    # The first round compiles the kernels and touches the memory.
+    return {"key": key, "steps": steps, "cells": cells, "times": {name: each[1:] for name, each in times.items()}}
+
+
+def main(arguments: list[str]) -> None:
+    """Run the cases given as JSON; rank 0 writes the rows."""
+    request = json.loads(arguments[0])
+    rows = [case(*one) for one in request["cases"]]
+    if MPI.COMM_WORLD.rank == 0:
+        Path(request["result"]).write_text(json.dumps(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""The weather3d app: equal bits on any number of ranks, conservation, rest, soundings, mistakes explained."""
+
+from __future__ import annotations
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from hpckit.apps.weather3d.config import PRESETS, Config
+from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
+from hpckit.apps.weather3d.setups import column_of, initial_state
+from hpckit.atmosphere.base import base_state
+from hpckit.atmosphere.loop import step_count
+from hpckit.atmosphere.profiles import neutral
+from hpckit.bench import c_rival
+from hpckit.bench.weather import TOLERANCE, Box
+from hpckit.errors import DecompositionError
+from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
+
+RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb"}  # ranks, and which axes they are on: x, y or both
+SOUNDING = """959.0 298.9 14.6
+   150.0 299.2 4.0 -4.0 8.0
+  1300.0 301.9 4.0 4.0 12.0
+  4100.0 313.0 4.0 17.0 9.0
+  9700.0 331.0 4.0 36.0 2.0
+"""
+
+
+@pytest.fixture(scope="module")
+def sounding(tmp_path_factory):
+    path = tmp_path_factory.mktemp("soundings") / "input_sounding"
+    path.write_text(SOUNDING)
+    return str(path)
+
+
+def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
+    """Every set-up on 27 x 29 columns (blocks of 8, 7, 7, 7 along x on four ranks), the whole app, and the refusals."""
+    grid = {"nx": 29, "ny": 27, "nz": 11}
+    cases = {name: {**settings, "grid": grid} for name, (_, settings) in PRESETS.items()}
+    cases["sounding3d"] |= {
+        "grid": {**grid, "height": 9500.0},
+        "base": {"kind": "sounding", "file": sounding, "wind": True},
+        "coriolis": 1e-2,
+    }
+    cases["rest"] = {**cases["sounding3d"], "bubbles": []}
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    for ranks in RUNS:
+        mpirun(ranks, "weather3d_ranks.py", tmp_path)
+    for name in cases:
+        one = np.load(tmp_path / f"{name}-1x.npz")
+        assert one["state"].shape == (5, 11, 27, 29)
+        for ranks, axes in RUNS.items():
+            for axis in axes:
+                many = np.load(tmp_path / f"{name}-{ranks}{axis}.npz")
+                assert tuple(many["sizes"]) == {"x": (1, 1, ranks), "y": (1, ranks, 1), "b": (1, 2, 2)}[axis]
+                np.testing.assert_array_equal(many["state"], one["state"], err_msg=f"{name}, {ranks} ranks on {axis}")
+                np.testing.assert_allclose(many["watch"], one["watch"], rtol=1e-12)
+        start = start_of(cases[name])
+        if name == "rest":
+            assert np.abs(one["state"] - start).max() < 1e-11
+            continue
+        assert np.abs(one["state"][RHO_W]).max() > 1e-4, f"{name} does not move"
+        assert abs(one["state"][0].sum()) < 1e-13 * start_mass(cases[name])
+    whole_runs(tmp_path)
+
+
+def start_of(settings: dict) -> np.ndarray:
+    config = Config.model_validate(settings)
+    profile = column_of(config.base)
+    base = base_state(profile, config.grid.nz, config.grid.dz)
+    return initial_state(config, profile, base, np.arange(config.grid.ny), np.arange(config.grid.nx))
+
+
+def start_mass(settings: dict) -> float:
+    config = Config.model_validate(settings)
+    base = base_state(column_of(config.base), config.grid.nz, config.grid.dz)
+    return base.column[0].sum() * config.grid.nx * config.grid.ny
+
+
+def whole_runs(folder) -> None:
+    """What the app's runs on 1 and 4 ranks left."""
+    files = [h5py.File(folder / f"whole-{ranks}" / "output" / "fields.h5") for ranks in (1, 4)]
+    for name in ("theta", "u", "v", "w", "rho"):
+        assert files[0][name].shape == (3, 8, 19, 17)
+        np.testing.assert_array_equal(files[0][name][:], files[1][name][:])
+    config = Config.model_validate({"grid": {"nx": 17, "ny": 19, "nz": 8}, "time": {"end": 40.0}})
+    dt = min(config.grid.dx, config.grid.dy, config.grid.dz) / 400 * 1.25
+    summary = json.loads((folder / "whole-4" / "summary.json").read_text())
+    assert (summary["status"], summary["steps"]) == ("done", step_count(config, dt))
+    assert summary["cells"] == 17 * 19 * 8
+    assert abs(summary["conserved"]["mass"]["relative_change"]) < 1e-13
+    assert summary["t_eff"] == pytest.approx(summary["cell_steps_per_second"] * BYTES_PER_CELL_STEP / 1e9)
+    lines = [json.loads(line) for line in (folder / "whole-4" / "metrics.jsonl").read_text().splitlines()]
+    assert set(lines[0]) == {"step", "time", "dt", "cfl", "mass", "energy", "w_max", "theta_min", "theta_max"}
+    assert lines[0]["theta_max"] == pytest.approx(3, abs=1)
+    stopped = json.loads((folder / "stop-2" / "summary.json").read_text())
+    assert (stopped["status"], stopped["steps"]) == ("stopped", 3)
+
+
+def test_presets_are_valid_and_their_arrays_are_right():
+    for name, (_, settings) in PRESETS.items():
+        if name == "sounding3d":
+            continue
+        config = Config.model_validate({"app": "weather3d", **settings})
+        plan = dry_run(config, 2)
+        assert plan.frames == 11
+        assert plan.halo_bytes == 2 * 6 * 5 * 8 * config.grid.nz * (config.grid.nx + 12)
+        small = Config.model_validate({**settings, "grid": {"nx": 40, "ny": 42, "nz": 20}})
+        start = start_of({**settings, "grid": {"nx": 40, "ny": 42, "nz": 20}})
+        base = base_state(neutral(300.0), 20, small.grid.dz)
+        theta = start[RHO_THETA] / base.column[0][:, None, None]
+        for bubble in small.bubbles:
+            middle = round(bubble.z / small.grid.dz), 21, 20
+            assert theta[middle] == pytest.approx(bubble.amplitude, rel=0.2)
+            assert theta[0, 0, 0] == 0
+        u, v = (start[field] / base.column[0][:, None, None] for field in (RHO_U, RHO_V))
+        assert u.max() == pytest.approx(small.jet.speed, rel=0.05)
+        assert np.abs(v).max() == pytest.approx(small.jet.wobble if small.jet.speed else 0, rel=0.05)
+
+
+def test_the_sounding_blows_from_where_it_was_observed(sounding):
+    given = {"grid": {"nx": 8, "ny": 7, "nz": 45, "height": 9000.0}, "bubbles": []}
+    start = start_of({**given, "base": {"kind": "sounding", "file": sounding, "wind": True}})
+    base = base_state(neutral(300.0), 45, 200.0)
+    level = np.searchsorted(base.height, 1300.0)
+    ratio = start[RHO_V, level] / start[RHO_U, level]
+    np.testing.assert_allclose(ratio, 12 / 4, rtol=0.05)
+    uniform = start_of({**given, "base": {"u": 3.0, "v": -6.0}})
+    np.testing.assert_allclose(uniform[RHO_V], -2 * uniform[RHO_U])
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"base": {"kind": "sounding"}}, "set base.file"),
+        ({"base": {"wind": True}}, "belongs to a sounding"),
+        ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
+        ({"jet": {"speed": 5.0, "z": 11_000.0}}, "move jet.y or jet.z"),
+        ({"grid": {"ny": 5}}, "greater than or equal to 6"),
+        ({"inflow": {}}, "Extra inputs"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        Config.model_validate(given)
+
+
+def test_dry_run_refuses_what_the_run_would():
+    with pytest.raises(DecompositionError):
+        dry_run(Config.model_validate({"grid": {"nx": 11, "ny": 17}}), 3)
+    assert dry_run(Config.model_validate({"grid": {"nx": 11, "ny": 18}}), 3).decomposition[1].startswith("y over 3")
+
+
+def test_c_version_computes_the_same():
+    library = c_rival.build("euler3d.c")
+    if library is None:
+        pytest.skip("no C compiler")
+    box = Box(33, 29, 22)
+    box.run(20)
+    box.run_c(library, 20)
+    assert 0 < box.difference() < TOLERANCE
