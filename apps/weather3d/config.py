@@ -94,6 +94,9 @@ class Config(Section):
     coriolis: float = Field(
         0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on what deviates from the base wind"
     )
+    diffusion: float = Field(
+        0.0, ge=0, description="constant diffusion of u, v, w and theta (deviations from the base state), m2/s"
+    )
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
 
     @model_validator(mode="after")
@@ -111,6 +114,13 @@ class Config(Section):
                 f"the jet at y {self.jet.y:g} m, z {self.jet.z:g} m lies outside the box of {grid.length:g} m by"
                 f" {grid.height:g} m: move jet.y or jet.z"
             )
+        dt = min(grid.dx, grid.dy, grid.dz) / self.time.max_speed * self.time.cfl
+        most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
+        if self.diffusion > most:
+            raise ValueError(
+                f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
+                " this grid, or lower time.cfl"
+            )
         return self
 
 
@@ -127,6 +137,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         "cold air falls to the ground and spreads in all directions",
         {
             "bubbles": [{"amplitude": -15.0, "z": 4000.0, "radius_x": 3000.0, "radius_y": 3000.0}],
+            "diffusion": 75.0,
             "time": {"end": 600.0},
             "output": {"every": 60.0},
         },

@@ -14,7 +14,7 @@ from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.dispatch import diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
@@ -57,6 +57,7 @@ class Model:
         profile = column_of(config.base)
         self.base: BaseState = base_state(profile, grid.nz, grid.dz)
         self.wind = np.array([self.base.wind, self.base.wind_v])
+        self.calm = np.array([*self.wind, np.zeros(grid.nz), self.base.theta])  # what diffusion leaves alone
         _, rows, columns = (
             np.arange(start, start + count)
             for start, count in zip(
@@ -65,6 +66,7 @@ class Model:
         )
         self.state = Field.zeros(self.decomposition, mesh, name="state", components=FIELDS)
         self.state.interior[:] = initial_state(config, profile, self.base, rows, columns)
+        self.work = np.empty_like(self.state.data) if config.diffusion else None
         self.exchanges = {axis: HaloExchange(mesh, self.state, axes=axis) for axis in PERIODIC}
         self.steps_done = 0
         self.first_broken_step: int | None = None
@@ -81,12 +83,14 @@ class Model:
         return sum(exchange.wait_seconds for exchange in self.exchanges.values())
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): sweeps along x, y, z and the Coriolis force, in the reverse order in every other step."""
-        parts = [*"xyz", "coriolis"] if self.config.coriolis else [*"xyz"]
+        """Advance by dt (s): sweeps along x, y, z, Coriolis force, diffusion; in the reverse order every other step."""
+        parts = [*"xyz", *(name for name in ("coriolis", "diffusion") if getattr(self.config, name))]
         for part in parts if self.steps_done % 2 == 0 else reversed(parts):
             if part == "coriolis":
                 with timer("coriolis"):
                     turn(self.state.data, self.base.column, self.wind, self.config.coriolis * dt)
+            elif part == "diffusion":
+                self._diffuse(dt, timer)
             elif self._sweep(part, dt, timer) & NOT_FINITE and self.first_broken_step is None:
                 self.first_broken_step = self.steps_done + 1
         self.steps_done += 1
@@ -102,6 +106,14 @@ class Model:
         with timer(f"{direction} sweep"):
             sweep = sweep_x if direction == "x" else sweep_y
             return sweep(state, base.column, self.spacing[direction], dt, beta)
+
+    def _diffuse(self, dt: float, timer: PhaseTimer) -> None:
+        with timer("halo"):
+            for exchange in self.exchanges.values():
+                exchange(self.state)
+        dx, dy, dz = self.spacing.values()
+        with timer("diffusion"):
+            diffuse(self.state.data, self.base.column, self.calm, (dx, dy, dz), self.config.diffusion * dt, self.work)
 
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
@@ -137,4 +149,5 @@ def warm_up() -> None:
     sweep_y(state, column, 1.0, 1e-6, 0.0)
     sweep_z(state, np.ones((5, 5)), np.ones(4), 1.0, 1e-6, 0.0)
     turn(state, column, np.zeros((2, 4)), 0.0)
+    diffuse(state, column, np.zeros((4, 4)), (1.0, 1.0, 1.0), 0.0, state.copy())
     diagnose(state, column, np.ones(4))

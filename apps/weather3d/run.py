@@ -76,6 +76,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
     itemsize = 4 if config.output.single else 8
     local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))
+    states = 2 if config.diffusion else 1
     owned = max(int(np.prod(block)) for block in blocks)
     columns = sorted({f"{ny} x {nx}" for _, ny, nx in blocks})
     return DryRun(
@@ -84,8 +85,8 @@ def dry_run(config: Config, ranks: int) -> DryRun:
             f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
             f"y over {sizes[1]} ranks, x over {sizes[2]}, {' or '.join(columns)} columns each",
         ],
-        halo_bytes=max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)),
-        memory_per_rank=8 * FIELDS * local + (8 + itemsize) * len(VARIABLES) * owned,
+        halo_bytes=states * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)),
+        memory_per_rank=8 * FIELDS * local * states + (8 + itemsize) * len(VARIABLES) * owned,
         output_bytes=frames * len(VARIABLES) * itemsize * grid.nx * grid.ny * grid.nz,
         frames=frames,
         steps=steps,

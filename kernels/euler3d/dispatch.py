@@ -35,6 +35,12 @@ def turn(state: Any, column: Any, wind: Any, angle: float) -> None:
     simd.turn(state, column, wind, angle)
 
 
+def diffuse(state: Any, column: Any, base: Any, spacing: tuple[float, float, float], amount: float, work: Any) -> None:
+    """Diffuse u, v, w and theta in place; see `reference.diffuse`."""
+    _check(state, column, base, work)
+    simd.diffuse(state, column, base, spacing, amount, work)
+
+
 def diagnose(state: Any, column: Any, height: Any) -> Any:
     """What a run watches, float64[11]; see `reference.diagnose`."""
     _check(state, column, height)

@@ -44,6 +44,7 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
         "grid": {**grid, "height": 9500.0},
         "base": {"kind": "sounding", "file": sounding, "wind": True},
         "coriolis": 1e-2,
+        "diffusion": 300.0,
     }
     cases["rest"] = {**cases["sounding3d"], "bubbles": []}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
@@ -107,7 +108,8 @@ def test_presets_are_valid_and_their_arrays_are_right():
         config = Config.model_validate({"app": "weather3d", **settings})
         plan = dry_run(config, 2)
         assert plan.frames == 11
-        assert plan.halo_bytes == 2 * 6 * 5 * 8 * config.grid.nz * (config.grid.nx + 12)
+        exchanges = 2 if config.diffusion else 1
+        assert plan.halo_bytes == exchanges * 2 * 6 * 5 * 8 * config.grid.nz * (config.grid.nx + 12)
         small = Config.model_validate({**settings, "grid": {"nx": 40, "ny": 42, "nz": 20}})
         start = start_of({**settings, "grid": {"nx": 40, "ny": 42, "nz": 20}})
         base = base_state(neutral(300.0), 20, small.grid.dz)
@@ -139,6 +141,7 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"base": {"wind": True}}, "belongs to a sounding"),
         ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
         ({"jet": {"speed": 5.0, "z": 11_000.0}}, "move jet.y or jet.z"),
+        ({"diffusion": 1e5}, "diffusion = 100000 m2/s is unstable"),
         ({"grid": {"ny": 5}}, "greater than or equal to 6"),
         ({"inflow": {}}, "Extra inputs"),
     ],

@@ -195,6 +195,37 @@ def test_turn_is_the_reference_and_keeps_the_energy():
     np.testing.assert_allclose(after[1], np.cos(0.3) * before[1] - np.sin(0.3) * before[0], atol=1e-12)
 
 
+def test_diffusion_is_the_reference():
+    base = base_of(7)
+    calm = np.array([base.wind, base.wind_v, 0 * base.wind, base.theta])
+    expected = wrap(random_state(7, 9, 13))
+    actual, start = expected.copy(), expected.copy()
+    for kernels, state in ((reference, expected), (dispatch, actual)):
+        kernels.diffuse(state, base.column, calm, (DX, DY, DZ), 300.0, np.empty_like(state))
+    assert_close((actual - start)[OWNED][1:], (expected - start)[OWNED][1:], 1e-10)
+    np.testing.assert_array_equal(actual[RHO], start[RHO])
+    change = (actual - start)[OWNED].sum(axis=(1, 2, 3))
+    assert (np.abs(change) < 1e-12 * np.abs((actual - start)[OWNED]).sum(axis=(1, 2, 3)).max()).all()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_diffusion_damps_a_wave_by_the_factor_of_the_scheme(dim):
+    """1 - 4 K dt / d2 sin2(k d / 2), for each field, where the density is constant; between walls a cosine."""
+    shape, amount = (8, 9, 11), 200.0
+    base = base_state(neutral(300.0), 8, DZ)
+    column, calm = base.column.copy(), np.zeros((4, 8))
+    column[0], calm[3] = 1.25, column[1] / 1.25
+    n, width = shape[dim - 1], {1: DZ, 2: DY, 3: DX}[dim]
+    phase = (np.pi if dim == 1 else 2 * np.pi) * 2 / n
+    wave = np.cos(phase * (np.arange(n) + 0.5)).reshape([-1 if d == dim else 1 for d in (1, 2, 3)])
+    start = np.zeros((FIELDS, *shape))
+    start[1:] = wave
+    state = wrap(start)
+    dispatch.diffuse(state, column, calm, (DX, DY, DZ), amount, np.empty_like(state))
+    factor = 1 - 4 * amount / width**2 * np.sin(phase / 2) ** 2
+    np.testing.assert_allclose(state[OWNED], factor * start, rtol=0, atol=1e-12)
+
+
 def test_rest_and_the_base_wind_stay():
     """At rest nothing moves, exactly; a sheared wind stays to rounding, under the Coriolis force too."""
     base = base_state(neutral(300.0), 12, DZ)
