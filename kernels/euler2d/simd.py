@@ -7,9 +7,10 @@ each stage two rows behind the one before it, so that a ring of eight rows holds
 No pow and one division an interface (`numerics`). A row in which the series of the pressure does not hold is computed
 again with pow where it must be; the others keep their bits.
 
-Loops run over whole blocks of LANES cells, also where a tile or a strip ends early: without a scalar tail the bits of
-a cell do not depend on where its row is cut. Lanes beyond the end hold zeros or leftovers and are never stored. Indices
-are unsigned: to Numba a signed one may be negative, and its wrap-around turns vector loads into gathers.
+Loops run over whole blocks of LANES or STRIP_LANES cells, also where a tile or a strip ends early: without a scalar
+tail the bits of a cell do not depend on where its row is cut. Lanes beyond the end hold zeros or leftovers and are
+never stored. Indices are unsigned: to Numba a signed one may be negative, and its wrap-around turns vector loads into
+gathers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ FIRST = 8  # where a tile's first cell stands in its buffers
 PITCH_X = TILE_BLOCKS * LANES + 24  # from field to field in the buffers of the x sweep
 BUFFER = 4 * PITCH_X + 8
 STRIP = 128
+STRIP_LANES = 8  # of the blocks in a strip: fewer than in a tile, so that a narrow strip wastes little
 PITCH_Z = STRIP + 8  # from field to field in a row of the z sweep
 ROW = 4 * PITCH_Z + 8  # from row to row of a ring
 RING = 8 * ROW
@@ -170,7 +172,7 @@ def sweep_z(state, faces, ghost, dz, dt, beta, source):
     status = 0
     for begin in range(0, cells, STRIP):
         count = min(STRIP, cells - begin)
-        blocks = (count + LANES - 1) // LANES
+        blocks = (count + STRIP_LANES - 1) // STRIP_LANES
         for row in range(rows + 6):
             if row < rows:
                 _load_row(state, row, begin, count, blocks, start)
@@ -215,7 +217,7 @@ def _load_row(state, row, begin, count, blocks, ring):
         to = _at(row) + u8(field * PITCH_Z)
         for cell in range(u8(count)):
             ring[to + cell] = state[field, row, u8(begin + HALO) + cell]
-        for cell in range(u8(count), u8(blocks * LANES)):
+        for cell in range(u8(count), u8(blocks * STRIP_LANES)):
             ring[to + cell] = 0.0
 
 
@@ -257,8 +259,8 @@ def _row_blocks(now, old, new, to, below, above, face, blocks, base, gate, nu, r
     along, across, heat = u8(PITCH_Z), u8(2 * PITCH_Z), u8(3 * PITCH_Z)
     r0, r1, r2, r3 = _at(face - 2), _at(face - 1), _at(face), _at(face + 1)
     for block in range(blocks):
-        first = block * u8(LANES)
-        for lane in range(u8(LANES)):
+        first = block * u8(STRIP_LANES)
+        for lane in range(u8(STRIP_LANES)):
             i = first + lane
             at = r1 + i
             a, c, d = r0 + i, r2 + i, r3 + i
@@ -285,7 +287,7 @@ def _row_of_stage(now, old, new, to, below, above, face, blocks, base, gate, nu,
         return 0
     _row_blocks(now, old, new, to, below, above, face, blocks, base, gate, nu, rate, weight, True)
     status = OUT_OF_RANGE
-    for i in range(blocks * u8(LANES)):
+    for i in range(blocks * u8(STRIP_LANES)):
         if not np.isfinite(above[u8(2 * PITCH_Z) + i]):
             status |= NOT_FINITE
     return status

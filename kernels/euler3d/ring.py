@@ -11,10 +11,10 @@ import numpy as np
 from hpckit.kernels.euler2d.constants import NOT_FINITE, OUT_OF_RANGE
 from hpckit.kernels.euler2d.numerics import carried, fluxes
 from hpckit.kernels.euler3d.constants import FIELDS, RHO_U
-from hpckit.kernels.euler3d.lines import LANES
 from hpckit.kernels.jit import inlined, jit
 
 u8 = np.uint64
+LANES = 8  # fewer than in a tile (`lines`), so that a narrow strip wastes little
 STRIP = 128
 PITCH = STRIP + 8  # from field to field in a row
 ROW = FIELDS * PITCH + 8  # from row to row of a ring

@@ -16,8 +16,9 @@ import numpy as np
 from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.euler3d.constants import FIELDS, RHO_V, RHO_W, WATCHED
-from hpckit.kernels.euler3d.lines import BUFFER, LANES, TILE, advance_tile, load_tile, store_tile
+from hpckit.kernels.euler3d.lines import BUFFER, TILE, advance_tile, load_tile, store_tile
 from hpckit.kernels.euler3d.ring import (
+    LANES,
     RING,
     ROW,
     STRIP,
