@@ -47,7 +47,7 @@ class HaloExchange:
         mesh: Mesh,
         prototypes: Field | Sequence[Field],
         walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        axes: Sequence[str] | None = None,
+        axes: str | Sequence[str] | None = None,
     ) -> None:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
@@ -56,24 +56,21 @@ class HaloExchange:
         self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
         self._walls = self._read_walls(walls)
         self._has_walls = any(self._walls)
-        dims = (
-            None
-            if axes is None
-            else {mesh.topology.axis(name) for name in ((axes,) if isinstance(axes, str) else axes)}
-        )
+        chosen = mesh.topology.names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
+        dims = {mesh.topology.axis(name) for name in chosen}
         require_same(
             mesh.comm,
             {
                 "topology": repr(mesh.topology),
                 **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
                 "walls": repr(self._walls),
-                "axes": repr(dims),
+                "axes": repr(chosen),
             },
             "a halo exchange is made from the same fields on every rank",
         )
         self._tag = mesh.tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}
-        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts) if dims is None or dim in dims]
+        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts) if dim in dims]
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
         self._flying: tuple[_Binding, Arrays] | None = None

@@ -154,6 +154,24 @@ def test_wrong_use_is_refused_on_every_rank():
         refused(lambda: halo(field), "closed")
 
 
+def test_chosen_axes_only():
+    with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE, halo=2) as mesh:
+        dec = hp.Decomposition(SHAPE, mesh.topology, 2)
+        values = np.arange(13.0 * 17).reshape(SHAPE) if mesh.rank == 0 else None
+        whole, part = (hp.Field.from_global(values, dec, mesh) for _ in range(2))
+        hp.HaloExchange(mesh, whole)(whole)
+        for axes, box in (("x", np.s_[2:-2, :]), (("y",), np.s_[:, 2:-2]), ((), np.s_[2:-2, 2:-2])):
+            part.data[...] = -1.0
+            part.interior[...] = whole.interior
+            hp.HaloExchange(mesh, part, axes=axes)(part)
+            beyond = np.ones(part.data.shape, bool)
+            beyond[box] = False
+            assert np.array_equal(part.data[box], whole.data[box]), axes
+            assert axes == () or (part.data[:2, :2] == -1.0).all(), axes
+            assert axes != () or (part.data[beyond] == -1.0).all()
+        refused(lambda: hp.HaloExchange(mesh, part, axes="q"), "q")
+
+
 def test_arrays_are_not_kept_alive():
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 1)
