@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.weather.config import Config as SlabConfig
+from hpckit.apps.weather.model import Model as SlabModel
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model
 from hpckit.apps.weather3d.run import run as run_app
@@ -92,6 +94,24 @@ if comm.size > 1:
         same_error(error)
     else:
         raise AssertionError("blocks thinner than their halo were taken")
+
+if comm.size == 1:  # uniform in y the box is the slab, the order of its sweeps included
+    flat = {"nx": 40, "nz": 16}
+    config = Config.model_validate({"grid": {**flat, "ny": 9}})
+    with Mesh(comm, z=1, x=0, periodic=("x",)) as line, mesh_for(config) as mesh:
+        slab = SlabModel(SlabConfig.model_validate({"grid": flat}), line)
+        model = Model(config, mesh)
+        model.state.interior[:] = 0.0
+        model.state.interior[[0, 1, 3, 4]] = slab.state.interior[:, :, None]
+        for _ in range(21):
+            slab.step(slab.dt, PhaseTimer())
+            model.step(slab.dt, PhaseTimer())
+        state = model.state.interior
+        assert not state[2].any()
+        assert not np.ptp(state, axis=2).any()
+        difference = np.abs(state[[0, 1, 3, 4], :, 0] - slab.state.interior).max(axis=(1, 2))
+        assert (difference < 1e-13 * np.abs(slab.state.interior).max(axis=(1, 2))).all(), difference
+        assert np.abs(slab.state.interior[2]).max() > 0.1
 
 # The whole app: done, and stopped early because the stop file is there.
 for name, end in (("whole", 40.0), ("stop", 1e4)):
