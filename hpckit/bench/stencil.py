@@ -20,6 +20,7 @@ import numpy as np
 
 from hpckit.bench import c_rival
 from hpckit.bench.measure import Times, interleave, machine, ratio
+from hpckit.bench.weather import slab_rows
 from hpckit.kernels import stencil
 from hpckit.kernels.jit import STRICT, jit
 from hpckit.kernels.stencil import reference
@@ -40,14 +41,9 @@ def run(quick: bool = False) -> dict[str, Any]:
         ratios |= more_ratios
     if c_rival.compiler() is None:
         rows.append({"note": "no C compiler found (gcc, cc, clang or CC): the ratios against C are left out"})
-    try:
-        from hpckit.bench.weather import slab_rows
-    except ImportError:
-        pass
-    else:
-        more_rows, more_ratios = slab_rows(quick)
-        rows += more_rows
-        ratios |= more_ratios
+    more_rows, more_ratios = slab_rows(quick)
+    rows += more_rows
+    ratios |= more_ratios
     return {"bench": "stencil", "machine": machine(), "results": rows, "ratios": ratios}
 
 
