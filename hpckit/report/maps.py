@@ -14,7 +14,7 @@ from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import MINUS, length_scale, moment, number
 
 Array = npt.NDArray[Any]
-SEQUENTIAL, DIVERGING = "YlGnBu", "RdBu_r"  # both light where little happens, as the page is
+SEQUENTIAL, DIVERGING = "GnBu", "RdBu_r"  # both light where little happens, as the page is
 WIDTH = 3.7  # inches of one panel
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 

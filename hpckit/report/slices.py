@@ -60,9 +60,12 @@ def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list
 
 
 def _evenly(count: int, most: int) -> Array:
-    """Up to `most` of `count` frames, the first and the last among them; evenly spaced where a few less can be."""
-    for chosen in range(min(most, count), max(2, most - 3), -1):
-        if (count - 1) % (chosen - 1) == 0:
+    """Up to `most` of `count` frames, the first and the last among them; evenly spaced where a few less can be.
+
+    Rows of the page hold three pictures, so that four come last.
+    """
+    for chosen in (6, 5, 3, 4):
+        if chosen <= min(most, count) and (count - 1) % (chosen - 1) == 0:
             return np.arange(0, count, (count - 1) // (chosen - 1))
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 

@@ -169,8 +169,9 @@ def test_slices_are_means_of_blocks(tmp_path):
 
 def test_evenly_spaced_frames():
     assert _evenly(11, 6).tolist() == [0, 2, 4, 6, 8, 10]
-    assert _evenly(7, 6).tolist() == [0, 2, 4, 6]
+    assert _evenly(7, 6).tolist() == [0, 3, 6]
     assert _evenly(12, 6).tolist() == [0, 2, 4, 7, 9, 11]
+    assert _evenly(9, 3).tolist() == [0, 4, 8]
     assert [_evenly(n, 6).tolist() for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
 
 
