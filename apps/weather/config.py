@@ -190,7 +190,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "bubbles": [],
             "inflow": {"speed": 50.0, "theta": 298.0},
-            "time": {"end": 800.0},
+            "time": {"end": 800.0, "cfl": 1.35},
             "output": {"every": 80.0},
         },
     ),
