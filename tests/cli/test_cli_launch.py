@@ -16,6 +16,7 @@ from conftest import mpiexec, run_limited
 
 from hpckit.cli import launch
 from hpckit.cli.first_exit import FirstExit
+from hpckit.cli.joined import Joined, leave
 from hpckit.cli.provenance import VARIABLES, git_state, provenance
 from hpckit.errors import SetupError
 
@@ -210,3 +211,9 @@ sys.exit(run.main(["short", "--no-report"]))
     assert outcome.code == 7
     assert outcome.stderr.count("mpiexec has not started the ranks yet") == 1
     assert "rank lost" in outcome.stderr
+
+
+def test_under_a_launcher_rank_0_alone_tells_the_code() -> None:
+    assert leave(None, 4) == 4
+    assert leave(Joined(3, 0, "mpiexec"), 4) == 4
+    assert leave(Joined(3, 1, "mpiexec"), 4) == 0, "a launcher would mix the codes of several ranks"
