@@ -39,7 +39,7 @@ def room(module):
     parts = module.split(".")
     if parts[:2] == ["hpckit", "apps"]:
         return ".".join(parts[:3])
-    if len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir() or parts[:2] == ["hpckit", "kernels"]:
+    if (len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir()) or parts[:2] == ["hpckit", "kernels"]:
         return ".".join(parts[:2])
     return "hpckit.errors" if module == "hpckit.errors" else "hpckit.core"
 
