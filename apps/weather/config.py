@@ -135,7 +135,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_the_grid(self) -> Self:
-        shapes = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
+        shapes: list[tuple[str, Bubble | Source]] = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
         if self.source.amplitude:
             shapes.append(("source", self.source))
         for name, shape in shapes:

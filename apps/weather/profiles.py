@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hpckit.apps.weather.config import Base
 from hpckit.apps.weather.sounding import Sounding, read_sounding
@@ -107,8 +108,9 @@ def standard(u: float = 0.0) -> Profile:
     return Profile(theta, pressure, lambda z: np.full_like(z, u), 84_852.0, "US Standard Atmosphere 1976")
 
 
-def _layer(rise: np.ndarray, temperature: np.ndarray, lapse: np.ndarray) -> np.ndarray:
+def _layer(rise: ArrayLike, temperature: ArrayLike, lapse: ArrayLike) -> np.ndarray:
     """Pressure over that at the layer's base, `rise` (m) above it: (1 + lapse rise / T)**(-g / (R lapse))."""
+    rise, temperature = np.asarray(rise), np.asarray(temperature)
     warming = np.asarray(lapse * rise / temperature)
     mean = np.where(np.abs(warming) > 1e-12, np.log1p(warming) / np.where(warming == 0, 1, warming), 1.0)
     return np.exp(-GRAVITY * rise / (RD * temperature) * mean)

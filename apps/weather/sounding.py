@@ -123,7 +123,7 @@ def _wrf(lines: list[_Line]) -> Sounding:
     if pressure < 300:
         first.refuse(f"a surface pressure of {words[0]} hPa is not possible; 300 to 1100 hPa is allowed")
     surface = (first.number_of(words[1], "theta"), first.number_of(words[2], "mixing ratio"))
-    rows = []
+    rows: list[list[float]] = []
     for line in lines[1:]:
         words = line.text.split()
         if len(words) != 5:
