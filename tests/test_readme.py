@@ -1,4 +1,4 @@
-"""What the README says is run: its programs, its commands' form, its tables."""
+"""What the README and the docs say is run: their programs, the commands' form, the tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ import pytest
 
 from hpckit.errors import EXIT_CODES
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-PROGRAMS = dict(re.findall(r"<!-- program: (\w+) -->\n```python\n(.*?)```", README, re.S))
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GRIDS = (ROOT / "docs" / "grids.md").read_text(encoding="utf-8")
+
+
+def programs(text):
+    return dict(re.findall(r"<!-- program: (\w+) -->\n```python\n(.*?)```", text, re.S))
+
+
+PROGRAMS = programs(README)
 COMMANDS = dict(re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```", README, re.S))
 
 
@@ -36,6 +44,16 @@ def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path
     program.write_text(PROGRAMS["parallel"])
     assert mpirun(ranks, program).stdout == serial.stdout
     assert serial.stdout.startswith("hottest 0.")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
+    found = programs(GRIDS)
+    assert len(found) == GRIDS.count("```python") > 3
+    for name, text in found.items():
+        program = tmp_path / f"{name}.py"
+        program.write_text(text)
+        mpirun(ranks, program)
 
 
 @pytest.mark.parametrize("ranks", [1, 4])

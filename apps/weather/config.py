@@ -88,7 +88,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_the_grid(self) -> Self:
-        shapes = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
+        shapes: list[tuple[str, Bubble | Source]] = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
         if self.source.amplitude:
             shapes.append(("source", self.source))
         for name, shape in shapes:
@@ -143,7 +143,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "bubbles": [],
             "inflow": {"speed": 50.0, "theta": 298.0},
-            "time": {"end": 800.0},
+            "time": {"end": 800.0, "cfl": 1.35},
             "output": {"every": 80.0},
         },
     ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hpckit.atmosphere.settings import Base
 from hpckit.atmosphere.sounding import Sounding, read_sounding
@@ -109,8 +109,9 @@ def standard(u: float = 0.0) -> Profile:
     return Profile(theta, pressure, lambda z: np.full_like(z, u), 84_852.0, "US Standard Atmosphere 1976")
 
 
-def _layer(rise: Any, temperature: Any, lapse: Any) -> np.ndarray:
+def _layer(rise: ArrayLike, temperature: ArrayLike, lapse: ArrayLike) -> np.ndarray:
     """Pressure over that at the layer's base, `rise` (m) above it: (1 + lapse rise / T)**(-g / (R lapse))."""
+    rise, temperature = np.asarray(rise), np.asarray(temperature)
     warming = np.asarray(lapse * rise / temperature)
     mean = np.where(np.abs(warming) > 1e-12, np.log1p(warming) / np.where(warming == 0, 1, warming), 1.0)
     return np.exp(-GRAVITY * rise / (RD * temperature) * mean)

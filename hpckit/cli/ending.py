@@ -8,7 +8,7 @@ from typing import Any
 from hpckit.cli.launch import JobEnd
 from hpckit.cli.terminal import ranks_text, rate_text
 from hpckit.cli.worker import FAILURE
-from hpckit.errors import HpckitError, RankLostError
+from hpckit.errors import BlowUpError, HpckitError, RankLostError
 from hpckit.run_context import clock_text, utc_now
 from hpckit.run_directory import RunDirectory
 
@@ -23,7 +23,10 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
     if failure is None and (summary is None or end.code):
         failure = _rank_lost(directory, end)
     if failure is not None:
-        return _failed(directory, failure, summary)
+        code = _failed(directory, failure, summary)
+        if report and code == BlowUpError.exit_code:  # the report shows how it came to that
+            _build_report(directory)
+        return code
     for line in _headline(summary):
         print(line)
     if report:
@@ -94,7 +97,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
 
 
 def _build_report(directory: RunDirectory) -> None:
-    """Build the report; a run that is done stays done where that fails."""
+    """Build the report; the end of the run stays what it is where that fails."""
     from hpckit.report.build import build_report
 
     try:
@@ -103,7 +106,7 @@ def _build_report(directory: RunDirectory) -> None:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
-        print(f"no report: {said}; the run itself is complete: {directory.path}", file=sys.stderr)
+        print(f"no report: {said}; what the run left is in {directory.path}", file=sys.stderr)
 
 
 def _add_end(directory: RunDirectory) -> None:

@@ -1,4 +1,4 @@
-"""`hpckit init APP [FILE]`: a run file with every setting, commented; without APP the apps and presets there are."""
+"""`hpckit init APP|PRESET [FILE] [key=value …]`: a run file with every setting; without a name the apps and presets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, an
 
 
 def main(arguments: list[str]) -> int:
-    """The verb `init`."""
+    """Run the verb."""
     it = argparse.ArgumentParser(prog="hpckit init", description="Write a commented run file with every setting.")
     it.add_argument("name", nargs="?", metavar="APP|PRESET", help="whose settings; left out: list apps and presets")
     it.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file to make (NAME.toml)")
-    options = it.parse_args(arguments)
+    it.epilog = "settings to change in it may follow as key=value, as for `hpckit run`"
+    settings = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    options = it.parse_args([argument for argument in arguments if argument not in settings])
     if options.name is None:
         list_presets()
         return 0
     app, preset = find_preset(options.name)
     path = options.file or Path(f"{preset or app.name}.toml")
-    write_new(path, load(options.name, [], NO_LAYERS).run_file)
+    write_new(path, load(options.name, settings, NO_LAYERS).run_file)
     print(f"wrote {path}; run it:  hpckit run {path} -n 2")
     return 0
 

@@ -21,6 +21,8 @@ from hpckit.errors import SetupError
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
+# Runs mpiexec in such a way that it is killed, and its ranks with it, when the front end is.
+END_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
 NOISE = re.compile(
@@ -106,6 +108,8 @@ def run_job(
     n-th time (Ctrl-C, SIGTERM, SIGHUP) to stop; from the second time on the job is ended. `on_tick` runs a few times a
     second. A job that goes on without the rank that `first` saw leave is ended too.
     """
+    if sys.platform == "linux":
+        words = [sys.executable, "-ISc", END_WITH_PARENT, shutil.which(words[0]) or words[0], *words[1:]]
     process = subprocess.Popen(
         words,
         env=environment,

@@ -11,13 +11,17 @@ from hpckit.errors import HpckitError
 
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
 VERBS = {
-    "init": ("hpckit.cli.init", "APP|PRESET [FILE]", "write a commented run file, or list apps and presets"),
+    "init": (
+        "hpckit.cli.init",
+        "APP|PRESET [FILE] [key=value …]",
+        "write a commented run file, or list apps and presets",
+    ),
     "run": (
         "hpckit.cli.run",
         "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
-    "report": ("hpckit.cli.report", "DIR", "build the HTML report of a run"),
+    "report": ("hpckit.cli.report", "DIR [--picture FILE]", "build the HTML report of a run, or draw a picture of it"),
     "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
     "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),
     "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),

@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from hpckit.run_directory import RunDirectory, run_name
 if TYPE_CHECKING:
     from hpckit.cli.config import Configuration
 
+START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
 USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
        hpckit run PROGRAM.py [-n RANKS] [arguments of the program …]"""
 
@@ -156,10 +158,17 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
                 screen.line("ending the ranks now", True)
 
         first = FirstExit()
+        patience = time.monotonic() + START_SECONDS
 
         def on_tick() -> None:
+            nonlocal patience
             if not first.watching:
                 first.watch((directory.read_json("provenance.json") or {}).get("placement"))
+                if not first.watching and time.monotonic() > patience:
+                    patience = float("inf")
+                    screen.line(
+                        "mpiexec has not started the ranks yet; hpckit doctor tests it, Ctrl-C twice ends it", True
+                    )
             if isinstance(screen, LiveBar):
                 screen.update(directory.read_json("progress.json"))
 

@@ -99,7 +99,7 @@ def dtypes_of(directory: Path, frame: Frame) -> dict[str, tuple[np.dtype[Any], t
 
 def write_shard(path: Path, blocks: Mapping[str, Array], compression: int) -> int:
     """One rank's blocks as a file; returns its bytes."""
-    with memory_file(sum(values.nbytes for values in blocks.values())) as made:
+    with memory_file() as made:
         store(made.file, blocks, compression)
     replace_file(path, made.image, sync_parent=False)
     return len(made.image)
@@ -107,7 +107,7 @@ def write_shard(path: Path, blocks: Mapping[str, Array], compression: int) -> in
 
 def write_whole_frame(path: Path, time: float, fields: Mapping[str, Array], compression: int) -> int:
     """A frame whose values stand in one file; returns its bytes."""
-    with memory_file(sum(values.nbytes for values in fields.values())) as made:
+    with memory_file() as made:
         made.file.attrs["time"] = time
         store(made.file, fields, compression)
     replace_file(path, made.image)

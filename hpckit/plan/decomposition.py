@@ -177,7 +177,7 @@ class Decomposition:
             needed = max(1, width)
             if n // parts < needed:
                 most = n // needed
-                legal = f"at most {most} ranks" if most else f"a grid of at least {needed} cells"
+                legal = f"at most {most} rank{'s' * (most > 1)}" if most else f"a grid of at least {needed} cells"
                 problems.append(
                     f"axis {name}: {n} cells over {parts} ranks leave blocks of {n // parts}, "
                     f"the halo needs {needed}: {legal} there"

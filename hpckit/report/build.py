@@ -61,8 +61,9 @@ def compose(run: RunData, points: int) -> tuple[str, dict[str, Any]]:
         sections.decomposition(values),
         sections.provenance(values),
         sections.configuration(values),
-        f"<footer>Written by hpckit {__version__}. The same numbers: report.json. The fields: output/fields.h5, for "
-        "xarray and ParaView.</footer>",
+        f"<footer>Written by hpckit {__version__}. The same numbers: report.json."
+        + (" The fields: output/fields.h5, for xarray and ParaView." if run.fields else "")
+        + "</footer>",
     )
     return text, values
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import MINUS, length_scale, moment, number
 
 Array = npt.NDArray[Any]
+SEQUENTIAL, DIVERGING = "GnBu", "RdBu_r"  # both light where little happens, as the page is
 WIDTH = 3.7  # inches of one panel
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
@@ -19,19 +22,20 @@ CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 def color_scale(field: Slices) -> tuple[float, float, str]:
     """Lowest and highest value of the scale and the name of the color map.
 
-    Signed fields get one that is white at zero. Half a percent of the values at the ends may lie beyond, where that
+    Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
     makes the rest visible.
     """
     values = field.values[np.isfinite(field.values)]
     if not values.size:
-        return 0.0, 1.0, "viridis"
-    if field.signed:
-        size = np.abs(values)
+        return 0.0, 1.0, SEQUENTIAL
+    middle = field.middle
+    if middle is not None:
+        size = np.abs(values - middle)
         top, most = float(np.quantile(size, 0.998)), float(size.max())
         limit = top if top > 0.35 * most else most
-        return -(limit or 1.0), limit or 1.0, "RdBu_r"
+        return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
     low, high = float(values.min()), float(values.max())
-    return (low, high, "viridis") if high > low else (low - 0.5, low + 0.5, "viridis")
+    return (low, high, SEQUENTIAL) if high > low else (low - 0.5, low + 0.5, SEQUENTIAL)
 
 
 def edges(points: Array) -> tuple[float, float]:
@@ -60,14 +64,15 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
     )
     if contours and min(values.shape) >= 8 and np.isfinite(values).all():
         levels = np.linspace(low, high, 11)[1:-1]
-        levels = levels[np.abs(levels) > 1e-9 * max(abs(low), abs(high))]
+        if field.middle is not None:
+            levels = np.delete(levels, 4)  # the middle itself, where rounding decides
         inside = levels[(levels > values.min()) & (levels < values.max())]
         if inside.size:
             axes.contour(
                 *(points / scale for points in reversed(field.coords)),
                 values,
                 levels=inside,
-                colors="#22303c" if field.signed else "#ffffff",
+                colors="#22303c",
                 linewidths=0.35,
                 alpha=0.55,
                 linestyles="solid",
@@ -96,13 +101,22 @@ def colorbar(field: Slices) -> str:
     axes = figure.add_axes((0.03, 0.55, 0.94, 0.3))
     scale = plt.cm.ScalarMappable(norm=plt.Normalize(low, high), cmap=cmap)
     extend = extend_of(field)
-    bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend)
+    locator = plt.MaxNLocator(7, steps=(1, 2, 5, 10))
+    bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend, ticks=locator)
     bar.outline.set_visible(False)
-    bar.ax.locator_params(nbins=7)
     bar.ax.set_xlim(*shown_range(field))
-    bar.ax.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", MINUS))
+    bar.ax.xaxis.set_major_formatter(_tick_text(bar.ax.get_xticks()))
     units = "" if field.units in ("", "1") else f" in {field.units}"
     return to_svg(figure, f"color scale of {field.long_name}{units}: {number(low)} to {number(high)}", "bar")
+
+
+def _tick_text(ticks: Array) -> Callable[[float, int], str]:
+    """The text of a tick with the decimals that tell it from the next one; powers of ten for small values."""
+    step = float(np.diff(ticks).min())
+    if np.abs(ticks).max() < 1e-3:
+        return lambda value, _: number(value, 2) if abs(value) > 0.01 * step else "0"
+    decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
+    return lambda value, _: f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", MINUS)
 
 
 def extend_of(field: Slices) -> str:

@@ -17,7 +17,7 @@ KINDS = ("png", "svg", "pdf")
 
 
 def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3) -> Path:
-    """Draw a 2-D field of the run at `times` times, the last one included, in one row with a common color scale.
+    """Draw a 2-D field of the run at `times` times, the first and the last among them, in one row with one color scale.
 
     `variable`: which one; by default a temperature perturbation if there is one, else the first. The kind of picture
     follows from the name of `file` (png, svg, pdf). Raises `InputError` for a run without such a field or an unknown
@@ -28,17 +28,21 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
     if kind not in KINDS:
         raise InputError(f"no picture can be written as {file.name}", do=f"use a name that ends in {', '.join(KINDS)}")
     plt = pyplot()
-    slices = read_slices(find_fields(directory), most_times=times + 1, most_points=800)
+    slices = read_slices(find_fields(directory), most_times=times, most_points=800)
     field = _choose([item for item in slices if item.values.ndim == 3], variable)
-    shown = list(range(len(field.times)))[-times:]
     figure, axes = plt.subplots(
-        1, len(shown), figsize=(3.3 * len(shown) + 0.6, 2.4), layout="constrained", sharey=True, squeeze=False
+        1,
+        len(field.times),
+        figsize=(3.3 * len(field.times) + 0.6, 2.4),
+        layout="constrained",
+        sharey=True,
+        squeeze=False,
     )
-    for place, index in enumerate(shown):
-        image = draw(axes[0, place], field, index)
-        axes[0, place].set_title(moment(field.times[index], field.times[-1]))
-        if place:
-            axes[0, place].set_ylabel("")
+    for index, time in enumerate(field.times):
+        image = draw(axes[0, index], field, index)
+        axes[0, index].set_title(moment(time, field.times[-1]))
+        if index:
+            axes[0, index].set_ylabel("")
     bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend_of(field))
     bar.ax.set_ylim(*shown_range(field))
     bar.outline.set_visible(False)
@@ -64,5 +68,5 @@ def _choose(fields: list[Slices], variable: str) -> Slices:
         )
     if variable:
         return fields[names.index(variable)]
-    warm = [field for field in fields if "temperature" in field.long_name.lower() and field.signed]
+    warm = [field for field in fields if "temperature" in field.long_name.lower() and field.middle == 0]
     return (warm or fields)[0]

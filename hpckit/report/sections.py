@@ -86,7 +86,7 @@ def headline(numbers: Record) -> str:
     for name, what in (("cells", "cells"), ("steps", "steps"), ("ranks", "ranks")):
         if name in numbers:
             cards.append(_card(number(numbers[name]), what))
-    if not cards:
+    if len(cards) < 3:  # a run that ended before it had figures
         return ""
     formula = _formula(numbers) if "t_eff" in numbers else ""
     return f'<div class="cards">{"".join(cards)}</div><p class="formula">{escape(formula)}</p>'

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
 
 
 @dataclass
@@ -34,14 +35,17 @@ class Slices:
     note: str = ""
 
     @property
-    def signed(self) -> bool:
-        """Whether zero is the middle: a perturbation, or values of both signs of like size."""
+    def middle(self) -> float | None:
+        """The value that deviations are seen from: 0 for perturbations and values of both signs, the start value of a
+        field that was uniform at first, None for others.
+        """
         words = f"{self.name} {self.long_name}".lower()
-        if any(
-            word in words for word in ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
-        ):
-            return True
-        return self.low < 0 < self.high and min(-self.low, self.high) > 0.05 * max(-self.low, self.high)
+        if any(word in words for word in SIGNED):
+            return 0.0
+        if self.low < 0 < self.high and min(-self.low, self.high) > 0.05 * max(-self.low, self.high):
+            return 0.0
+        first = self.values[0]
+        return float(first.flat[0]) if np.ptp(first) <= 1e-6 * (self.high - self.low) else None
 
 
 def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list[Slices]:
@@ -51,8 +55,19 @@ def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list
     """
     with h5py.File(path, "r") as file:
         times = file["time"][:]
-        frames = np.unique(np.linspace(0, len(times) - 1, min(most_times, len(times))).round().astype(int))
-        return [_read(file, name, frames, most_points) for name in variable_names(file)] if len(times) else []
+        frames = _evenly(len(times), most_times)
+        return [_read(file, name, frames, most_points) for name in variable_names(file)]
+
+
+def _evenly(count: int, most: int) -> Array:
+    """Up to `most` of `count` frames, the first and the last among them; evenly spaced where a few less can be.
+
+    Rows of the page hold three pictures, so that four come last.
+    """
+    for chosen in (6, 5, 3, 4):
+        if chosen <= min(most, count) and (count - 1) % (chosen - 1) == 0:
+            return np.arange(0, count, (count - 1) // (chosen - 1))
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def variable_names(file: h5py.File) -> list[str]:

@@ -46,13 +46,15 @@ def duration(seconds: float) -> str:
         return f"{number(seconds, 3)} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
 
 
 def moment(seconds: float, end: float) -> str:
     """A simulated time in the unit that suits a run until `end` seconds: 3 min 20 s."""
     scale, unit = time_scale(end)
-    if unit == "min" and seconds == round(seconds):
+    if unit == "min":
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
     return f"{number(seconds / scale, 3)} {unit}"

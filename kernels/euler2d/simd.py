@@ -48,11 +48,11 @@ def sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right):
         open_row = inflow.shape[1] > 0 and inflow[1, row] > 0.0
         for begin in range(0, cells, TILE):
             count = min(TILE, cells - begin)
-            blocks = (count + 9 + LANES - 1) // LANES
-            _load_tile(state, row, begin, count, blocks, old)
+            _load_tile(state, row, begin, count, old)
             for stage in range(3):
                 fraction = 1.0 / (3 - stage)
                 nu, rate, first = beta * dx / (16.0 * dt * fraction), dt * fraction / dx, FIRST - 4 + 2 * stage
+                blocks = (count + 9 - 4 * stage + LANES - 1) // LANES
                 now = old if stage == 0 else (one if stage == 1 else two)
                 new = two if stage == 1 else one
                 status |= _flux_row(now, flux, u8(first), u8(blocks), base[0], base[1], base[2], nu)
@@ -60,7 +60,7 @@ def sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right):
                 if open_row:
                     for edge in range(2):
                         at = FIRST - begin + edge * cells
-                        if (at_left, at_right)[edge] and FIRST - 5 <= at < FIRST + count + 4:
+                        if (at_left, at_right)[edge] and FIRST <= at < FIRST + count + 4:
                             wind = (inflow[0, row], inflow[1, row])
                             _behind_inflow(now, old, new, flux, ghost, at, base, nu, rate, wind)
                 if source.size:
@@ -74,7 +74,7 @@ def sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right):
 
 
 @jit(noalias=True)
-def _load_tile(state, row, begin, count, blocks, old):
+def _load_tile(state, row, begin, count, old):
     """A tile and six cells on either side; what lies to the left of it was overwritten and is in `old` still."""
     for field in range(4):
         at = field * PITCH_X + FIRST
@@ -85,7 +85,7 @@ def _load_tile(state, row, begin, count, blocks, old):
                 old[at + cell] = old[at + TILE + cell]
         for cell in range(known, count + HALO):
             old[at + cell] = state[field, row, begin + HALO + cell]
-        for cell in range(count + HALO, blocks * LANES + 8):
+        for cell in range(count + HALO, PITCH_X - FIRST):
             old[at + cell] = 0.0
 
 

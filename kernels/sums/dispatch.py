@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from hpckit.kernels.sums import simd
 from hpckit.kernels.sums.reference import combine, exponent_above
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from hpckit.kernels.jit import STRICT, inlined, jit
 from hpckit.kernels.sums.reference import BINS, width
 

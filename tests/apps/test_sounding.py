@@ -168,9 +168,9 @@ def profiles():
 
 @pytest.mark.parametrize("name", profiles())
 def test_pressure_balances_theta(name):
-    """dp/dz = -rho g by a central difference; kinks of theta between levels are left out."""
+    """dp/dz = -rho g by a central difference, from below the ground on; no point is on a kink of theta."""
     profile = profiles()[name]
-    z = np.linspace(7.0, 12_500.0, 311)
+    z = np.linspace(-493.0, 12_500.0, 311)
     h = 0.5
     slope = (profile.pressure(z + h) - profile.pressure(z - h)) / (2 * h)
     rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
@@ -185,6 +185,18 @@ def test_columns_are_in_discrete_balance(name):
     np.testing.assert_allclose(base.faces[2], C0 * base.faces[1] ** GAMMA, rtol=1e-13)
     np.testing.assert_allclose(base.theta, profiles()[name].theta(base.height), rtol=2e-3)
     assert (np.diff(base.column[0]) < 0).all()
+
+
+def test_compat_takes_the_middles_of_cells_and_no_base_wind():
+    """As the mini-app; the default takes exact means, and tells the hyperviscosity the shear of the base wind."""
+    profile, dz = stable(300.0, 0.02, 15.0), 100.0
+    default, compat = base_state(profile, 20, dz), base_state(profile, 20, dz, compat=True)
+    rho_theta = (profile.pressure(default.height) / C0) ** (1 / GAMMA)
+    np.testing.assert_allclose(compat.column[1], rho_theta, rtol=1e-14)
+    np.testing.assert_allclose(compat.column[0], rho_theta / profile.theta(default.height), rtol=1e-14)
+    assert not compat.faces[3].any()
+    assert default.faces[3].all()
+    assert (np.abs(compat.column[0] / default.column[0] - 1) > 1e-7).all()
 
 
 def test_standard_atmosphere_is_the_table():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from conftest import mpiexec, run_limited
 
 from hpckit.cli import launch
 from hpckit.cli.first_exit import FirstExit
+from hpckit.cli.joined import Joined, leave
 from hpckit.cli.provenance import VARIABLES, git_state, provenance
 from hpckit.errors import SetupError
 
@@ -167,3 +169,51 @@ def test_a_job_goes_on_when_the_reader_of_its_lines_has_gone(tmp_path: Path) -> 
     process.stderr.close()
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "summary.json").exists()
+
+
+@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec")
+def test_nothing_lives_on_when_the_front_end_is_killed(tmp_path: Path) -> None:
+    words = ["run", "probe", "failure.kind=stuck", "-n", "2", "--no-report"]  # prints nothing that could break a pipe
+    command = [sys.executable, "-m", "hpckit.cli.main", *words]
+    process = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (record,) = tmp_path.glob("runs/*/provenance.json")
+    pids = [place["pid"] for place in json.loads(record.read_text())["placement"]]
+    assert all(alive(pid) for pid in pids)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 5
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    """A rank of ours runs under `pid`."""
+    command = Path(f"/proc/{pid}/cmdline")
+    return command.exists() and b"hpckit.cli.worker" in command.read_bytes()
+
+
+def test_waiting_for_ranks_that_do_not_start_is_said(tmp_path: Path) -> None:
+    (tmp_path / "mpiexec").write_text("#!/bin/sh\nsleep 0.5\n")
+    (tmp_path / "mpiexec").chmod(0o755)
+    program = """
+import sys
+from hpckit.cli import launch, run
+launch.find_mpiexec = lambda: sys.argv[1]
+run.START_SECONDS = 0.2
+sys.exit(run.main(["short", "--no-report"]))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "mpiexec")]
+    outcome = run_limited(command, 30, cwd=tmp_path, env=clean_environment())
+    assert outcome.code == 7
+    assert outcome.stderr.count("mpiexec has not started the ranks yet") == 1
+    assert "rank lost" in outcome.stderr
+
+
+def test_under_a_launcher_rank_0_alone_tells_the_code() -> None:
+    assert leave(None, 4) == 4
+    assert leave(Joined(3, 0, "mpiexec"), 4) == 4
+    assert leave(Joined(3, 1, "mpiexec"), 4) == 0, "a launcher would mix the codes of several ranks"

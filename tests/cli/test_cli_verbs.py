@@ -193,3 +193,12 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         line, shell=True, capture_output=True, text=True, timeout=30, check=False, executable="/bin/bash"
     )
     assert "Traceback" not in done.stderr
+
+
+def test_init_takes_settings_and_refuses_wrong_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "probe", "set.toml", "time.steps=7"]) == 0
+    assert "steps = 7" in Path("set.toml").read_text()
+    capsys.readouterr()
+    assert main(["init", "probe", "other.toml", "time.stps=7"]) == 2
+    assert "steps" in capsys.readouterr().err
+    assert not Path("other.toml").exists()

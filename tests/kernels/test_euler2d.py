@@ -56,7 +56,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("driven", [False, True])
-@pytest.mark.parametrize("nx", [6, 7, 37, simd.TILE - 1, simd.TILE, simd.TILE + 1, 2 * simd.TILE + 7])
+@pytest.mark.parametrize("nx", [6, 7, 37, simd.TILE - 1, simd.TILE, simd.TILE + 1, simd.TILE + 3, 2 * simd.TILE + 7])
 def test_x_sweep_is_the_reference(nx, driven):
     nz = 7
     base = base_of(nz)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hpckit.kernels import jit as options
 from hpckit.kernels.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from hpckit.kernels import sums
 from hpckit.kernels.sums import reference, simd
 

@@ -11,6 +11,7 @@ from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model
 from hpckit.atmosphere.blow_up import require_sound
 from hpckit.errors import BlowUpError, DecompositionError
+from hpckit.kernels.euler2d.constants import HALO
 from hpckit.mesh import Mesh
 from hpckit.run_context import gather_json
 from hpckit.timing import PhaseTimer
@@ -32,6 +33,11 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
     config = Config.model_validate_json(json.dumps(settings), strict=True)
     with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
         model = Model(config, mesh)
+        if comm.size == 1 and model.force.size:
+            force = model.force
+            assert force[:, -HALO:].any()
+            np.testing.assert_array_equal(force[:, :HALO], force[:, -2 * HALO : -HALO])
+            np.testing.assert_array_equal(force[:, -HALO:], force[:, HALO : 2 * HALO])
         for _ in range(10):
             model.step(model.dt, PhaseTimer())
         watch = model.watch()

@@ -13,7 +13,7 @@ from made_run import TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.slices import read_slices
+from hpckit.report.slices import _evenly, read_slices
 from hpckit.report.units import duration, moment, number, scaled
 
 pytest.importorskip("matplotlib")
@@ -58,7 +58,7 @@ def test_json_holds_the_numbers_of_the_summary(run):
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()[:-1]]
     assert record["cfl"]["max"] == max(line["cfl"] for line in lines)
     with h5py.File(directory / "output/fields.h5") as file:
-        assert record["fields"]["theta"]["max"] == file["theta"][:][[0, 2, 3, 5, 6, 8]].max()
+        assert record["fields"]["theta"]["max"] == file["theta"][:][[0, 2, 4, 6, 8]].max()
 
 
 def test_page_is_small_and_loads_nothing(run):
@@ -164,7 +164,15 @@ def test_slices_are_means_of_blocks(tmp_path):
         whole = file["theta"][4]
         assert theta.values[1, 3, 5] == pytest.approx(whole[6:8, 20:24].mean(), rel=1e-14)
         assert theta.coords[1][5] == pytest.approx(file["x"][20:24].mean())
-    assert theta.signed
+    assert theta.middle == 0
+
+
+def test_evenly_spaced_frames():
+    assert _evenly(11, 6).tolist() == [0, 2, 4, 6, 8, 10]
+    assert _evenly(7, 6).tolist() == [0, 3, 6]
+    assert _evenly(12, 6).tolist() == [0, 2, 4, 7, 9, 11]
+    assert _evenly(9, 3).tolist() == [0, 4, 8]
+    assert [_evenly(n, 6).tolist() for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_numbers_as_people_read_them():
@@ -177,5 +185,6 @@ def test_numbers_as_people_read_them():
     assert duration(0.0123) == "12.3 ms"
     assert duration(16.6) == "16.6 s"
     assert duration(7384) == "2 h 03 min"
+    assert duration(600.0) == "10 min"
     assert moment(200.0, 1000.0) == "3 min 20 s"
     assert moment(0.25, 3.0) == "0.250 s"
