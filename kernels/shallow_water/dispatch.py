@@ -43,4 +43,6 @@ def _check(h: Any, u: Any, v: Any, *arrays: Any) -> None:
     for name, field, dim in (("u", u, 1), ("v", v, 0)):
         more = tuple(n - m for n, m in zip(field.shape, h.shape, strict=True))
         if more not in ((0, 0), (0, 1) if dim else (1, 0)):
-            raise ValueError(f"{name} is {field.shape}; it has the shape of h, {h.shape}, or one face more in dim {dim}")
+            raise ValueError(
+                f"{name} is {field.shape}; it has the shape of h, {h.shape}, or one face more in dim {dim}"
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.jit import inlined
+from hpckit.kernels.shallow_water.constants import CALM
 
 
 @inlined
@@ -25,3 +26,9 @@ def friction(along, across_four, depth_two, stress, drag, drag_quadratic):
     across = 0.25 * across_four
     speed = np.sqrt(along * along + across * across)
     return 2.0 * (stress - drag_quadratic * speed * along) / depth_two - drag * along
+
+
+@inlined
+def settle(velocity):
+    """The same velocity, or 0 where it is below CALM * 2**-53: squares of such are subnormal, and slow to compute."""
+    return (velocity + CALM) - CALM

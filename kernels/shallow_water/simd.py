@@ -1,7 +1,7 @@
 """Shallow water on a C-grid, Numba: the three stages of a step in one pass over memory, in place.
 
 Strips of x are carried upward. Each new row lets the first stage complete the row below it, that one lets the second
-stage complete the row below, and so on, so that rings of a few rows, in the first-level cache, hold all that the stages
+stage complete the row below, and so on, so that rings of a few rows, which fit the caches, hold all that the stages
 need, and a row is written three rows after it was read. A row of a stage takes two loops: the first makes potential
 vorticity, mass fluxes and Bernoulli function; the second completes row r - 1 and leaves what row r already knows (its
 southern half) in `carry`. The second loop is one cell behind the first: lane i of what a stage writes is cell i - 1 of
@@ -32,13 +32,13 @@ from hpckit.kernels.shallow_water.constants import (
     WATER,
     F,
 )
-from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, vorticity
+from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, settle, vorticity
 
 u8 = np.uint64
 LANES = 32
-STRIP = 32 * LANES - 3 * HALO  # cells of a strip: beside it the halo, and the cells by which the stages fall behind
+STRIP = 8 * LANES - 3 * HALO  # cells of a strip: beside it the halo, and the cells by which the stages fall behind
 FIRST = 8  # where lane 0 stands in a row
-PITCH = 32 * LANES + 24  # from row to row
+PITCH = 8 * LANES + 24  # from row to row
 P, R, U, V, B, Z = (u8(k * PITCH + FIRST) for k in range(6))  # scratch: q h v, q h u, h u, h v, Bernoulli, vorticity
 
 
@@ -64,7 +64,11 @@ def _strips(h, u, v, bottom, rows, columns, dt, numbers, row_of_stage):
     cells = h.shape[1] - 2 * HALO
     memory = np.ones(50 * PITCH)
     start, one, two = memory[: 16 * PITCH], memory[16 * PITCH : 22 * PITCH], memory[22 * PITCH : 28 * PITCH]
-    done, work, edges = memory[28 * PITCH : 31 * PITCH], memory[31 * PITCH : 38 * PITCH], memory[38 * PITCH : 41 * PITCH]
+    done, work, edges = (
+        memory[28 * PITCH : 31 * PITCH],
+        memory[31 * PITCH : 38 * PITCH],
+        memory[38 * PITCH : 41 * PITCH],
+    )
     carry = memory[41 * PITCH :].reshape((3, 3 * PITCH))
     kept = np.zeros((3, h.shape[0], HALO))  # the last cells of the strip to the left, as they were
     for begin in range(0, cells, STRIP):
@@ -86,7 +90,8 @@ def _strips(h, u, v, bottom, rows, columns, dt, numbers, row_of_stage):
                              carry[1], edges, work, blocks, 1, 0.75, 0.25, dt, numbers, rows, r - 1)  # fmt: skip
             if r >= 5:
                 row_of_stage(two, _at(r - 3, 2, 3), _at(r - 2, 2, 3), start, _at(r - 3, 4, 4), done, u8(0),
-                             carry[2], edges, work, blocks, 2, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, r - 2)  # fmt: skip
+                             carry[2], edges, work, blocks, 2, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, r - 2
+                             )  # fmt: skip
             if r >= 2 * HALO:
                 for k, field in enumerate((h, u, v)):
                     _store(field, r - HALO, begin, done, u8(k * PITCH), width)
@@ -136,11 +141,12 @@ def _full_row(now, below, above, start, old, new, to, carry, edges, work, blocks
 @inlined
 def _row(now, below, above, start, old, new, to, carry, edges, work, blocks, shift, old_weight, weight,
          dt, numbers, rows, r, full):  # fmt: skip
-    """One row of one stage: new = old_weight * start + weight * (now + dt * tendency(now)), in row r - 1.
+    """One row of one stage: new = now + old_weight * (start - now) + weight * dt * tendency(now), row r - 1.
 
-    below, above: where rows r - 1 and r stand in `now`, each h, u, v; old: row r - 1 in `start`, where the bottom is the
-    fourth field; to: row r - 1 in `new`. shift: how many cells `now` is behind `start`. full: with bottom, walls,
-    friction and forcing. Factors of averages stand in the coefficients.
+    below, above: where rows r - 1 and r stand in `now`, each h, u, v; old: row r - 1 in `start`, where the bottom is
+    the fourth field; to: row r - 1 in `new`. shift: how many cells `now` is behind `start`. full: with bottom, walls,
+    friction and forcing. Weights add up to 1, and in this form what is at rest stays so to the bit. Factors of averages
+    stand in the coefficients.
     """
     gravity, per_dx, per_dy, viscosity, drag, drag_quadratic = numbers
     one, two, lanes, pitch, lane0 = u8(1), u8(2), u8(LANES), u8(PITCH), u8(FIRST)
@@ -202,12 +208,12 @@ def _row(now, below, above, start, old, new, to, carry, edges, work, blocks, shi
                 next_v += curl_x * (work[Z + i] - work[Z + i - one])
                 across = (u_c + now[um + i]) + (now[uc + i - one] + now[uc + i])
                 next_v += step * friction(v_n, across, h_c + now[hc + i - one], 0.0, drag, drag_quadratic)
-            new_u = (old_weight * start[u0 + i] + weight * u_c) + du
-            new_v = (old_weight * start[v0 + i] + weight * v_c) + dv
+            new_u = settle((u_c + old_weight * (start[u0 + i] - u_c)) + du)
+            new_v = settle((v_c + old_weight * (start[v0 + i] - v_c)) + dv)
             if full:
                 new_u *= row_u * edges[pitch + e0 + i]
                 new_v *= row_v * edges[e0 + i]
-            new[h1 + i] = (old_weight * start[h0 + i] + weight * h_c) + dh
+            new[h1 + i] = (h_c + old_weight * (start[h0 + i] - h_c)) + dh
             new[u1 + i] = new_u
             new[v1 + i] = new_v
             carry[pu + i] = to_u
