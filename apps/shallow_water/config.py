@@ -167,7 +167,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "adjustment": (
         "a step in the surface sends out waves and leaves a current in geostrophic balance",
         {
-            "grid": {"nx": 512, "ny": 32, "width": 16e6, "height": 1e6, "sides": "channel"},
+            "grid": {"nx": 512, "ny": 32, "width": 16e6, "height": 1e6},
             "physics": {"depth": 1000.0},
             "start": {"kind": "step", "amplitude": 1.0},
             "time": {"end": 172_800.0},
