@@ -1,11 +1,11 @@
 """Shallow water on a C-grid, Numba: the three stages of a step in one pass over memory, in place.
 
 Strips of x are carried upward. Each new row lets the first stage complete the row below it, that one lets the second
-stage complete the row below, and so on, so that rings of a few rows, which fit the caches, hold all that the stages
-need, and a row is written three rows after it was read. A row of a stage takes two loops: the first makes potential
-vorticity, mass fluxes and Bernoulli function; the second completes row r - 1 and leaves what row r already knows (its
-southern half) in `carry`. The second loop is one cell behind the first: lane i of what a stage writes is cell i - 1 of
-what it read.
+stage complete the row below, and so on, so that rings of a few rows, which fit the second-level cache, hold all that
+the stages need, and a row is written three rows after it was read. A row of a stage takes two loops: the first makes
+potential vorticity, mass fluxes and Bernoulli function; the second completes row r - 1 and leaves what row r already
+knows (its southern half) in `carry`. The second loop is one cell behind the first: lane i of what a stage writes is cell
+i - 1 of what it read.
 
 Loops run over whole blocks of LANES cells, also where a strip ends early: without a scalar tail the bits of a cell do
 not depend on where its row is cut. Lanes beyond the ends hold leftovers and are never stored. Indices are unsigned: to
@@ -36,9 +36,9 @@ from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, sett
 
 u8 = np.uint64
 LANES = 32
-STRIP = 8 * LANES - 3 * HALO  # cells of a strip: beside it the halo, and the cells by which the stages fall behind
+STRIP = 32 * LANES - 3 * HALO  # cells of a strip: beside it the halo, and the cells by which the stages fall behind
 FIRST = 8  # where lane 0 stands in a row
-PITCH = 8 * LANES + 24  # from row to row
+PITCH = 32 * LANES + 24  # from row to row
 P, R, U, V, B, Z = (u8(k * PITCH + FIRST) for k in range(6))  # scratch: q h v, q h u, h u, h v, Bernoulli, vorticity
 
 
@@ -62,14 +62,15 @@ def step_free(h, u, v, f, gravity, dx, dy, dt):
 def _strips(h, u, v, bottom, rows, columns, dt, numbers, row_of_stage):
     """All strips, each from its lowest row to its highest; row_of_stage: `_free_row` or `_full_row`."""
     cells = h.shape[1] - 2 * HALO
-    memory = np.ones(50 * PITCH)
+    memory = np.ones(50 * PITCH + 8)
+    memory = memory[(-memory.ctypes.data % 64) // 8 :]  # rows begin where cache lines do
     start, one, two = memory[: 16 * PITCH], memory[16 * PITCH : 22 * PITCH], memory[22 * PITCH : 28 * PITCH]
     done, work, edges = (
         memory[28 * PITCH : 31 * PITCH],
         memory[31 * PITCH : 38 * PITCH],
         memory[38 * PITCH : 41 * PITCH],
     )
-    carry = memory[41 * PITCH :].reshape((3, 3 * PITCH))
+    carry = memory[41 * PITCH : 50 * PITCH].reshape((3, 3 * PITCH))
     kept = np.zeros((3, h.shape[0], HALO))  # the last cells of the strip to the left, as they were
     for begin in range(0, cells, STRIP):
         width = min(STRIP, cells - begin) + 2 * HALO
