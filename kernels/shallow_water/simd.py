@@ -4,8 +4,8 @@ Strips of x are carried upward. Each new row lets the first stage complete the r
 stage complete the row below, and so on, so that rings of a few rows, which fit the second-level cache, hold all that
 the stages need, and a row is written three rows after it was read. A row of a stage takes two loops: the first makes
 potential vorticity, mass fluxes and Bernoulli function; the second completes row r - 1 and leaves what row r already
-knows (its southern half) in `carry`. The second loop is one cell behind the first: lane i of what a stage writes is cell
-i - 1 of what it read.
+knows (its southern half) in `carry`. The second loop is one cell behind the first: lane i of what a stage writes is
+cell i - 1 of what it read.
 
 Loops run over whole blocks of LANES cells, also where a strip ends early: without a scalar tail the bits of a cell do
 not depend on where its row is cut. Lanes beyond the ends hold leftovers and are never stored. Indices are unsigned: to
