@@ -32,7 +32,7 @@ from hpckit.timing import PhaseTimer
 from hpckit.walls import fixed, zero_gradient
 
 STABLE_DIFFUSION = 2.5  # SSP-RK3 stands a decay rate times dt up to 2.51
-BOTTOM_STEP = 2.0**-30  # m; heights are whole multiples, so that depth less height plus height is depth to the bit
+LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact
 AXES = ("y", "x")
 
 
@@ -68,12 +68,13 @@ class Model:
         walls = [dict.fromkeys(self._walled, fill) for fill in (zero_gradient, fixed(0.0), fixed(0.0))]
         self.exchange = HaloExchange(mesh, self.fields, walls=walls)
         self._add(self.bottom, setups.bottom(config))
-        self.bottom.data[...] = np.rint(self.bottom.data / BOTTOM_STEP) * BOTTOM_STEP
+        self.bottom.data[...] = np.rint(self.bottom.data / LEVEL_STEP) * LEVEL_STEP
+        self.depth = round(config.physics.depth / LEVEL_STEP) * LEVEL_STEP
         with HaloExchange(mesh, self.bottom, walls=walls[0]) as exchange:
             exchange(self.bottom)
         for field, terms in zip(self.fields, setups.start(config), strict=True):
             self._add(field, terms)
-        self.h.interior[...] += config.physics.depth - self.bottom.interior
+        self.h.interior[...] += self.depth - self.bottom.interior
         self.free = setups.is_free(config)
         cuts = [slice(first, first + n + 2 * HALO) for first, n in zip(*self._block, strict=True)]
         self.rows = np.ascontiguousarray(setups.rows(config)[:, cuts[0]])
@@ -188,7 +189,7 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned points: the halo must be filled (`watch` does it)."""
-        surface = self.h.interior + self.bottom.interior - self.config.physics.depth
+        surface = self.h.interior + self.bottom.interior - self.depth
         fields = {"elevation": surface, "vorticity": self.vorticity(), "u": self.u.interior, "v": self.v.interior}
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}

@@ -84,9 +84,10 @@ def test_linear_waves_have_their_phase_speed(physics, wave):
     np.testing.assert_allclose(physics[f"{wave} orders"], 2.0, atol=0.02)
 
 
-def test_a_lake_over_topography_stays_at_rest_to_the_bit(physics):
-    assert physics["rest"] == [0, 0, 0]
-    assert physics["rest depth"] == pytest.approx(137.3 - 97.7, abs=1e-6)
+@pytest.mark.parametrize("height", [97.7, -397.7])
+def test_a_lake_over_topography_stays_at_rest_to_the_bit(physics, height):
+    assert physics[f"rest {height}"] == [0, 0, 0]
+    assert physics[f"rest depth {height}"] == pytest.approx(137.3 - height, abs=1e-6)
 
 
 @pytest.mark.parametrize("field", ["h", "u", "v"])

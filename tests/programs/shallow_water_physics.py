@@ -129,16 +129,17 @@ def waves() -> None:
 
 
 def rest() -> None:
-    """A lake at rest over topography stays at rest to the bit, with all forces on that do not drive."""
-    case = {
-        "grid": {"nx": 31, "ny": 27, "sides": "closed", "slip": "none"},
-        "physics": {"depth": 137.3, "beta": 2e-11, "viscosity": 100.0, "drag": 1e-5, "drag_quadratic": 1e-3},
-        "bottom": {"kind": "seamount", "height": 97.7, "radius": 150_000.0},
-        "start": {"kind": "rest"},
-    }
-    end = run(case, 60_000.0)
-    found["rest"] = [float(np.abs(end[name] - end[f"{name}0"]).max()) for name in "huv"]
-    found["rest depth"] = float(end["h"].min())
+    """A lake at rest over a hill or a trench stays so to the bit, with all forces on that do not drive."""
+    for height in (97.7, -397.7):
+        case = {
+            "grid": {"nx": 31, "ny": 27, "sides": "closed", "slip": "none"},
+            "physics": {"depth": 137.3, "beta": 2e-11, "viscosity": 100.0, "drag": 1e-5, "drag_quadratic": 1e-3},
+            "bottom": {"kind": "seamount", "height": height, "radius": 150_000.0},
+            "start": {"kind": "rest"},
+        }
+        end = run(case, 40_000.0)
+        found[f"rest {height}"] = [float(np.abs(end[name] - end[f"{name}0"]).max()) for name in "huv"]
+        found[f"rest depth {height}"] = float(end["h"][13, 15])
 
 
 def resolution() -> None:
