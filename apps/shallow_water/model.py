@@ -1,0 +1,229 @@
+"""The shallow-water model on a mesh: state, time step, what is watched and what is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.shallow_water import setups
+from hpckit.apps.shallow_water.config import STABLE_CFL, Config
+from hpckit.errors import BlowUpError
+from hpckit.exchange import HaloExchange
+from hpckit.field import Field
+from hpckit.kernels.shallow_water.constants import (
+    BROKEN,
+    CORNER,
+    COURANT_SPEED,
+    DEPTH_MIN,
+    ENERGY,
+    ENSTROPHY,
+    HALO,
+    MASS,
+    SPEED,
+    F,
+)
+from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+from hpckit.timing import PhaseTimer
+from hpckit.walls import fixed, zero_gradient
+
+STABLE_DIFFUSION = 2.5  # SSP-RK3 stands a decay rate times dt up to 2.51
+LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact
+AXES = ("y", "x")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run watches, over all ranks: volume (m3), energy over density (m5/s2), potential enstrophy (m/s2), the
+    greatest speed and speed plus that of long waves (m/s), the least depth (m), cells that are not finite or dry.
+    """
+
+    mass: float
+    energy: float
+    enstrophy: float
+    speed_max: float
+    courant_speed: float
+    depth_min: float
+    broken_cells: int
+
+
+class Model:
+    """The state of a run on this rank, and what advances it: `h` at centers, `u` and `v` on faces.
+
+    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Raises `DecompositionError` for
+    blocks thinner than 3 cells, on every rank alike.
+    """
+
+    def __init__(self, config: Config, mesh: Mesh) -> None:
+        grid, self.config, self.mesh = config.grid, config, mesh
+        self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
+        self.h = Field.zeros(self.decomposition, mesh, name="h", units="m")
+        self.u = Field.zeros(self.decomposition.at(("center", "face")), mesh, name="u", units="m s-1")
+        self.v = Field.zeros(self.decomposition.at(("face", "center")), mesh, name="v", units="m s-1")
+        self.bottom = self.h.like(name="bottom")
+        walls = [dict.fromkeys(self._walled, fill) for fill in (zero_gradient, fixed(0.0), fixed(0.0))]
+        self.exchange = HaloExchange(mesh, self.fields, walls=walls)
+        self._add(self.bottom, setups.bottom(config))
+        self.bottom.data[...] = np.rint(self.bottom.data / LEVEL_STEP) * LEVEL_STEP
+        self.depth = round(config.physics.depth / LEVEL_STEP) * LEVEL_STEP
+        with HaloExchange(mesh, self.bottom, walls=walls[0]) as exchange:
+            exchange(self.bottom)
+        for field, terms in zip(self.fields, setups.start(config), strict=True):
+            self._add(field, terms)
+        self.h.interior[...] += self.depth - self.bottom.interior
+        self.free = setups.is_free(config)
+        cuts = [slice(first, first + n + 2 * HALO) for first, n in zip(*self._block, strict=True)]
+        self.rows = np.ascontiguousarray(setups.rows(config)[:, cuts[0]])
+        self.columns = np.ascontiguousarray(setups.columns(config)[:, cuts[1]])
+        self.steps_done = 0
+
+    @property
+    def fields(self) -> list[Field]:
+        """The state: h, u, v."""
+        return [self.h, self.u, self.v]
+
+    @property
+    def _walled(self) -> list[str]:
+        return [axis for axis in AXES if axis not in self.config.grid.periodic]
+
+    @property
+    def _block(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.decomposition.start(self.mesh.rank), self.decomposition.owned(self.mesh.rank)
+
+    def _add(self, field: Field, terms: list[setups.Term]) -> None:
+        """Add terms of the whole grid to what this rank owns of a field."""
+        cut_y, cut_x = field.decomposition.global_slices(self.mesh.rank)
+        for along_y, along_x in terms:
+            field.interior[...] += along_y[cut_y, None] * along_x[cut_x]
+
+    def step(self, dt: float, timer: PhaseTimer) -> None:
+        """Advance by dt (s); afterwards the halo is stale."""
+        with timer("halo"):
+            self.exchange(self.fields)
+        grid, physics = self.config.grid, self.config.physics
+        h, u, v = (field.data for field in self.fields)
+        with timer("step"):
+            if self.free:
+                step_free(h, u, v, self.rows[F], physics.gravity, grid.dx, grid.dy, dt)
+            else:
+                forces = (physics.viscosity, physics.drag, physics.drag_quadratic)
+                bottom, rows, columns = self.bottom.data, self.rows, self.columns
+                step(h, u, v, bottom, rows, columns, physics.gravity, grid.dx, grid.dy, dt, *forces)
+        self.steps_done += 1
+
+    def watch(self) -> Watch:
+        """Collective: fills the halo; sums may differ in the last bits between numbers of ranks."""
+        self.exchange(self.fields)
+        grid, gravity = self.config.grid, self.config.physics.gravity
+        h, u, v = (field.data for field in self.fields)
+        own = diagnose(h, u, v, self.bottom.data, self.rows[F], gravity, grid.dx, grid.dy)
+        sums = own[[MASS, ENERGY, ENSTROPHY, BROKEN]]
+        ends = own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1]
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        mass, energy, enstrophy = (float(value) for value in sums[:3] * grid.dx * grid.dy)
+        return Watch(mass, energy, enstrophy, float(ends[0]), float(ends[1]), -float(ends[2]), round(sums[3]))
+
+    def cfl(self, watch: Watch, dt: float) -> float:
+        """The Courant number of long waves and flow together."""
+        return watch.courant_speed * dt * inverse_width(self.config)
+
+    def require_sound(self, watch: Watch, dt: float) -> None:
+        """Collective: raise `BlowUpError` on every rank where a cell is lost or dry, or the CFL limit is broken."""
+        if watch.broken_cells:
+            self._refuse_broken(watch)
+        if self.cfl(watch, dt) > STABLE_CFL:
+            self._refuse_fast(watch, dt)
+
+    def _refuse_broken(self, watch: Watch) -> None:
+        """Name the first field and cell of the lowest rank that has one."""
+        lost = [np.argwhere(~np.isfinite(field.interior)) for field in self.fields]
+        number = next((i for i, places in enumerate(lost) if places.size), 0)
+        found, dry = lost[number], not lost[number].size
+        if dry:
+            found = np.argwhere(self.h.interior <= 0)
+        here = [int(found[0][0]), int(found[0][1])] if found.size else [0, 0]
+        rank, (_, number, is_dry, y, x) = self._first([not found.size, number, dry, *here])
+        name = self.fields[number].name
+        raise BlowUpError(
+            f"{name} is {'not above 0 (the layer is dry)' if is_dry else 'not finite'};"
+            f" {watch.broken_cells} cells are lost",
+            where=self._place(rank, y, x, name),
+            likely="a layer that is too thin for its waves"
+            if is_dry
+            else "a time step too long, or too little friction",
+            do="make physics.depth greater or bottom.height less"
+            if is_dry
+            else "lower time.cfl, use more cells, or raise physics.viscosity",
+        )
+
+    def _refuse_fast(self, watch: Watch, dt: float) -> None:
+        """Name the fastest cell."""
+        h, u, v = (field.interior[: self._block[1][0], : self._block[1][1]] for field in self.fields)
+        speed = np.hypot(u, v) + np.sqrt(self.config.physics.gravity * h)
+        y, x = (int(i) for i in np.unravel_index(speed.argmax(), speed.shape))
+        rank, (_, y, x) = self._first([-round(float(speed.max()) * 1e9), y, x])
+        cfl, time = self.cfl(watch, dt), self.config.time
+        raise BlowUpError(
+            f"the Courant number of speed + sqrt(g h) is {cfl:.4f}, above the limit of {STABLE_CFL:.4f}",
+            where=self._place(rank, y, x, "u, v"),
+            likely=f"time.cfl = {time.cfl:g} counts on {time.max_speed:g} m/s, there are {watch.speed_max:.3g} m/s",
+            do=f"set time.max_speed to {watch.speed_max * 1.5:.2g}, or time.cfl to at most"
+            f" {math.floor(98 * STABLE_CFL / cfl * time.cfl) / 100:g}",
+        )
+
+    def _first(self, own: list[int]) -> tuple[int, list[int]]:
+        """Collective: the rank whose first number is least, and its numbers."""
+        every = np.empty((self.mesh.size, len(own)), np.int64)
+        self.mesh.comm.Allgather(np.array(own, np.int64), every)
+        rank = int(every[:, 0].argmin())
+        return rank, [int(value) for value in every[rank]]
+
+    def _place(self, rank: int, y: int, x: int, name: str) -> str:
+        start = self.decomposition.start(rank)
+        return f"rank {rank}, step {self.steps_done}, cell (y {start[0] + y}, x {start[1] + x}), field {name}"
+
+    def output(self) -> dict[str, np.ndarray]:
+        """The fields that are written, of the owned points: the halo must be filled (`watch` does it)."""
+        surface = self.h.interior + self.bottom.interior - self.depth
+        fields = {"elevation": surface, "vorticity": self.vorticity(), "u": self.u.interior, "v": self.v.interior}
+        dtype = np.float32 if self.config.output.single else np.float64
+        return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+
+    def vorticity(self) -> np.ndarray:
+        """Relative vorticity (1/s) of the owned cells: the mean of their four corners; the halo must be filled."""
+        grid, (ny, nx) = self.config.grid, self._block[1]
+        low, high = slice(HALO - 1, HALO + ny), slice(HALO, HALO + ny + 1)
+        west, east = slice(HALO - 1, HALO + nx), slice(HALO, HALO + nx + 1)
+        u, v = self.u.data, self.v.data
+        corners = (v[high, east] - v[high, west]) / grid.dx - (u[high, east] - u[low, east]) / grid.dy
+        corners *= self.rows[CORNER, high, None] * self.columns[CORNER, east]
+        return 0.25 * (corners[:-1, :-1] + corners[:-1, 1:] + corners[1:, :-1] + corners[1:, 1:])
+
+
+def inverse_width(config: Config) -> float:
+    """What a speed times dt is multiplied by for its Courant number, 1/m."""
+    return math.hypot(1 / config.grid.dx, 1 / config.grid.dy)
+
+
+def time_step(config: Config) -> float:
+    """The full time step, s: `cfl` for long waves on the deepest water, or what viscosity stands."""
+    physics, time = config.physics, config.time
+    trench = max(0.0, -config.bottom.height) if config.bottom.kind != "flat" else 0.0
+    deepest = physics.depth + trench + abs(config.start.amplitude)
+    dt = time.cfl / ((math.sqrt(physics.gravity * deepest) + time.max_speed) * inverse_width(config))
+    if physics.viscosity:
+        dt = min(dt, time.cfl * STABLE_DIFFUSION / (4 * physics.viscosity * inverse_width(config) ** 2))
+    return dt
+
+
+def warm_up() -> None:
+    """Compile the kernels (or load them), so that the time loop does not."""
+    h, u, v, rows, columns = np.ones((8, 8)), np.zeros((8, 8)), np.zeros((8, 8)), np.ones((5, 8)), np.ones((3, 8))
+    step(h, u, v, np.zeros((8, 8)), rows, columns, 1.0, 1.0, 1.0, 1e-6, 0.0, 0.0, 0.0)
+    step_free(h, u, v, rows[F], 1.0, 1.0, 1.0, 1e-6)
+    diagnose(h, u, v, np.zeros((8, 8)), rows[F], 1.0, 1.0, 1.0)

@@ -1,0 +1,173 @@
+"""The shallow-water app's run: time loop, metrics, output, summary."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+
+from hpckit.apps.shallow_water import setups
+from hpckit.apps.shallow_water.config import Config
+from hpckit.apps.shallow_water.model import AXES, Model, Watch, time_step, warm_up
+from hpckit.io.fields import FieldWriter
+from hpckit.kernels.shallow_water.constants import HALO
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.factor import best_factorization
+from hpckit.plan.halo import halo_plan
+from hpckit.plan.topology import Topology
+from hpckit.run_context import DryRun, Run
+from hpckit.timing import t_eff
+
+BYTES_PER_CELL_STEP = 3 * 48  # three tendencies, each of which reads and writes h, u and v once
+VARIABLES = {
+    "elevation": {"units": "m", "long_name": "height of the surface above rest"},
+    "vorticity": {"units": "s-1", "long_name": "relative vorticity"},
+    "u": {"units": "m s-1", "long_name": "velocity along x", "location": ("center", "face")},
+    "v": {"units": "m s-1", "long_name": "velocity along y", "location": ("face", "center")},
+}
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`.
+
+    Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
+    """
+    grid = config.grid
+    begin = clock.perf_counter()
+    warm_up()
+    with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
+        model = Model(config, mesh)
+        run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
+        coords = dict(
+            zip(("y", "x", "y_face", "x_face"), (*setups.centers(config), *setups.faces(config)), strict=True)
+        )
+        with FieldWriter(
+            run.directory.output,
+            mesh,
+            model.decomposition,
+            coords=coords,
+            units=dict.fromkeys(coords, "m"),
+            variables=VARIABLES,
+            attributes={"title": run.title, "source": "hpckit shallow_water"},
+            driver=config.output.driver,
+            compression=config.output.compression,
+        ) as writer:
+            first, last, steps, seconds = _loop(model, run, writer)
+        dt = time_step(config)
+        complete = steps == step_count(config, dt)
+        cell_steps = grid.nx * grid.ny * steps
+        run.finish(
+            {
+                "steps": steps,
+                "cells": grid.nx * grid.ny,
+                "wall_seconds": seconds,
+                "simulated_seconds": config.time.end if complete else steps * dt,
+                "cell_steps_per_second": cell_steps / seconds,
+                "bytes_per_cell_step": BYTES_PER_CELL_STEP,
+                "t_eff": t_eff(cell_steps * BYTES_PER_CELL_STEP, seconds),
+                "conserved": _conserved(config, first, last),
+                "decomposition": model.decomposition,
+            },
+            status="done" if complete else "stopped",
+        )
+
+
+def _conserved(config: Config, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
+    """Mass, and without friction and wind the energy."""
+    physics = config.physics
+    pairs = {"mass": (first.mass, last.mass)}
+    if not any((physics.viscosity, physics.drag, physics.drag_quadratic, config.wind.stress)):
+        pairs["energy"] = (first.energy, last.energy)
+    return {
+        name: {"initial": before, "final": after, "relative_change": (after - before) / before}
+        for name, (before, after) in pairs.items()
+    }
+
+
+def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, int, float]:
+    """From the start to the end, or to an early stop: first and last watch, steps, wall seconds."""
+    config, timer, full = model.config, run.timer, time_step(model.config)
+    steps, cells = step_count(config, full), config.grid.nx * config.grid.ny
+    first = watch = model.watch()
+    model.require_sound(first, full)
+    _report(model, run, first, 0.0, full)
+    writer.write(0.0, model.output())
+    timer.reset()
+    waited = model.exchange.wait_seconds
+    begin = clock.perf_counter()
+    for step in range(1, steps + 1):
+        dt = full if step < steps else config.time.end - (steps - 1) * full
+        time = config.time.end if step == steps else step * full
+        model.step(dt, timer)
+        stop, frame = False, is_frame(config, full, step, steps)
+        if step % config.time.monitor == 0 or frame:
+            with timer("diagnostics"):
+                watch = model.watch()
+                model.require_sound(watch, full)
+                _report(model, run, watch, time, dt)
+                stop = step < steps and run.stop_requested()
+            rate = cells * step / (clock.perf_counter() - begin) / 1e6
+            run.progress(step, time, config.time.end, f"{rate:.3g} million cell-steps/s")
+        if stop or frame:
+            with timer("output"):
+                writer.write(time, model.output())
+        if stop:
+            break
+    seconds = clock.perf_counter() - begin
+    timer.seconds["wait"] = model.exchange.wait_seconds - waited
+    timer.seconds["halo"] = max(0.0, timer.seconds.get("halo", 0.0) - timer.seconds["wait"])
+    return first, watch, model.steps_done, seconds
+
+
+def _report(model: Model, run: Run, watch: Watch, time: float, dt: float) -> None:
+    run.metric(
+        step=model.steps_done,
+        time=time,
+        dt=dt,
+        cfl=model.cfl(watch, dt),
+        mass=watch.mass,
+        energy=watch.energy,
+        enstrophy=watch.enstrophy,
+        speed_max=watch.speed_max,
+        depth_min=watch.depth_min,
+    )
+
+
+def step_count(config: Config, dt: float) -> int:
+    """Steps of dt to the end, the last one as short as it must be."""
+    return math.ceil(config.time.end / dt - 1e-9)
+
+
+def is_frame(config: Config, dt: float, step: int, steps: int) -> bool:
+    """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
+    every = config.output.every
+    return step == steps or math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    grid, shape = config.grid, (config.grid.ny, config.grid.nx)
+    closed = [axis in grid.periodic for axis in AXES]
+    sizes = best_factorization(ranks, shape, None, closed, (HALO, HALO))
+    decomposition = Decomposition(shape, Topology(AXES, sizes, grid.periodic), halo=HALO)
+    located = [decomposition.at(where) for where in (("center", "center"), ("center", "face"), ("face", "center"))]
+    plans = [halo_plan(one) for one in located]
+    dt = time_step(config)
+    steps = step_count(config, dt)
+    frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))
+    blocks = sorted({decomposition.owned(rank) for rank in range(ranks)})
+    local = [math.prod(decomposition.local_shape(rank)) for rank in range(ranks)]
+    points = sum(math.prod(one.global_shape) for one in (located[0], *located))
+    return DryRun(
+        ranks=ranks,
+        decomposition=[
+            f"{grid.ny} x {grid.nx} cells (y, x) of {grid.dy:g} m x {grid.dx:g} m, {grid.sides}",
+            f"{sizes[0]} x {sizes[1]} ranks, blocks of {' or '.join(f'{a} x {b}' for a, b in blocks)}",
+        ],
+        halo_bytes=max(sum(plan.nbytes(rank, 8) for plan in plans) for rank in range(ranks)),
+        memory_per_rank=4 * 8 * max(local),
+        output_bytes=frames * (4 if config.output.single else 8) * points,
+        frames=frames,
+        steps=steps,
+        notes=[f"dt {dt:.4g} s; one halo exchange a step; output bytes are before compression"],
+    )

@@ -1,0 +1,160 @@
+"""Shallow water, 2048 x 2048 cells on one core: three fused stages against a plain copy, and against jitted JAX.
+
+t_eff of a tendency evaluation is 48 bytes a cell (h, u and v read once and written once) over a third of the time of a
+step; the copy is a compiled loop with plain stores over as many bytes in the same run. `shallow_water_vs_copy` above 1
+means that fusing the stages moves less than an unfused scheme must. The rows also have the step with all terms
+(topography, walls, friction, wind), and ns for each cell and evaluation.
+
+With JAX installed the same scheme as array expressions, jitted, double precision, on one thread, is run in turn; its
+fields must agree to 1e-10 of each field's range before anything is timed (`shallow_water_vs_jax`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.measure import interleave, machine, ratio
+from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.shallow_water.constants import HALO, STRESS, F
+from hpckit.kernels.shallow_water.dispatch import step, step_free
+from hpckit.timing import t_eff
+
+SIZE = 2048
+STAGES = 3
+EVALUATION = 48  # bytes a cell: three fields read and written
+GRAVITY, CORIOLIS, SPACING, DT = 9.81, 1e-4, 1000.0, 2.0
+TOLERANCE = 1e-10
+
+
+@jit(math=STRICT)
+def _copy(out, field):
+    for p in range(np.uint64(field.size)):
+        out[p] = field[p]
+
+
+class Basin:
+    """The case of the bench: smooth waves in a doubly periodic basin of n x n cells, h, u and v with their halo."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        angle = 2 * np.pi * (np.arange(n + 2 * HALO) - HALO) / n
+        y, x = angle[:, None], angle[None, :]
+        self.h = 100.0 + np.sin(x) * np.cos(2 * y)
+        self.u = 0.5 * np.sin(2 * x) * np.cos(3 * y)
+        self.v = 0.5 * np.cos(x) * np.sin(2 * y)
+        self.bottom = 5.0 * np.cos(x) * np.cos(y)
+        self.rows, self.columns = np.ones((5, n + 2 * HALO)), np.ones((3, n + 2 * HALO))
+        self.rows[F], self.rows[STRESS] = CORIOLIS, 1e-6
+
+    def fill(self) -> None:
+        """The halo of a periodic basin."""
+        for field in (self.h, self.u, self.v):
+            field[:, :HALO], field[:, -HALO:] = field[:, -2 * HALO : -HALO], field[:, HALO : 2 * HALO]
+            field[:HALO], field[-HALO:] = field[-2 * HALO : -HALO], field[HALO : 2 * HALO]
+
+    def step(self) -> None:
+        """One step of the equations alone."""
+        self.fill()
+        step_free(self.h, self.u, self.v, self.rows[F], GRAVITY, SPACING, SPACING, DT)
+
+    def step_with_all_terms(self) -> None:
+        """One step with topography, factors of walls, viscosity, drag and wind."""
+        self.fill()
+        tables = (self.bottom, self.rows, self.columns)
+        step(self.h, self.u, self.v, *tables, GRAVITY, SPACING, SPACING, DT, 1.0, 1e-7, 1e-3)
+
+    def owned(self) -> list[np.ndarray]:
+        """The three fields without halo."""
+        return [field[HALO:-HALO, HALO:-HALO] for field in (self.h, self.u, self.v)]
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Measure, and return rows and ratios; without JAX none against it."""
+    n, rounds = SIZE, 9 if quick else 25
+    basin, full = Basin(n), Basin(n)
+    source, target = np.ones(STAGES * n * n), np.ones(STAGES * n * n)
+    candidates: dict[str, Callable[[], object]] = {
+        "copy": lambda: _copy(target, source),
+        "step": basin.step,
+        "step with all terms": full.step_with_all_terms,
+    }
+    rows: list[dict[str, Any]] = []
+    if importlib.util.find_spec("jax") is None:
+        rows.append({"note": "jax is not installed: the ratio against it is left out"})
+    else:
+        candidates["jax"] = _jax_steps(n)
+    times = interleave(candidates, rounds)
+    stages = dict.fromkeys(candidates, STAGES) | {"copy": 1}
+    for name, seconds in times.items():
+        evaluation = median(seconds) / stages[name]
+        rows.append(
+            {
+                "case": f"shallow water {n}^2",
+                "candidate": name,
+                "milliseconds": round(median(seconds) * 1e3, 2),
+                "ns_per_cell_evaluation": round(evaluation / n**2 * 1e9, 2),
+                "t_eff_GB_per_s": round(t_eff(EVALUATION * n**2, evaluation), 2),
+                "rounds": len(seconds),
+            }
+        )
+    ratios = {"shallow_water_vs_copy": ratio(times["copy"], times["step"], STAGES)}
+    if "jax" in times:
+        ratios["shallow_water_vs_jax"] = ratio(times["jax"], times["step"])
+    return {"bench": "shallow_water", "machine": machine(), "results": rows, "ratios": ratios}
+
+
+def _jax_steps(n: int) -> Callable[[], None]:
+    """A step of the same scheme in JAX, held against ours on a small basin first."""
+    # Read when JAX starts: one thread, as ours.
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    advance = jax.jit(_step_of(jax.numpy))
+    small = Basin(64)
+    state = tuple(jax.numpy.asarray(field) for field in small.owned())
+    for _ in range(10):
+        small.step()
+        state = advance(*state)
+    for ours, theirs in zip(small.owned(), state, strict=True):
+        if np.abs(ours - np.asarray(theirs)).max() > TOLERANCE * np.ptp(ours):
+            raise AssertionError("the JAX version computes something else")
+    now = [tuple(jax.numpy.asarray(field) for field in Basin(n).owned())]
+
+    def call() -> None:
+        now[0] = advance(*now[0])
+        jax.block_until_ready(now[0])
+
+    return call
+
+
+def _step_of(xp: Any) -> Callable[..., tuple]:
+    """The scheme as array expressions of `xp` (numpy or jax.numpy) on periodic arrays without halo."""
+
+    def tendency(h: Any, u: Any, v: Any) -> tuple:
+        west, east = (lambda a: xp.roll(a, 1, 1)), (lambda a: xp.roll(a, -1, 1))
+        south, north = (lambda a: xp.roll(a, 1, 0)), (lambda a: xp.roll(a, -1, 0))
+        flux_u, flux_v = 0.5 * (h + west(h)) * u, 0.5 * (h + south(h)) * v
+        zeta = (v - west(v) - u + south(u)) / SPACING
+        q = (CORIOLIS + zeta) / (0.25 * (h + west(h) + south(h) + south(west(h))))
+        energy = GRAVITY * h + 0.25 * (u * u + east(u) ** 2 + v * v + north(v) ** 2)
+        across_u, across_v = q * (flux_v + west(flux_v)), q * (flux_u + south(flux_u))
+        du = 0.25 * (across_u + north(across_u)) - (energy - west(energy)) / SPACING
+        dv = -0.25 * (across_v + east(across_v)) - (energy - south(energy)) / SPACING
+        return -(east(flux_u) - flux_u + north(flux_v) - flux_v) / SPACING, du, dv
+
+    def advance(h: Any, u: Any, v: Any) -> tuple:
+        start = now = (h, u, v)
+        for old, new in ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3)):
+            changes = tendency(*now)
+            now = tuple(old * a + new * (b + DT * c) for a, b, c in zip(start, now, changes, strict=True))
+        return now
+
+    return advance

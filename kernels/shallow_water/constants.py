@@ -1,0 +1,7 @@
+"""Numbers that all forms of the shallow-water kernels share."""
+
+HALO = 3  # one cell for each stage of a step
+CALM = 2.0**-400  # m/s; velocities below some 1e-136 are 0
+# What the rows of `rows` and of `columns` hold; see `reference`.
+WATER, FACE, CORNER, F, STRESS = range(5)
+MASS, ENERGY, ENSTROPHY, SPEED, COURANT_SPEED, DEPTH_MIN, BROKEN = range(7)  # of what `diagnose` returns

@@ -1,0 +1,141 @@
+"""Nonlinear shallow water on an Arakawa C-grid, NumPy: the oracle, and the documentation of the other forms.
+
+Vector-invariant equations with potential vorticity q, for the thickness h of the layer over a bottom b:
+
+    dh/dt = -d(h u)/dx - d(h v)/dy
+    du/dt = +q h v - dB/dx + nu (dD/dx - dzeta/dy) - r u - c |u| u / h + tau / h
+    dv/dt = -q h u - dB/dy + nu (dD/dy + dzeta/dx) - r v - c |u| v / h
+    q = (f + zeta) / h,  zeta = dv/dx - du/dy,  D = du/dx + dv/dy,  B = g (h + b) + (u u + v v) / 2
+
+h and b sit in the middle of the cells, u on their low faces in x, v on their low faces in y, q and zeta on their low
+corners. Averages and the products q h u are those of the energy-conserving scheme of Sadourny (1975, J. Atmos. Sci. 32,
+680-689, eq. 6): without friction and forcing the tendencies keep mass and energy exactly. Time: the three stages of
+SSP-RK3 (Shu and Osher 1988, J. Comput. Phys. 77, 439-471).
+
+State: h float64[ny + 6, nx + 6] (m); u and v (m/s) of the same shape or, where a dim ends at walls, with one face more
+in it. The halo of 3 cells is filled before a step, and stale after it. Walls and what lies beyond them are told by
+factors, rows[k, ny + 6] and columns[k, nx + 6], of which k is
+
+- WATER   1 for cells inside, 0 beyond a wall
+- FACE    1 for low faces inside, 0 on and beyond a wall
+- CORNER  1 for low corners inside, 0 beyond a wall; on it 0 (free slip: no vorticity there) or 2 (no slip)
+- F       rows only: Coriolis parameter of the low corners, 1/s
+- STRESS  rows only: wind stress along x over the density of water, m2/s2
+
+Velocities on and beyond walls stay 0 and the thickness beyond them stays as it is, so that nothing passes. Velocities
+of less than some 1e-136 m/s become 0: their squares would be subnormal, which processors compute slowly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.shallow_water.constants import CALM, CORNER, FACE, HALO, STRESS, WATER, F
+
+STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))  # weights of the start of the step and of the stage before
+OWNED = slice(HALO, -HALO)
+
+
+@np.errstate(all="ignore")  # a lost solution is told by `diagnose`
+def step(
+    h: np.ndarray,
+    u: np.ndarray,
+    v: np.ndarray,
+    bottom: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    gravity: float,
+    dx: float,
+    dy: float,
+    dt: float,
+    viscosity: float,
+    drag: float,
+    drag_quadratic: float,
+) -> None:
+    """Advance h, u and v by dt (s) in place.
+
+    bottom: its height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
+    float64[3, nx + 6]. gravity g (m/s2), cells dx by dy (m), viscosity nu (m2/s), drag r (1/s), drag_quadratic c (1).
+    """
+    whole = np.array([field[: h.shape[0], : h.shape[1]] for field in (h, u, v)])
+    now = whole
+    mask = np.ones_like(whole)
+    mask[1] = rows[WATER][:, None] * columns[FACE]
+    mask[2] = rows[FACE][:, None] * columns[WATER]
+    for old_weight, weight in STAGES:
+        tendency = _tendency(now, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic)
+        now = now + old_weight * (whole - now) + weight * dt * tendency
+        now[1:] = (now[1:] + CALM) - CALM
+        now *= mask
+    for field, new in zip((h, u, v), now, strict=True):
+        field[HALO : h.shape[0] - HALO, HALO : h.shape[1] - HALO] = new[OWNED, OWNED]
+
+
+def step_free(
+    h: np.ndarray, u: np.ndarray, v: np.ndarray, f: np.ndarray, gravity: float, dx: float, dy: float, dt: float
+) -> None:
+    """`step` over a flat bottom, without walls, friction and forcing. f: by rows of low corners, float64[ny + 6]."""
+    rows, columns = np.ones((5, h.shape[0])), np.ones((3, h.shape[1]))
+    rows[F], rows[STRESS] = f, 0.0
+    step(h, u, v, np.zeros_like(h), rows, columns, gravity, dx, dy, dt, 0.0, 0.0, 0.0)
+
+
+@np.errstate(all="ignore")
+def diagnose(h: np.ndarray, u: np.ndarray, v: np.ndarray, bottom: np.ndarray, f: np.ndarray, gravity: float,
+             dx: float, dy: float) -> np.ndarray:  # fmt: skip
+    """What a run watches, of the owned cells; the halo is filled: float64[7].
+
+    Sums over cells of h (m), of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2) and, over low corners, of the
+    potential enstrophy q q h / 2 (1/(m s2)); the greatest speed and the greatest speed plus sqrt(g h) (m/s); the least
+    h (m); the number of cells that are not finite or dry (these count for nothing else). bottom may be [0, 0] (flat).
+    """
+    inside, low_x, low_y = (OWNED, OWNED), (OWNED, slice(HALO - 1, -HALO - 1)), (slice(HALO - 1, -HALO - 1), OWNED)
+    u, v = u[: h.shape[0], : h.shape[1]], v[: h.shape[0], : h.shape[1]]
+    east, north = np.roll(u, -1, 1)[inside], np.roll(v, -1, 0)[inside]
+    depth, level = h[inside], bottom[inside] if bottom.size else 0.0
+    kinetic = 0.25 * (u[inside] ** 2 + east**2 + v[inside] ** 2 + north**2)
+    corner = 0.25 * (depth + h[low_x] + h[low_y] + h[HALO - 1 : -HALO - 1, HALO - 1 : -HALO - 1])
+    absolute = f[OWNED, None] + (v[inside] - v[low_x]) / dx - (u[inside] - u[low_y]) / dy
+    energy, enstrophy = depth * (kinetic + gravity * (0.5 * depth + level)), 0.5 * absolute**2 / corner
+    speed = np.sqrt(2 * kinetic)
+    good = np.isfinite(energy + enstrophy) & (depth > 0)
+    if not good.any():
+        return np.array([0.0] * 5 + [np.inf, good.size])
+    return np.array([
+        depth[good].sum(), energy[good].sum(), enstrophy[good].sum(), speed[good].max(),
+        (speed + np.sqrt(gravity * depth))[good].max(), depth[good].min(), good.size - np.count_nonzero(good),
+    ])  # fmt: skip
+
+
+def _tendency(now, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic) -> np.ndarray:
+    """Tendencies of h, u, v, float64[3, ny + 6, nx + 6]; the outermost cells hold nothing of use."""
+    h, u, v = now
+
+    def west(a: np.ndarray) -> np.ndarray:
+        return np.roll(a, 1, 1)
+
+    def east(a: np.ndarray) -> np.ndarray:
+        return np.roll(a, -1, 1)
+
+    def south(a: np.ndarray) -> np.ndarray:
+        return np.roll(a, 1, 0)
+
+    def north(a: np.ndarray) -> np.ndarray:
+        return np.roll(a, -1, 0)
+
+    depth_u, depth_v = 0.5 * (h + west(h)), 0.5 * (h + south(h))
+    flux_u, flux_v = depth_u * u, depth_v * v
+    zeta = rows[CORNER][:, None] * columns[CORNER] * ((v - west(v)) / dx - (u - south(u)) / dy)
+    q = (rows[F][:, None] + zeta) / (0.5 * (depth_u + south(depth_u)))
+    divergence = (east(u) - u) / dx + (north(v) - v) / dy
+    bernoulli = gravity * (h + bottom) + 0.25 * (u**2 + east(u) ** 2 + v**2 + north(v) ** 2) - viscosity * divergence
+    q_flux_v, q_flux_u = q * (flux_v + west(flux_v)), q * (flux_u + south(flux_u))
+    speed_u = np.hypot(u, 0.25 * (v + west(v) + north(v) + north(west(v))))
+    speed_v = np.hypot(v, 0.25 * (u + east(u) + south(u) + south(east(u))))
+    du = 0.25 * (q_flux_v + north(q_flux_v)) - (bernoulli - west(bernoulli)) / dx
+    du += -viscosity * (north(zeta) - zeta) / dy - drag * u
+    du += (rows[STRESS][:, None] - drag_quadratic * speed_u * u) / depth_u
+    dv = -0.25 * (q_flux_u + east(q_flux_u)) - (bernoulli - south(bernoulli)) / dy
+    dv += viscosity * (east(zeta) - zeta) / dx - drag * v - drag_quadratic * speed_v * v / depth_v
+    dh = -(east(flux_u) - flux_u) / dx - (north(flux_v) - flux_v) / dy
+    return np.array([dh, du, dv])
