@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time as clock
+from typing import Any
 
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import Config
@@ -19,7 +20,7 @@ from hpckit.run_context import DryRun, Run
 from hpckit.timing import t_eff
 
 BYTES_PER_CELL_STEP = 3 * 48  # three tendencies, each of which reads and writes h, u and v once
-VARIABLES = {
+VARIABLES: dict[str, dict[str, Any]] = {
     "elevation": {"units": "m", "long_name": "height of the surface above rest"},
     "vorticity": {"units": "s-1", "long_name": "relative vorticity"},
     "u": {"units": "m s-1", "long_name": "velocity along x", "location": ("center", "face")},

@@ -107,7 +107,18 @@ def diagnose(h: np.ndarray, u: np.ndarray, v: np.ndarray, bottom: np.ndarray, f:
     ])  # fmt: skip
 
 
-def _tendency(now, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic) -> np.ndarray:
+def _tendency(
+    now: np.ndarray,
+    bottom: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    gravity: float,
+    dx: float,
+    dy: float,
+    viscosity: float,
+    drag: float,
+    drag_quadratic: float,
+) -> np.ndarray:
     """Tendencies of h, u, v, float64[3, ny + 6, nx + 6]; the outermost cells hold nothing of use."""
     h, u, v = now
 
