@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -52,6 +53,8 @@ class HaloExchange:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
             raise InputError("a halo exchange is made from a Field or a list of Fields")
+        if any(field.mesh is not mesh for field in fields):
+            raise InputError("a field stands on another mesh than the exchange", do="make it with this mesh")
         self.mesh = mesh
         self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
         self._walls = self._read_walls(walls)
@@ -69,7 +72,8 @@ class HaloExchange:
             "a halo exchange is made from the same fields on every rank",
         )
         self._tag = mesh.tags(tags_needed(self.layouts))
-        self._bound: dict[tuple[int, ...], _Binding] = {}
+        self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
+        self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
         self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts) if dim in dims]
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
@@ -134,10 +138,13 @@ class HaloExchange:
             self.wait_seconds += phase.complete()
 
     def close(self) -> None:
-        """Free the persistent requests. The mesh does it too when it closes."""
+        """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""
         if self._closed:
             return
+        if self._flying is not None:
+            raise InputError("the exchange is under way", do="call finish before close")
         self._closed = True
+        self._known.clear()
         for binding in list(self._bound.values()):
             binding.free()
         self._bound.clear()
@@ -154,7 +161,11 @@ class HaloExchange:
 
     def _read_walls(self, walls: Any) -> tuple[dict[int, tuple[Fill | None, Fill | None]], ...]:
         """For each field: the fills of each dim that is not periodic, by its number."""
-        given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else list(walls)
+        given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else walls
+        if not isinstance(given, list | tuple) or not all(isinstance(each, Mapping) for each in given):
+            raise InputError(
+                f"walls map axis names to fills, as in {{'y': hpckit.mirror}}, or list such mappings, not {walls!r}"
+            )
         if len(given) != len(self.layouts):
             raise InputError(f"{len(given)} sets of walls were given for {len(self.layouts)} fields")
         read = []
@@ -178,25 +189,57 @@ class HaloExchange:
         return RemotePhase(self.mesh, self.layouts, dim, self._tag)
 
     def _bind(self, arrays: Arrays) -> _Binding:
-        """The persistent requests made for these arrays, kept for the next time; weakly, so no field is kept alive."""
+        """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.
+
+        Array objects that were seen before are known by their ids; a new view of the same memory, as `state[0]` makes
+        one each time, is checked and then known by its address.
+        """
         key = tuple(map(id, arrays))
-        binding = self._bound.get(key)
-        if binding is not None:
-            return binding
+        known = self._known.get(key)
+        if known is not None:
+            return known.binding
         if self._closed:
             raise InputError("the exchange is closed", do="make it anew on an open mesh")
         if len(arrays) != len(self.layouts):
             raise InputError(f"the exchange was made for {len(self.layouts)} fields, not {len(arrays)}")
         for number, (array, layout) in enumerate(zip(arrays, self.layouts, strict=True)):
             layout.check(array, self.mesh.rank, f"field {number}")
-        while len(self._bound) >= KEPT_BINDINGS:
-            self._bound.pop(next(iter(self._bound))).free()
-        forget = functools.partial(_forget, weakref.ref(self), key)
-        binding = _Binding(
-            [phase.bind(arrays) for phase in self._phases], [weakref.ref(array, forget) for array in arrays]
-        )
-        self._bound[key] = binding
-        return binding
+        place = tuple(array.__array_interface__["data"][0] for array in arrays)
+        if place not in self._bound:
+            while len(self._bound) >= KEPT_BINDINGS:
+                self._let_go(next(iter(self._bound)))
+            let_go = functools.partial(_call, weakref.WeakMethod(self._let_go), place)
+            watches = [weakref.ref(_owner(array), let_go) for array in arrays]
+            self._bound[place] = _Binding([phase.bind(arrays) for phase in self._phases], watches)
+        forget = functools.partial(_call, weakref.WeakMethod(self._forget), key)
+        self._known[key] = _Known(self._bound[place], [weakref.ref(array, forget) for array in arrays])
+        return self._bound[place]
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        """An array object is gone; its memory may live on."""
+        self._known.pop(key, None)
+
+    def _let_go(self, place: tuple[int, ...]) -> None:
+        """Free what was bound to memory that is gone, or was not used for long."""
+        binding = self._bound.pop(place, None)
+        if binding is not None:
+            for key in [key for key, known in self._known.items() if known.binding is binding]:
+                del self._known[key]
+            binding.free()
+
+
+def _call(method: weakref.WeakMethod, key: tuple[int, ...], gone: weakref.ref) -> None:
+    """Tell an exchange that is still there that an array is gone."""
+    alive = method()
+    if alive is not None:
+        alive(key)
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The array whose memory a view looks at."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def _arrays(fields: Any) -> Arrays:
@@ -205,6 +248,8 @@ def _arrays(fields: Any) -> Arrays:
         return (fields.data,)
     if isinstance(fields, np.ndarray):
         return (fields,)
+    if not isinstance(fields, list | tuple):
+        raise InputError(f"halos are those of a Field, an array, or a list of them, not of {type(fields).__name__}")
     return tuple([field.data if isinstance(field, Field) else field for field in fields])
 
 
@@ -222,8 +267,9 @@ class _Binding:
             bound.free()
 
 
-def _forget(exchange: weakref.ref, key: tuple[int, ...], array: weakref.ref) -> None:
-    """An array is gone: free what was bound to its memory."""
-    owner = exchange()
-    if owner is not None and key in owner._bound:
-        owner._bound.pop(key).free()
+@dataclass(frozen=True)
+class _Known:
+    """The binding of array objects, and what watches over those."""
+
+    binding: _Binding
+    watches: list[weakref.ref]

@@ -73,13 +73,15 @@ class Field:
 
         Collective; raises `InputError` on every rank alike when the array does not fit.
         """
-        header = b"{}"
-        if mesh.rank == root and values is not None:
-            header = json.dumps({"shape": values.shape, "dtype": values.dtype.str}).encode()
-        facts = json.loads(broadcast_bytes(mesh.comm, header, root))
-        shape, whole = tuple(facts.get("shape", ())), decomposition.global_shape
-        if shape[max(0, len(shape) - len(whole)) :] != whole:
-            raise InputError(f"the global array on rank {root} is {shape or None}, the grid has {whole} points")
+        whole = decomposition.global_shape
+        facts = {}
+        if mesh.rank == root:
+            values = None if values is None else np.asarray(values)
+            facts = _facts_of(values, whole)
+        facts = json.loads(broadcast_bytes(mesh.comm, json.dumps(facts).encode(), root))
+        if "problem" in facts:
+            raise InputError(f"the global array on rank {root} {facts['problem']}")
+        shape = tuple(facts["shape"])
         components = shape[: len(shape) - len(whole)]
         field = cls.zeros(decomposition, mesh, facts["dtype"], name=name, units=units, components=components)
         tag = mesh.tags(1)
@@ -170,25 +172,27 @@ class Field:
         """The sum over all owned points of all ranks, and all components. Collective.
 
         With `repro` the result has the same bits for any number of ranks: values are added as binned integers
-        (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers always add up exactly.
+        (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers are added exactly, modulo
+        2**64. Raises `InputError` for fields that are not real.
         """
-        if self.data.dtype.kind in "iub":
-            total = np.array(self.interior.sum(dtype=np.int64))
+        wide = self._wide_integer()
+        if wide is not None:
+            total = np.array(self.interior.sum(dtype=wide))
             self.mesh.comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
             return int(total)
         return self._total(squared=False, repro=repro)
 
     def norm(self, repro: bool = False) -> float:
-        """The Euclidean norm of all owned values; `repro` as for `sum`. Collective."""
+        """The Euclidean norm of all owned values; `repro` and errors as for `sum`. Collective."""
         return math.sqrt(self._total(squared=True, repro=repro))
 
     def max(self) -> float:
-        """The largest owned value of all ranks, nan if there is one. Collective."""
-        return self._extreme(np.max, +1.0)
+        """The largest owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        return self._extreme(np.max, MPI.MAX, +1.0)
 
     def min(self) -> float:
-        """The least owned value of all ranks, nan if there is one. Collective."""
-        return self._extreme(np.min, -1.0)
+        """The least owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        return self._extreme(np.min, MPI.MIN, -1.0)
 
     def to_xarray(
         self, spacing: float | Sequence[float] = 1.0, origin: float | Sequence[float] = 0.0, root: int = 0
@@ -221,13 +225,20 @@ class Field:
         shape = (*self.components, *dec.global_shape)
         return f"Field({self.name or 'unnamed'}, {self.data.dtype}{list(shape)}, halo {dec.halo})"
 
+    def _wide_integer(self) -> np.dtype | None:
+        """The 64-bit type that holds the integers of this field, None for real ones; `InputError` for others."""
+        kind = self.data.dtype.kind
+        if kind not in "biuf":
+            raise InputError(f"sums, norms and extremes are those of real fields, not of {self.data.dtype}")
+        return None if kind == "f" else np.dtype(np.uint64 if kind == "u" else np.int64)
+
     def _total(self, squared: bool, repro: bool) -> float:
-        if self.data.dtype.kind != "f":
-            raise InputError(f"sum and norm take real fields, not {self.data.dtype}")
-        values = self.interior if self.data.dtype.itemsize in (4, 8) else self.interior.astype(np.float64)
+        self._wide_integer()
+        single = self.data.dtype == np.float32
+        values = self.interior if single else self.interior.astype(np.float64, copy=False)
         comm = self.mesh.comm
         if repro:
-            largest = max(abs(self.max()), abs(self.min()))
+            largest = max(abs(float(self.max())), abs(float(self.min())))
             if math.isfinite(largest):
                 count = math.prod(self.components) * math.prod(self.decomposition.global_shape)
                 exponent = sums.exponent_above(largest)
@@ -239,12 +250,27 @@ class Field:
         comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
         return float(total)
 
-    def _extreme(self, of: Any, sign: float) -> float:
+    def _extreme(self, of: Any, op: MPI.Op, sign: float) -> float:
+        wide = self._wide_integer()
+        if wide is not None:
+            whole = np.array(of(self.interior), wide)
+            self.mesh.comm.Allreduce(MPI.IN_PLACE, whole, op)
+            return int(whole)
         value = sign * float(of(self.interior))
         # MPI leaves the maximum of nan open, so it travels beside the value.
         pair = np.array([-math.inf if math.isnan(value) else value, math.isnan(value)])
         self.mesh.comm.Allreduce(MPI.IN_PLACE, pair, MPI.MAX)
         return math.nan if pair[1] else sign * float(pair[0])
+
+
+def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, Any]:
+    """Shape and dtype of a global array to scatter, or the problem with it."""
+    if values is None or values.shape[max(0, values.ndim - len(whole)) :] != whole:
+        given = "is missing" if values is None else f"is {values.shape}"
+        return {"problem": f"{given}, the grid has {whole} points"}
+    if values.dtype.kind not in "biufc":
+        return {"problem": f"holds {values.dtype}; fields are scattered of numbers and booleans"}
+    return {"shape": values.shape, "dtype": values.dtype.str}
 
 
 def _aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:

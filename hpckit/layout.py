@@ -69,9 +69,14 @@ class Layout:
             )
 
     def check_walls(self, fills: WallFills) -> None:
-        """Raise `InputError` where a wall needs more layers inside than a block has; alike on all ranks."""
+        """Raise `InputError` where a fill does not fit the dtype or needs more layers than a block has."""
         dec = self.decomposition
         for dim, pair in fills.items():
+            unfit = [fill for fill in pair if fill is not None and not fill.fits(self.dtype)]
+            if unfit:
+                raise InputError(
+                    f"the wall fill {unfit[0]} of axis {dec.topology.names[dim]} does not fit fields of {self.dtype}"
+                )
             extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
             needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
             thinnest = int(dec.all_owned()[dim].min())

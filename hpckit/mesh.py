@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
 from hpckit.errors import InputError
+from hpckit.plan.counts import count, counts
 from hpckit.plan.factor import best_factorization
 from hpckit.plan.topology import Topology
 
@@ -29,7 +31,8 @@ class Mesh:
     have it chosen for that grid, and `halo`, to keep blocks at least as thick. `mesh["x"]` is the communicator of the
     line of ranks along x through this rank, numbered by the x coordinate.
 
-    Making and closing a mesh is collective. It owns a duplicate of `comm` and its sub-communicators and frees them:
+    Making and closing a mesh is collective; a mesh left by an exception is not freed, since the other ranks may never
+    come to it. It owns a duplicate of `comm` and its sub-communicators and frees them:
     use it as a context manager, or call `close`. Raises `InputError` (`DecompositionError` where sizes do not fit) on
     every rank alike.
     """
@@ -43,35 +46,42 @@ class Mesh:
         halo: int | Sequence[int] = 1,
         **axes: int,
     ) -> None:
+        if comm == MPI.COMM_NULL:
+            raise InputError(
+                "a mesh needs a communicator, and this is COMM_NULL", do="make it on the ranks that have one"
+            )
         if not axes:
             raise InputError("a mesh needs at least one axis, as in Mesh(comm, y=0, x=0)")
-        negative = [name for name, size in axes.items() if size < 0]
-        if negative:
-            raise InputError(
-                f"the size of axis {negative[0]} is {axes[negative[0]]}; give a number of ranks, or 0 to have it chosen"
-            )
-        if shape is not None and len(shape) != len(axes):
-            raise InputError(f"the shape {tuple(shape)} needs an axis a dim, not {', '.join(axes)}")
-        named = (periodic,) if isinstance(periodic, str) else tuple(periodic)
+        wanted = {name: count(size, f"the size of axis {name}") for name, size in axes.items()}
+        for name, size in wanted.items():
+            if size < 0:
+                raise InputError(f"the size of axis {name} is {size}; give a number of ranks, or 0 to have it chosen")
+        named = _names(periodic)
+        cells = None if shape is None else counts(shape, "the shape of a grid")
+        if cells is not None and len(cells) != len(wanted):
+            raise InputError(f"the shape {cells} needs an axis a dim, not {', '.join(wanted)}")
         sizes = best_factorization(
             comm.size,
-            shape,
-            tuple(axes.values()),
-            [name in named for name in axes],
-            (halo,) * len(axes) if isinstance(halo, int) else halo,
+            cells,
+            tuple(wanted.values()),
+            [name in named for name in wanted],
+            counts(halo, "the width of a halo", len(wanted)),
         )
-        self.topology = Topology(tuple(axes), sizes, named)
-        self.comm: MPI.Comm = comm.Dup()
+        self.topology = Topology(tuple(wanted), sizes, named)
+        self._comm: MPI.Comm = comm.Dup()
+        self.rank: int = self._comm.rank
+        self._closed = False
         self._lines = {name: self._line(name) for name in self.topology.names}
         self._owned: weakref.WeakSet[Any] = weakref.WeakSet()
         self._next_tag = 0
-        self._closed = False
         _open_meshes.add(self)
 
     @property
-    def rank(self) -> int:
-        """The number of this rank on the mesh."""
-        return self.comm.rank
+    def comm(self) -> MPI.Comm:
+        """The communicator of all its ranks, numbered as in the topology; `InputError` once the mesh is closed."""
+        if self._closed:
+            raise InputError("the mesh is closed", do="use it, and the fields on it, before close or within `with`")
+        return self._comm
 
     @property
     def size(self) -> int:
@@ -86,6 +96,8 @@ class Mesh:
     def __getitem__(self, name: str) -> MPI.Comm:
         """The communicator of the line of ranks along the axis `name` through this rank."""
         self.topology.axis(name)
+        if self._closed:
+            raise InputError("the mesh is closed", do="use its communicators before close or within `with`")
         return self._lines[name]
 
     def tags(self, count: int) -> int:
@@ -108,12 +120,12 @@ class Mesh:
         """Free the exchanges made on this mesh and its communicators. Collective; a second call does nothing."""
         if self._closed:
             return
+        self.release_requests()
         self._closed = True
         _open_meshes.discard(self)
-        self.release_requests()
         for line in self._lines.values():
             line.Free()
-        self.comm.Free()
+        self._comm.Free()
 
     def release_requests(self) -> None:
         """Close all exchanges on this mesh; not collective."""
@@ -122,6 +134,8 @@ class Mesh:
         self._owned.clear()
 
     def __enter__(self) -> Self:
+        if self._closed:
+            raise InputError("the mesh is closed", do="make a new one")
         return self
 
     def __exit__(
@@ -137,9 +151,9 @@ class Mesh:
 
     def _line(self, name: str) -> MPI.Comm:
         axis = self.topology.axis(name)
-        coords = self.topology.coords(self.comm.rank)
+        coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
-        return self.comm.Split(color=first, key=coords[axis])
+        return self._comm.Split(color=first, key=coords[axis])
 
 
 _open_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
@@ -150,7 +164,17 @@ def _release_open_meshes() -> None:
     """MPI complains about persistent requests that are left when it is finalized; communicators it frees itself."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
         for mesh in list(_open_meshes):
-            mesh.release_requests()
+            with suppress(InputError):  # an exchange under way when the program ended
+                mesh.release_requests()
+
+
+def _names(periodic: Any) -> tuple[str, ...]:
+    """Axis names from what a user may write: one name or several."""
+    if isinstance(periodic, str):
+        return (periodic,)
+    if not isinstance(periodic, Iterable):
+        raise InputError(f'periodic names axes, as in periodic=("x",), and is {periodic!r}')
+    return tuple(periodic)
 
 
 def world() -> MPI.Intracomm:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -25,6 +26,17 @@ class Fill:
     name: str
     apply: Callable[[np.ndarray, np.ndarray, bool], None]
     layers_inside: int = 0  # owned layers needed beyond the halo width where values sit on faces
+    value: float | None = None  # what it writes, where that is one number
+    signed: bool = False  # whether it changes signs
+
+    def fits(self, dtype: np.dtype) -> bool:
+        """Whether fields of this dtype can hold what it writes."""
+        if self.signed and dtype.kind in "ub":
+            return False
+        if self.value is None or dtype.kind not in "iu":
+            return True
+        limits = np.iinfo(dtype)
+        return float(self.value).is_integer() and limits.min <= self.value <= limits.max
 
     def __repr__(self) -> str:
         return self.name
@@ -38,7 +50,7 @@ def fixed(value: float) -> Fill:
         if on_face:
             inside[0] = value
 
-    return Fill(f"fixed({value})", apply)
+    return Fill(f"fixed({value})", apply, value=value)
 
 
 def _zero_gradient(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
@@ -61,7 +73,7 @@ zero_gradient = Fill("zero_gradient", _zero_gradient)
 mirror = Fill("mirror", _mirror, layers_inside=1)
 """The halo mirrors the inside: even about the wall, as for a scalar or the velocity along a free-slip wall."""
 
-antisymmetric = Fill("antisymmetric", _antisymmetric, layers_inside=1)
+antisymmetric = Fill("antisymmetric", _antisymmetric, layers_inside=1, signed=True)
 """The halo mirrors the inside with the sign changed: odd about the wall, as for the velocity through it; 0 on it."""
 
 _BY_NAME = {fill.name: fill for fill in (zero_gradient, mirror, antisymmetric)}
@@ -73,7 +85,7 @@ def as_fill(given: object) -> Fill | None:
         return given
     if isinstance(given, str) and given in _BY_NAME:
         return _BY_NAME[given]
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    if isinstance(given, Real) and not isinstance(given, bool):
         return fixed(float(given))
     if callable(given):
         function = given

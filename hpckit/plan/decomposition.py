@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,11 @@ import numpy.typing as npt
 
 from hpckit.errors import DecompositionError, InputError
 from hpckit.plan.blocks import block, block_starts, owner
+from hpckit.plan.counts import counts
 from hpckit.plan.topology import Topology
 
 Slices = tuple[slice, ...]
+LARGEST = 2**62  # points that 64-bit indices reach
 
 
 @dataclass(frozen=True, init=False)
@@ -40,17 +43,19 @@ class Decomposition:
         halo: int | Sequence[int] = 1,
         location: str | Sequence[str] = "center",
     ) -> None:
-        cells = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        cells = counts(shape, "the shape of a grid")
         dims = len(cells)
         if dims != len(topology.names):
             raise InputError(
                 f"a grid of {dims} dims {cells} needs as many axes, not {', '.join(topology.names)}",
                 do="give a dim that stays whole an axis of size 1",
             )
-        widths = (halo,) * dims if isinstance(halo, int) else tuple(halo)
+        if math.prod(cells) > LARGEST:
+            raise InputError(f"a grid of {cells} cells has more than the {LARGEST:.0e} that can be numbered")
+        widths = counts(halo, "the width of a halo", dims)
         places = (location,) * dims if isinstance(location, str) else tuple(location)
-        if len(widths) != dims or min(widths) < 0:
-            raise InputError(f"a halo is one width of 0 or more for all dims or for each of {dims}, not {halo}")
+        if min(widths) < 0:
+            raise InputError(f"the width of a halo is 0 or more, not {min(widths)}")
         if len(places) != dims or not set(places) <= {"center", "face"}:
             raise InputError(f'a location is "center" or "face" for all dims or for each of {dims}, not {location}')
         for name, value in (("shape", cells), ("topology", topology), ("halo", widths), ("location", places)):

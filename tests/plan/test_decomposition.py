@@ -81,5 +81,22 @@ def test_wrong_arguments_are_named():
         Decomposition((4, 4), line)
     with pytest.raises(InputError, match='"center" or "face"'):
         Decomposition((4,), line, 1, "edge")
-    with pytest.raises(InputError, match="width of 0 or more"):
+    with pytest.raises(InputError, match="width of a halo is 0 or more"):
         Decomposition((4,), line, -1)
+    for wrong in ((10.7,), "12", 40.0, (True,)):
+        with pytest.raises(InputError, match="the shape of a grid is a whole number"):
+            Decomposition(wrong, line)
+    for wrong in (True, 1.5, (1.5,), "1"):
+        with pytest.raises(InputError, match="the width of a halo is a whole number"):
+            Decomposition((4,), line, wrong)
+    with pytest.raises(InputError, match="one for each of 1, not"):
+        Decomposition((4,), line, (1, 1))
+    with pytest.raises(InputError, match="more than the"):
+        Decomposition((10**30,), line)
+
+
+def test_numpy_integers_are_integers():
+    plane = Topology(("y", "x"), (1, 1))
+    cells = Decomposition(np.array([5, 7]), plane, np.int64(2))
+    assert cells == Decomposition((5, 7), plane, tuple(np.array([2, 2])))
+    assert all(type(n) is int for n in (*cells.shape, *cells.halo))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 
@@ -150,8 +151,28 @@ def test_wrong_use_is_refused_on_every_rank():
         if mesh.size > 1:
             dtype = np.float32 if mesh.rank == mesh.size - 1 else np.float64
             refused(lambda: hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, dtype)), f"on rank {mesh.size - 1}")
+        halo.start(field)
+        refused(halo.close, "under way")
+        halo.finish(field)
         halo.close()
         refused(lambda: halo(field), "closed")
+        refused(lambda: hp.HaloExchange(mesh, field, hp.mirror), "walls map axis names")
+        refused(lambda: hp.HaloExchange(mesh, field)(3), "not of int")
+        counts = hp.Field.zeros(dec, mesh, np.int8)
+        refused(lambda: hp.HaloExchange(mesh, counts, {"y": 3.7}), "fixed(3.7) of axis y does not fit fields of int8")
+        refused(lambda: hp.HaloExchange(mesh, counts, {"y": hp.fixed(300)}), "does not fit")
+        hp.HaloExchange(mesh, counts, {"y": np.int64(3)})(counts)
+        unsigned = hp.Field.zeros(dec, mesh, np.uint8)
+        refused(lambda: hp.HaloExchange(mesh, unsigned, {"y": hp.antisymmetric}), "does not fit")
+        with hp.Mesh(COMM, y=0, x=0) as other:
+            refused(lambda: hp.HaloExchange(other, field), "another mesh")
+    refused(field.sum, "the mesh is closed")
+    refused(lambda: mesh["x"], "the mesh is closed")
+    refused(mesh.__enter__, "the mesh is closed")
+    assert mesh.coords == mesh.topology.coords(COMM.rank)
+    refused(lambda: hp.Mesh(MPI.COMM_NULL, x=0), "COMM_NULL")
+    refused(lambda: hp.Mesh(COMM, x="2"), "the size of axis x is a whole number")
+    refused(lambda: hp.Mesh(COMM, x=0, periodic=True), "periodic names axes")
 
 
 def test_chosen_axes_only():
@@ -188,6 +209,24 @@ def test_arrays_are_not_kept_alive():
         for _ in range(20):
             halo(hp.Field.zeros(dec, mesh))
         assert len(halo._bound) <= 8
+
+
+def test_new_views_of_the_same_memory_share_their_requests():
+    with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
+        dec = hp.Decomposition(SHAPE, mesh.topology, 1)
+        state = hp.Field.zeros(dec, mesh, components=3)
+        one = hp.Field.zeros(dec, mesh)
+        halo = hp.HaloExchange(mesh, one)
+        for turn in range(30):
+            state.interior[...] = turn + mesh.rank
+            halo(state.data[turn % 3])
+            assert state.data[turn % 3].min() >= turn
+        assert len(halo._bound) == 3
+        assert not halo._known, "views are known only while they live"
+        refused(functools.partial(halo, state.data), "was made for")
+        del state
+        gc.collect()
+        assert not halo._bound
 
 
 def test_sub_communicators_are_lines_of_the_mesh():

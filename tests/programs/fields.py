@@ -24,12 +24,21 @@ def test_scatter_and_gather_are_inverse(mesh, dec):
             whole = field.gather(root)
             assert (whole is None) == (mesh.rank != root)
             assert whole is None or (np.array_equal(whole, values) and whole.dtype == values.dtype)
-    try:
-        hp.Field.from_global(np.zeros((2, 2)) if mesh.rank == 0 else None, dec, mesh)
-    except InputError as error:
-        assert "(2, 2)" in error.message
-    else:
-        raise AssertionError("a global array of the wrong shape was taken")
+    for wrong, words in (
+        (np.zeros((2, 2)), "(2, 2)"),
+        (None, "is missing"),
+        ([[1.0]], "(1, 1)"),
+        (np.zeros(dec.global_shape, "f4,i2"), "holds [('f0'"),
+        (np.zeros(dec.global_shape, object), "holds object"),
+    ):
+        try:
+            hp.Field.from_global(wrong if mesh.rank == 0 else None, dec, mesh)
+        except InputError as error:
+            assert words in error.message, error.message
+        else:
+            raise AssertionError(f"a global array was taken that {words}")
+    nested = np.ones(dec.global_shape).tolist()
+    assert hp.Field.from_global(nested if mesh.rank == 0 else None, dec, mesh).sum() == np.prod(dec.global_shape)
 
 
 def test_coordinates_are_those_of_the_global_points(mesh, dec):
@@ -65,6 +74,30 @@ def test_reductions(mesh, dec):
     return results
 
 
+def test_integers_are_exact_and_complex_numbers_have_no_extremes(mesh, dec):
+    for dtype, value in ((np.int64, 2**53 + 1), (np.uint64, 2**63 + 5), (np.int8, -128), (bool, True)):
+        field = hp.Field.zeros(dec, mesh, dtype)
+        if mesh.rank == mesh.size - 1:
+            field.interior[-1, -1] = value
+        assert field.sum() == value
+        assert (field.max() if value > 0 else field.min()) == value
+        assert isinstance(field.max(), int)
+    counts = hp.Field.zeros(dec, mesh, np.int32)
+    counts.interior[...] = 2
+    assert counts.norm() == 2 * np.sqrt(np.prod(dec.global_shape))
+    swapped = hp.Field.zeros(dec, mesh, ">f8")
+    swapped.interior[...] = 0.1
+    assert swapped.sum(repro=True) == math.fsum([0.1] * int(np.prod(dec.global_shape)))
+    waves = hp.Field.zeros(dec, mesh, complex)
+    for reduction in (waves.max, waves.min, waves.sum, waves.norm):
+        try:
+            reduction()
+        except InputError as error:
+            assert "real fields" in error.message
+        else:
+            raise AssertionError("a reduction of complex numbers was taken")
+
+
 def test_to_xarray(mesh, dec):
     field = hp.Field.zeros(dec, mesh, name="theta", units="K", components=2)
     field.interior[...] = mesh.rank
@@ -86,6 +119,7 @@ if __name__ == "__main__":
             test_scatter_and_gather_are_inverse(the_mesh, decomposition)
             test_coordinates_are_those_of_the_global_points(the_mesh, decomposition)
             lines += test_reductions(the_mesh, decomposition)
+            test_integers_are_exact_and_complex_numbers_have_no_extremes(the_mesh, decomposition)
             test_to_xarray(the_mesh, decomposition)
     if COMM.rank == 0:
         print(*lines, file=sys.stdout)
