@@ -22,6 +22,7 @@ from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
+from hpckit.time_steps import count_steps
 from hpckit.timing import t_eff
 
 BYTES_PER_CELL_STEP = 16  # the temperature read once and written once
@@ -156,11 +157,15 @@ class Model:
 
 
 def time_step(config: Config) -> tuple[float, int]:
-    """The step in s, at most `safety` times the stability limit, and how many make the run."""
-    limit = config.time.safety * stencil.largest_step(config.diffusivity, config.grid.spacing)
+    """The step in s, at most `safety` times the stability limit, and how many make the run.
+
+    Raises `InputError` where there is no such step, or more than 2**53 of them.
+    """
+    with np.errstate(all="ignore"):  # cells too small for numbers: told by their time step
+        limit = config.time.safety * float(stencil.largest_step(config.diffusivity, config.grid.spacing))
     if config.time.steps is not None:
-        return limit, config.time.steps
-    steps = math.ceil(config.time.end / limit)
+        return limit, count_steps(config.time.steps * limit, limit, 0.5)
+    steps = count_steps(config.time.end, limit)
     return config.time.end / steps, steps
 
 

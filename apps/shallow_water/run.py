@@ -17,6 +17,7 @@ from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
+from hpckit.time_steps import frame_count, is_frame, step_count
 from hpckit.timing import t_eff
 
 BYTES_PER_CELL_STEP = 3 * 48  # three tendencies, each of which reads and writes h, u and v once
@@ -134,17 +135,6 @@ def _report(model: Model, run: Run, watch: Watch, time: float, dt: float) -> Non
     )
 
 
-def step_count(config: Config, dt: float) -> int:
-    """Steps of dt to the end, the last one as short as it must be."""
-    return math.ceil(config.time.end / dt - 1e-9)
-
-
-def is_frame(config: Config, dt: float, step: int, steps: int) -> bool:
-    """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
-    every = config.output.every
-    return step == steps or math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)
-
-
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid, shape = config.grid, (config.grid.ny, config.grid.nx)
@@ -155,7 +145,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     plans = [halo_plan(one) for one in located]
     dt = time_step(config)
     steps = step_count(config, dt)
-    frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))
+    frames = frame_count(config, dt, steps)
     blocks = sorted({decomposition.owned(rank) for rank in range(ranks)})
     local = [math.prod(decomposition.local_shape(rank)) for rank in range(ranks)]
     points = sum(math.prod(one.global_shape) for one in (located[0], *located))

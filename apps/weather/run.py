@@ -8,8 +8,8 @@ import numpy as np
 
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model, warm_up
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.loop import finish, is_frame, step_count, time_loop
+from hpckit.atmosphere.base import require_top
+from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.atmosphere.profiles import profile_of
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler2d.constants import HALO
@@ -17,6 +17,7 @@ from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
+from hpckit.time_steps import frame_count, step_count
 
 # Two sweeps, four fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 2 * 4 * 8 * 3
@@ -60,10 +61,10 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     grid = config.grid
     topology = Topology(("z", "x"), (1, ranks), ("x",))
     decomposition = Decomposition((grid.nz, grid.nx), topology, halo=(0, HALO))
-    base_state(profile_of(config.base), grid.nz, grid.dz)
+    require_top(profile_of(config.base), grid.nz, grid.dz)
     dt = min(grid.dx, grid.dz) / config.time.max_speed * config.time.cfl
     steps = step_count(config, dt)
-    frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))
+    frames = frame_count(config, dt, steps)
     widths = [decomposition.owned(rank)[1] for rank in range(ranks)]
     row = 4 * 8 * grid.nz
     itemsize = 4 if config.output.single else 8

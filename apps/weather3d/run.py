@@ -9,8 +9,8 @@ import numpy as np
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model, warm_up
 from hpckit.apps.weather3d.setups import column_of
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.loop import finish, is_frame, step_count, time_loop
+from hpckit.atmosphere.base import require_top
+from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.mesh import Mesh
@@ -19,6 +19,7 @@ from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
+from hpckit.time_steps import frame_count, step_count
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
@@ -69,10 +70,10 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     sizes = best_factorization(ranks, shape, tuple(AXES.values()), closed, HALOS)
     topology = Topology(tuple(AXES), sizes, PERIODIC)
     decomposition = Decomposition(shape, topology, halo=HALOS)
-    base_state(column_of(config.base), grid.nz, grid.dz)
+    require_top(column_of(config.base), grid.nz, grid.dz)
     dt = min(grid.dx, grid.dy, grid.dz) / config.time.max_speed * config.time.cfl
     steps = step_count(config, dt)
-    frames = 1 + sum(is_frame(config, dt, step, steps) for step in range(1, steps + 1))
+    frames = frame_count(config, dt, steps)
     plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
     itemsize = 4 if config.output.single else 8
     local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from hpckit.atmosphere.blow_up import Checked, courant, require_sound
 from hpckit.run_context import Run
+from hpckit.time_steps import is_frame, step_count
 from hpckit.timing import PhaseTimer, t_eff
 
 
@@ -123,14 +123,3 @@ def _report(model: Model, run: Run, watch: Any, time: float, dt: float) -> None:
         theta_min=watch.theta_min,
         theta_max=watch.theta_max,
     )
-
-
-def step_count(config: Any, dt: float) -> int:
-    """Steps of dt to the end (`config.time.end`), the last one as short as it must be."""
-    return math.ceil(config.time.end / dt - 1e-9)
-
-
-def is_frame(config: Any, dt: float, step: int, steps: int) -> bool:
-    """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
-    every = config.output.every
-    return step == steps or math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)

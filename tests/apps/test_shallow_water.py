@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import time_step
-from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run, step_count
+from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.errors import DecompositionError
+from hpckit.time_steps import step_count
 
 RANKS = (1, 2, 3, 4, 6)
 FOUND: dict = {}

@@ -13,7 +13,6 @@ from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
 from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.loop import is_frame, step_count
 from hpckit.atmosphere.profiles import neutral
 from hpckit.atmosphere.stability import stable_cfl
 from hpckit.bench import c_rival
@@ -21,6 +20,7 @@ from hpckit.bench.weather import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler2d.constants import HALO, RHO_THETA
 from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
+from hpckit.time_steps import is_frame, step_count
 
 RANKS = (1, 2, 3, 4)
 FOUND: dict = {}

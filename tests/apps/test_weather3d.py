@@ -13,12 +13,12 @@ from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.loop import step_count
 from hpckit.atmosphere.profiles import neutral
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Box
 from hpckit.errors import DecompositionError
 from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.time_steps import step_count
 
 RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb"}  # ranks, and which axes they are on: x, y or both
 SOUNDING = """959.0 298.9 14.6
