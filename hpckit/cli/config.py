@@ -28,6 +28,8 @@ from hpckit.cli.schema import Schema, dotted, repr_toml
 from hpckit.cli.toml_lines import Key
 from hpckit.errors import InputError
 
+BEYOND = "these settings lead to numbers that the computer cannot hold"
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -75,6 +77,8 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         config = check(app.config, settings.tree)
     except ValidationError as error:
         mistakes += mistakes_of(error, schema, settings, base.source)
+    except ArithmeticError as error:
+        mistakes.append(Mistake(base.source, f"{BEYOND}: {error}"))
     if config is None or mistakes:
         raise _listed(mistakes)
     origins = {dotted(path): settings.origin(path) for path in schema.leaves()}
@@ -115,7 +119,7 @@ def _base_layer(target: str) -> tuple[App, Layer, str, str]:
     name = layer.tree.get("app")
     if name is None:
         raise InputError(f"{target} does not say which app it is for", do=f'add app = "…": {", ".join(apps())}')
-    if name not in apps():
+    if not isinstance(name, str) or name not in apps():
         where = layer.origin(("app",))
         near = did_you_mean(str(name), apps())
         raise InputError(f"{where}: no app {name!r}", likely=near, do=f"apps: {', '.join(apps())}")

@@ -227,11 +227,19 @@ def _plan(configuration: Configuration, ranks: int) -> Any:
     """The app's dry run. Importing an app may import MPI's binding, which must not start MPI in the front end."""
     import mpi4py
 
+    from hpckit.cli.config import BEYOND
+
     before = mpi4py.rc.initialize
     if joined(os.environ) is None:
         mpi4py.rc.initialize = False
     try:
         return configuration.app.run_module.dry_run(configuration.config, ranks)
+    except ArithmeticError as error:
+        raise InputError(
+            f"{BEYOND}: {error}",
+            likely="a length, time or count that is far too large or too small",
+            do="look at the settings that are no defaults: hpckit run … --show-config",
+        ) from None
     finally:
         mpi4py.rc.initialize = before
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cli_command import probe_app  # noqa: F401  (a fixture)
+from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -263,3 +263,18 @@ def test_any_text_gives_a_configuration_or_an_error_with_a_code(text: str, words
     Path("fuzz.toml").write_text(f'app = "probe"\n{text}')
     with suppress(HpckitError):
         load("fuzz.toml", words)
+
+
+@pytest.mark.parametrize("name", ['["probe"]', "{ a = 1 }", "3"])
+def test_an_app_that_is_no_text_is_refused(name: str) -> None:
+    Path("odd.toml").write_text(f"app = {name}\n")
+    with pytest.raises(InputError, match=r"odd.toml:1: no app") as caught:
+        load("odd.toml", [])
+    assert "apps: " in caught.value.do
+
+
+def test_settings_beyond_floating_point_are_bad_input(tmp_path: Path) -> None:
+    for words in (["heat", "grid.shape=[3,3]", "grid.lengths=[1e-300,1]"], ["jet", "grid.width=1e-300", "jet.speed=0"]):
+        outcome = hpckit("run", *words, "--dry-run", cwd=tmp_path)
+        assert (outcome.code, outcome.stderr[:7]) == (2, "HPK-200"), outcome.stderr
+        assert "Traceback" not in outcome.stderr
