@@ -138,12 +138,12 @@ def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
     shape = float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
-    height = 0.86 * WIDTH * shape + 0.58
+    height = 0.83 * WIDTH * shape + 0.58
     label = f"t = {moment(field.times[index], field.times[-1])}"
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((0.12, 0.36 / height, 0.86, (height - 0.58) / height))
+        axes = figure.add_axes((0.15, 0.36 / height, 0.83, (height - 0.58) / height))
         draw(axes, field, index, contours)
         axes.set_title(label, pad=4)
         text = to_svg(figure, f"{field.long_name} at {label}", "panel")

@@ -51,7 +51,8 @@ class Slices:
 def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list[Slices]:
     """Each variable of the file at up to `most_times` times with at most `most_points` points a dim.
 
-    Fields of 3 dims are cut in the middle of the first one.
+    Fields of 3 dims are cut in the middle of the second one: a section with the first dim upward, the vertical of an
+    atmosphere.
     """
     with h5py.File(path, "r") as file:
         times = file["time"][:]
@@ -87,11 +88,11 @@ def _read(file: h5py.File, name: str, frames: Array, most_points: int) -> Slices
     note = ""
     cut: tuple[Any, ...] = ()
     if len(dims) == 3:
-        middle = dims[0].shape[0] // 2
-        first = dims.pop(0)
-        cut = (middle,)
-        place = f"{float(first[middle]):.6g} {_text(first, 'units')}".strip()
-        note = f"cut at {first.name.strip('/')} = {place}"
+        across = dims.pop(1)
+        middle = across.shape[0] // 2
+        cut = (slice(None), middle)
+        place = f"{float(across[middle]):.6g} {_text(across, 'units')}".strip()
+        note = f"cut at {across.name.strip('/')} = {place}"
     coords = [np.asarray(dim[:], np.float64) for dim in dims]
     steps = [-(-len(values) // most_points) for values in coords]
     shown, low, high, finite = [], np.inf, -np.inf, True
