@@ -68,8 +68,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def command(ranks: int, words: list[str], *python_options: str) -> list[str]:
-    """The command line that runs `python [python_options] -m mpi4py WORDS` on `ranks` ranks.
+def command(ranks: int, words: list[str], *python_options: str, module: str = "mpi4py") -> list[str]:
+    """The command line that runs `python [python_options] -m MODULE WORDS` on `ranks` ranks.
 
     Ranks are not bound to cores: two jobs on one machine would both be bound to its first cores; a batch system binds
     by itself. Under `-m mpi4py` an exception on one rank ends all of them.
@@ -80,7 +80,7 @@ def command(ranks: int, words: list[str], *python_options: str) -> list[str]:
         options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
-    return [mpiexec, *options, "-n", str(ranks), sys.executable, *python_options, "-m", "mpi4py", *words]
+    return [mpiexec, *options, "-n", str(ranks), sys.executable, *python_options, "-m", module, *words]
 
 
 def rank_environment(ranks: int) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from hpckit.cli import launch
 from hpckit.cli.ending import lost_rank
+from hpckit.cli.guest import Guests, run_words
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
 from hpckit.errors import InputError, RankLostError
@@ -31,9 +32,20 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
         """The program gets SIGTERM from its launcher; it has no run directory to look at."""
         process.terminate()
 
-    end = launch.run_job(launch.command(ranks, words), launch.rank_environment(ranks), screen.line, on_stop)
+    with tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
+        guests = Guests(Path(folder))
+
+        def on_tick() -> None:
+            if text := guests.watch():
+                screen.line(text, True)
+
+        command = launch.command(ranks, [folder, *words], module="hpckit.cli.guest")
+        end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
+        guests.look()
     if end.stops:
         return 128 + 2
+    if not end.code and guests.first.when is not None:
+        end.lost.setdefault("how", "its process left before the program was over")
     if "how" in end.lost:
         raise RankLostError(f"{program}: {lost_rank(end.lost)}", do="hpckit explain HPK-700")
     return end.code
@@ -42,11 +54,9 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
 def _run_here(words: list[str], above: Joined) -> int:
     """Under a launcher: run the program in this process, with mpi4py's hook that ends the job at an exception."""
     from mpi4py import MPI
-    from mpi4py import run as mpi4py_run
 
     check_world(above, MPI.COMM_WORLD.size)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    sys.argv = ["mpi4py", *words]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
-    mpi4py_run.main()
+    sys.path.insert(0, "")
+    run_words(words)
     return 0

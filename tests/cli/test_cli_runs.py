@@ -31,6 +31,9 @@ if "exit" in sys.argv and comm.rank == 1:
 if "kill" in sys.argv and comm.rank == 1:
     import os
     os.kill(os.getpid(), 9)
+if "vanish" in sys.argv and comm.rank == 1:
+    import os
+    os._exit(0)
 comm.Barrier()
 """
 
@@ -306,7 +309,8 @@ def test_a_program_of_the_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "message"), [("raise", 1, "ValueError"), ("exit", 9, ""), ("kill", 7, "HPK-700")]
+    ("word", "code", "message"),
+    [("raise", 1, "ValueError"), ("exit", 9, ""), ("kill", 7, "HPK-700"), ("vanish", 7, "ended without an answer")],
 )
 def test_a_program_that_fails_on_one_rank(word: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
