@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot
 from hpckit.report.units import time_scale
 
 Record = dict[str, Any]
+SAME = 1e-6  # of the size of a series: what differs by less is drawn flat
+NO_CHANGE = 1e-14  # relative: rounding of a sum
 MOST_BARS = 24
 MOST_BLOCKS = 1024
 
@@ -29,12 +32,30 @@ def over_time(title: str, lines: Mapping[str, tuple[Sequence[float], Sequence[fl
     axes.margins(x=0.01)
     axes.set_xlabel(f"time ({unit})")
     axes.set_title(title)
-    if zero and all(abs(value) < 1e-15 for _, values in lines.values() for value in values):
-        axes.set_ylim(-1e-15, 1e-15)  # not a change: the scale says how well it is known
+    if limits := least_span([value for _, values in lines.values() for value in values], zero):
+        axes.set_ylim(*limits)
     axes.locator_params(axis="y", nbins=5)
     if len(lines) > 1:
         axes.legend(loc="best", handlelength=1.2)
     return to_svg(figure, f"{title} over time", "chart")
+
+
+def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, float] | None:
+    """Limits of an axis for values that are the same but for rounding; None where they differ enough to fill one.
+
+    `zero`: the values are relative changes; else they are the same where they differ by 1e-6 of their size.
+    """
+    good = [value for value in values if math.isfinite(value)]
+    if not good:
+        return None
+    low, high = min(good), max(good)
+    size = max(abs(low), abs(high))
+    if zero:
+        return (-NO_CHANGE, NO_CHANGE) if size < NO_CHANGE else None
+    if high - low >= SAME * size > 0.0:
+        return None
+    middle, half = (low + high) / 2, max(SAME * size / 2, 1e-300)
+    return middle - half, middle + half
 
 
 def relative_change(run: RunData, name: str) -> str:

@@ -14,6 +14,7 @@ IMBALANCE = 0.10  # of the mean compute time
 WAIT = 0.15  # of the wall time
 OUTPUT = 0.20
 MASS = 1e-12
+SHORT = 2.0  # s of wall time, below which shares of it say little
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def _numerics(numbers: Record) -> Iterator[Finding]:
 
 
 def _speed(numbers: Record) -> Iterator[Finding]:
+    crowded = list(_cores(numbers))
+    yield from crowded
     rows = numbers["phases"]
     share = {name: row["share"] or 0.0 for name, row in rows.items()}
     imbalance = compute_imbalance(rows)
@@ -65,7 +68,10 @@ def _speed(numbers: Record) -> Iterator[Finding]:
             f"the slowest rank computes {percent(imbalance)} longer than the mean: {percent(lost)} of the time is lost",
             "use a number of ranks that divides the grid evenly, and leave other jobs off these cores",
         )
-    if share.get("wait", 0.0) > WAIT:
+    wall = numbers.get("wall_seconds")
+    if isinstance(wall, (int, float)) and wall < SHORT:
+        return
+    if share.get("wait", 0.0) > WAIT and not crowded:
         yield Finding(
             "warning",
             f"ranks wait {percent(share['wait'])} of the time for their neighbors",
@@ -77,7 +83,6 @@ def _speed(numbers: Record) -> Iterator[Finding]:
             f"output takes {percent(share['output'])} of the time",
             "write frames less often, or to a faster disk",
         )
-    yield from _cores(numbers)
 
 
 def _cores(numbers: Record) -> Iterator[Finding]:

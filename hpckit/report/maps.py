@@ -15,6 +15,8 @@ from hpckit.report.units import MINUS, length_scale, moment, number
 
 Array = npt.NDArray[Any]
 SEQUENTIAL, DIVERGING = "GnBu", "RdBu_r"  # both light where little happens, as the page is
+WARM = "YlOrRd"  # temperatures: hot is dark red
+TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
 WIDTH = 3.7  # inches of one panel
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
@@ -23,7 +25,7 @@ def color_scale(field: Slices) -> tuple[float, float, str]:
     """Lowest and highest value of the scale and the name of the color map.
 
     Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
-    makes the rest visible.
+    makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
     """
     values = field.values[np.isfinite(field.values)]
     if not values.size:
@@ -34,8 +36,11 @@ def color_scale(field: Slices) -> tuple[float, float, str]:
         top, most = float(np.quantile(size, 0.998)), float(size.max())
         limit = top if top > 0.35 * most else most
         return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
-    low, high = float(values.min()), float(values.max())
-    return (low, high, SEQUENTIAL) if high > low else (low - 0.5, low + 0.5, SEQUENTIAL)
+    cmap = WARM if field.units in ("K", "degC") or "temperature" in field.long_name.lower() else SEQUENTIAL
+    low, high = (float(end) for end in np.quantile(values, TAILS))
+    if not high > low:  # nearly the same everywhere: the exception is what there is to see
+        low, high = float(values.min()), float(values.max())
+    return (low, high, cmap) if high > low else (low - 0.5, low + 0.5, cmap)
 
 
 def edges(points: Array) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
+from hpckit.report.units import metric_unit
 
 Record = dict[str, Any]
 FAILURES = "attempts/*/failure.json"
@@ -60,6 +61,12 @@ class RunData:
         """The names of all numeric metrics but step and time, in the order of the file."""
         names = dict.fromkeys(name for line in self.metrics for name, value in line.items() if is_number(value))
         return [name for name in names if name not in ("step", "time")]
+
+    def with_unit(self, name: str, title: str = "") -> str:
+        """The name of a metric, or the title given, with the metric's unit where it has one: `w_max (m/s)`."""
+        shape = (self.summary.get("decomposition") or {}).get("shape") or []
+        unit = metric_unit(self.app, name, len(shape))
+        return f"{title or name} ({unit})" if unit else title or name
 
 
 def is_number(value: Any) -> bool:

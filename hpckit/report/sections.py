@@ -121,7 +121,7 @@ def conservation(run: RunData, numbers: Record) -> str:
     """What must stay, and how well it did."""
     rows = [
         (
-            name,
+            run.with_unit(name),
             number(record.get("initial"), 8),
             number(record.get("final"), 8),
             number(record.get("relative_change"), 3),
@@ -139,14 +139,19 @@ def history(run: RunData, numbers: Record) -> str:
     names = [name for name in numbers["metrics"] if name not in numbers["conserved"]]
     first = [name for name in ("cfl", "dt") if name in names]
     groups = charts.metric_groups(first + [name for name in names if name not in first])
-    titles = {"cfl": "CFL number", "dt": "time step (s)"}
+    titles = {"cfl": "CFL number", "dt": "time step"}
     pictures = [
-        charts.over_time(titles.get(title, title), {name: run.series(name) for name in members})
+        charts.over_time(
+            run.with_unit(members[0], titles.get(title, title)), {name: run.series(name) for name in members}
+        )
         for title, members in groups.items()
         if not all(_constant(numbers["metrics"][name]) for name in members)
     ]
     rows = [
-        (name, *(number((numbers["metrics"][name] or {}).get(key)) for key in ("first", "last", "min", "max")))
+        (
+            run.with_unit(name),
+            *(number((numbers["metrics"][name] or {}).get(key)) for key in ("first", "last", "min", "max")),
+        )
         for members in groups.values()
         for name in members
     ]

@@ -6,6 +6,20 @@ import math
 from typing import Any
 
 MINUS = "\u2212"
+# Metrics by app ('' for all); the slab is per meter of depth, the lake over its density.
+METRIC_UNITS = {
+    "": {"dt": "s"},
+    "diffusion": {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"},
+    "weather": {"mass": "kg/m", "energy": "J/m", "w_max": "m/s", "theta_min": "K", "theta_max": "K"},
+    "weather3d": {"mass": "kg", "energy": "J", "w_max": "m/s", "theta_min": "K", "theta_max": "K"},
+    "shallow_water": {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"},
+}
+
+
+def metric_unit(app: str, name: str, dims: int = 0) -> str:
+    """The unit of a metric on a grid of `dims` dims, '' where it has none or is not known."""
+    unit = METRIC_UNITS.get(app, {}).get(name) or METRIC_UNITS[""].get(name, "")
+    return unit.format(dims=dims) if dims or "{" not in unit else ""
 
 
 def number(value: Any, digits: int = 4) -> str:

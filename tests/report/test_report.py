@@ -13,7 +13,11 @@ from made_run import TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.slices import _evenly, read_slices
+from hpckit.report.charts import least_span
+from hpckit.report.findings import find
+from hpckit.report.maps import WARM, color_scale, extend_of
+from hpckit.report.run_data import RunData
+from hpckit.report.slices import Slices, _evenly, read_slices
 from hpckit.report.units import duration, moment, number, scaled
 
 pytest.importorskip("matplotlib")
@@ -81,7 +85,9 @@ def test_page_says_what_it_must(run):
     assert page.index("run.toml:3") < page.index("default</td>")
     found = " ".join(finding["text"] for finding in record["findings"])
     assert "share 2 cores" in found
-    assert "wait 22.7" in found
+    assert "ranks wait" not in found  # the cores that they share are the reason, and told
+    assert "w_max (m/s)" in page
+    assert "mass (kg/m)" in page
     assert "the slowest rank computes 20.3" in found
 
 
@@ -188,3 +194,51 @@ def test_numbers_as_people_read_them():
     assert duration(600.0) == "10 min"
     assert moment(200.0, 1000.0) == "3 min 20 s"
     assert moment(0.25, 3.0) == "0.250 s"
+
+
+def made_field(values, units="K", long_name="temperature") -> Slices:
+    values = np.asarray(values, float)
+    points = tuple(np.arange(n, dtype=float) for n in values.shape[1:])
+    ends = float(values.min()), float(values.max())
+    return Slices("t", long_name, units, [0.0, 1.0], values, ("y", "x"), points, ("m", "m"), *ends, True)
+
+
+def test_temperatures_are_warm_and_one_peak_does_not_bleach_the_rest():
+    values = np.random.default_rng(3).uniform(300.0, 310.0, (2, 31, 41))
+    values[0, 5, 7] = 900.0
+    low, high, cmap = color_scale(made_field(values))
+    assert cmap == WARM
+    assert 300.0 < low < 301.0
+    assert 309.0 < high < 310.0
+    assert extend_of(made_field(values)) == "both"
+    assert color_scale(made_field(values, "m", "height"))[2] != WARM
+    values[...] = 300.0
+    values[0, 5, 7] = 900.0
+    assert color_scale(made_field(values, "Pa", "p"))[:2] != (300.0, 300.0)
+
+
+def test_rounding_is_drawn_flat():
+    assert least_span([2e8, 2e8 * (1 + 1e-13)]) == pytest.approx((2e8 * (1 - 5e-7), 2e8 * (1 + 5e-7)))
+    assert least_span([1.0, 1.1]) is None
+    assert least_span([0.0, 0.0])[1] > 0
+    assert least_span([0.0, 3e-16], zero=True) == (-1e-14, 1e-14)
+    assert least_span([0.0, 3e-12], zero=True) is None
+
+
+def test_short_runs_have_no_findings_on_shares_of_time(run):
+    _, _, record = run
+    alone = {**record, "provenance": {}}
+    rows = {**record["phases"], "output": {**record["phases"]["output"], "share": 0.9}}
+    for wall, told in ((1.9, False), (10.0, True)):
+        texts = " ".join(finding.text for finding in find({**alone, "phases": rows, "wall_seconds": wall}))
+        assert ("ranks wait" in texts, "output takes" in texts) == (told, told)
+
+
+def test_units_of_metrics_follow_the_app(tmp_path):
+    run = RunData(tmp_path, {"app": "diffusion", "decomposition": {"shape": [3, 3, 5]}})
+    assert [run.with_unit(name) for name in ("heat", "temperature_max", "dt", "cfl")] == [
+        "heat (K m3)",
+        "temperature_max (K)",
+        "dt (s)",
+        "cfl",
+    ]
