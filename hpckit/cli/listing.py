@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hpckit.cli.worker import FAILURE
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
 
-SILENT_SECONDS = 120.0  # without a sign of life a run counts as unfinished
+SILENT_SECONDS = 600.0  # without a sign of life a run that has not ended counts as lost
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +47,7 @@ def describe(directory: RunDirectory) -> tuple[Any, ...]:
     resolved = directory.read_json("resolved.json") or {}
     summary = directory.read_json("summary.json") or {}
     progress = directory.read_json("progress.json") or {}
-    seen = max(path.lstat().st_mtime for path in (directory.path, *directory.path.glob("*.json")))
+    seen = max(path.lstat().st_mtime for path in (directory.path, *directory.path.glob("*.json*")))
     rate = progress.get("rate") or ""
     if summary.get("cell_steps_per_second"):
         rate = rate_text(summary["cell_steps_per_second"], "cell-steps/s")
@@ -67,4 +69,19 @@ def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> st
         return f"failed ({failure['exit_code']}, {failure['error']['title']})"
     if "status" in summary:
         return str(summary["status"])
-    return "running" if time.time() - seen < SILENT_SECONDS else "unfinished"
+    silent = time.time() - seen > SILENT_SECONDS
+    return "lost?" if silent or _front_end_gone(directory.read_json("provenance.json") or {}) else "running"
+
+
+def _front_end_gone(provenance: dict[str, Any]) -> bool:
+    """The process that started the run was on this host and is no longer there."""
+    front_end = provenance.get("front_end") or {}
+    if front_end.get("host") != socket.gethostname():
+        return False
+    try:
+        os.kill(int(front_end["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def provenance(arguments: list[str], ranks: int, environment: dict[str, str]) ->
         "folder": os.getcwd(),
         "environment": {name: environment[name] for name in VARIABLES if name in environment},
         "started": utc_now(),
+        "front_end": {"host": socket.gethostname(), "pid": os.getpid()},
     }
 
 
