@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 from hpckit.cli.apps import apps, find_preset
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
     app, preset = find_preset(options.name)
     path = options.file or Path(f"{preset or app.name}.toml")
     write_new(path, load(options.name, settings, NO_LAYERS).run_file)
-    print(f"wrote {path}; run it:  hpckit run {path} -n 2")
+    print(f"wrote {path}; run it:  hpckit run {shlex.quote(str(path))} -n 2")
     return 0
 
 

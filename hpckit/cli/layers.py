@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def read_toml(path: Path, shown: str) -> Layer:
     do = "hpckit init APP FILE writes a run file to start from"
     if path.is_dir():
         inner = path / "run.toml"
-        raise InputError(f"{shown} is a folder", do=f"hpckit run {inner}" if inner.exists() else do)
+        raise InputError(f"{shown} is a folder", do=f"hpckit run {shlex.quote(str(inner))}" if inner.exists() else do)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
-    it.add_argument("--directory", type=Path, metavar="DIR", help="the run directory to make (a new one in runs/)")
+    it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
     return it
 
@@ -119,6 +119,8 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> Ru
     """Check everything that can be checked without MPI, and make the run directory with what the ranks need."""
     from hpckit.cli.provenance import provenance
 
+    if options.directory is not None:
+        _check_directory(options.directory)
     configuration = _load(options)
     plan = _plan(configuration, ranks)
     name = configuration.app.name
@@ -215,6 +217,18 @@ def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined
     execute(directory, comm, announce=True)
     MPI.Finalize()
     return end_of_run(directory, launch.JobEnd(0), report=not options.no_report) if above.rank == 0 else 0
+
+
+def _check_directory(given: str) -> None:
+    """A run directory can be made there, as far as its name says; raises `InputError` where it cannot."""
+    if not given:
+        raise InputError("--directory is empty", do="give the folder to make, or leave the option out")
+    for above in Path(given).absolute().parents:
+        if above.exists() and not above.is_dir():
+            raise InputError(
+                f"--directory {given}: {above} is a file, and a run directory cannot be made in it",
+                do="give a folder that is not there yet",
+            )
 
 
 def _load(options: argparse.Namespace) -> Configuration:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -119,11 +120,16 @@ def test_explain_knows_every_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ls"]) == 0
     assert "no runs here yet" in capsys.readouterr().out
+    gone = subprocess.Popen(["true"])
+    gone.wait()
     states = {
         "a-done": {"summary.json": {"status": "done", "cell_steps_per_second": 84.2e6}},
         "b-failed": {"attempts/000/failure.json": {"exit_code": 4, "error": {"title": "blow-up"}}},
         "c-going": {"progress.json": {"fraction": 0.25, "rate": "3 cells/s"}},
         "d-silent": {"progress.json": {"fraction": 0.5}},
+        "g-here": {"provenance.json": {"front_end": {"host": socket.gethostname(), "pid": os.getpid()}}},
+        "h-gone": {"provenance.json": {"front_end": {"host": socket.gethostname(), "pid": gone.pid}}},
+        "i-away": {"provenance.json": {"front_end": {"host": "elsewhere", "pid": gone.pid}}},
     }
     for name, files in states.items():
         directory = RunDirectory.create(Path("runs", name))
@@ -143,7 +149,10 @@ def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "failed (4, blow-up)" in rows["b-failed"]
     assert "running" in rows["c-going"]
     assert "25 %" in rows["c-going"]
-    assert "unfinished" in rows["d-silent"]
+    assert "lost?" in rows["d-silent"]
+    assert "running" in rows["g-here"]
+    assert "lost?" in rows["h-gone"]
+    assert "running" in rows["i-away"]
     assert "unreadable" in rows["f-torn"]
 
 
@@ -202,3 +211,18 @@ def test_init_takes_settings_and_refuses_wrong_ones(capsys: pytest.CaptureFixtur
     assert main(["init", "probe", "other.toml", "time.stps=7"]) == 2
     assert "steps" in capsys.readouterr().err
     assert not Path("other.toml").exists()
+
+
+def test_printed_commands_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sp ace").mkdir()
+    assert main(["init", "probe", "sp ace/run.toml"]) == 0
+    assert "hpckit run 'sp ace/run.toml' -n 2" in capsys.readouterr().out
+    assert main(["run", "sp ace", "--dry-run"]) == 2
+    assert "hpckit run 'sp ace/run.toml'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "message"), [("", "--directory is empty"), ("afile/sub/deep", "afile is a file")])
+def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("afile").touch()
+    assert main(["run", "probe", "--directory", given]) == 2
+    assert message in capsys.readouterr().err
