@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from hpckit.layout import Layout
 from hpckit.mesh import Mesh
-from hpckit.plan.halo import Message, halo_plan, phase_order
+from hpckit.plan.halo import halo_plan, phase_order
 
 # Contiguous slabs of several fields travel in one message up to this size each. Below it the latency of a message
 # costs more than MPI's gathering of the pieces (a third to a half of an exchange at blocks of 32^3 to 64^3).
@@ -274,7 +274,7 @@ def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
     receives: list[Slab] = []
     tag, send_to, recv_from = 0, None, None
     for number, layout in enumerate(layouts):
-        message = _message(layout, dim, turn, rank)
+        message = halo_plan(layout.decomposition).message(rank, dim, 2 * turn - 1)
         if message is None:
             continue
         pieces, values = layout.layer_values(rank, dim)
@@ -282,14 +282,6 @@ def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
         for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):
             boxes.append(Slab(number, layout, dim, box.start, box.stop - box.start, pieces, values))
     return Side(tag, send_to, recv_from, tuple(sends), tuple(receives))
-
-
-def _message(layout: Layout, dim: int, turn: int, rank: int) -> Message | None:
-    for phase in halo_plan(layout.decomposition).messages(rank):
-        for message in phase:
-            if message.dim == dim and message.side == 2 * turn - 1:
-                return message
-    return None
 
 
 def _memory(arrays: Sequence[np.ndarray], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:

@@ -70,9 +70,16 @@ class HaloPlan:
     def messages(self, rank: int) -> tuple[tuple[Message, ...], ...]:
         """The column of one rank: for each phase its messages, those at walls without a peer left out."""
         return tuple(
-            tuple(m for m in (self._message(step, rank) for step in steps) if (m.send_to, m.recv_from) != (None, None))
+            tuple(self._message(step, rank) for step in steps if step.send_to[rank] >= 0 or step.recv_from[rank] >= 0)
             for steps in self.phases()
         )
+
+    def message(self, rank: int, dim: int, side: int) -> Message | None:
+        """What the rank sends by one side along one dim; None where it has no halo there, or no peer."""
+        if dim not in self.order:
+            return None
+        message = self._message(self._step(dim, side), rank)
+        return None if message.send_to is None and message.recv_from is None else message
 
     def nbytes(self, rank: int, itemsize: int) -> int:
         """Bytes that the rank sends to other ranks in one exchange of one field."""
