@@ -5,16 +5,15 @@ Rank 0 writes the times as one JSON object to the file named on the command line
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.bench.job import answer
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.mesh import Mesh
@@ -115,13 +114,5 @@ def case(n: int, count: int, rounds: int, rival: bool) -> dict[str, Any]:
         return {"cells": n, "fields": count, "sent_bytes": halo.nbytes, "times": times}
 
 
-def main(arguments: list[str]) -> None:
-    """Run the cases given as JSON; rank 0 writes the rows."""
-    request = json.loads(arguments[0])
-    rows = [case(*one) for one in request["cases"]]
-    if MPI.COMM_WORLD.rank == 0:
-        Path(request["result"]).write_text(json.dumps(rows), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    answer(sys.argv[1:], case)

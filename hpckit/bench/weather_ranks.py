@@ -5,10 +5,8 @@ Rank 0 writes the times as one JSON object to the file named on the command line
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
 from hpckit.atmosphere.loop import Model
+from hpckit.bench.job import answer
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
@@ -75,13 +74,5 @@ def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
     return {"key": key, "steps": steps, "cells": cells, "times": {name: each[1:] for name, each in times.items()}}
 
 
-def main(arguments: list[str]) -> None:
-    """Run the cases given as JSON; rank 0 writes the rows."""
-    request = json.loads(arguments[0])
-    rows = [case(*one) for one in request["cases"]]
-    if MPI.COMM_WORLD.rank == 0:
-        Path(request["result"]).write_text(json.dumps(rows), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    answer(sys.argv[1:], case)

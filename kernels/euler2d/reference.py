@@ -28,6 +28,8 @@ cells in x, two for each stage, filled before `sweep_x`. Afterwards the halo is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from hpckit.kernels.euler2d.constants import (
@@ -112,7 +114,9 @@ def sweep_z(
         rows[RHO_U, [0, 1, -2, -1]] *= ghost[:, None]
         quad = tuple(rows[:, first : first + stage.shape[1] + 1] for first in range(4))
         shear = faces[3][:, None]
-        flux, seen = _fluxes(quad, RHO_W, faces[:, :, None], beta * dz / (16 * dt * fraction), walls=True, shear=shear)
+        flux, seen = fluxes(
+            quad, RHO_W, faces[:, :, None], beta * dz / (16 * dt * fraction), {RHO_U: shear}, walls=True
+        )
         status |= seen
         tendency = -np.diff(flux, axis=1) / dz
         tendency[RHO_W] -= GRAVITY * stage[RHO]
@@ -153,7 +157,7 @@ def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.nd
 def _tendency_x(stage: np.ndarray, column: np.ndarray, dx: float, nu: float) -> tuple[np.ndarray, int]:
     """Tendency [4, rows, n - 4] of a stage [4, rows, n], and a status."""
     quad = tuple(stage[:, :, first : first + stage.shape[2] - 3] for first in range(4))
-    flux, status = _fluxes(quad, RHO_U, column[:, :, None], nu)
+    flux, status = fluxes(quad, RHO_U, column[:, :, None], nu, {})
     return -np.diff(flux, axis=2) / dx, status
 
 
@@ -178,31 +182,33 @@ def _behind_inflow(
     return status
 
 
-def _fluxes(
-    quad: tuple[np.ndarray, ...],
+def fluxes(
+    quad: Sequence[np.ndarray],
     normal: int,
     base: np.ndarray,
     nu: float,
+    shear: Mapping[int, np.ndarray | float],
     walls: bool = False,
-    shear: np.ndarray | float = 0.0,
 ) -> tuple[np.ndarray, int]:
-    """Fluxes [4, …] at the interfaces between the second and the third of four neighbors [4, …], and a status.
+    """Fluxes [fields, …] at the interfaces between the second and the third of four neighbors, and a status.
 
-    normal: the momentum across the interface. base: rho, rho theta, pressure there. walls: nothing passes the first and
-    the last row of interfaces. shear: the base's part of the third difference of the other momentum.
+    Four fields of the slab or five of the box: rho' comes first and (rho theta)' last. normal: the momentum across the
+    interface. base: rho, rho theta, pressure there. nu: the hyperviscosity. shear: the base's part of the third
+    difference, by field. walls: nothing passes the first and the last row of interfaces.
     """
     a, b, c, d = quad
     value = 7 / 12 * (b + c) - 1 / 12 * (a + d)
     third = 3 * (b - c) + (d - a)
-    third[RHO_U + RHO_W - normal] -= shear
+    for field, part in shear.items():
+        third[field] -= part
     if walls:
         value[normal, [0, -1]] = 0.0
         third[RHO, [0, -1]] = 0.0
     velocity = value[normal] / (value[RHO] + base[0])
-    excess = value[RHO_THETA] / base[1]
+    excess = value[-1] / base[1]
     flux = value * velocity + nu * third
     flux[RHO] = value[normal] + nu * third[RHO]
     flux[normal] += base[2] * ((1 + excess) ** GAMMA - 1)
-    flux[RHO_THETA] += base[1] * velocity
+    flux[-1] += base[1] * velocity
     in_range = np.abs(excess) <= SERIES_RANGE
     return flux, (0 if in_range.all() else OUT_OF_RANGE) | (0 if np.isfinite(flux).all() else NOT_FINITE)

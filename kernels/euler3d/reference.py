@@ -31,7 +31,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, NOT_FINITE, OUT_OF_RANGE, RD, SERIES_RANGE
+from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler2d.reference import fluxes
 from hpckit.kernels.euler3d.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 
 OWNED = slice(HALO, -HALO)
@@ -72,7 +73,7 @@ def sweep_z(state: np.ndarray, faces: np.ndarray, ghost: np.ndarray, dz: float, 
         for field in shear:
             rows[field, [0, 1, -2, -1]] *= ghost[:, None, None]
         quad = [rows[:, first : first + stage.shape[1] + 1] for first in range(4)]
-        flux, seen = _fluxes(quad, RHO_W, base, beta * dz / (16 * dt * fraction), shear, walls=True)
+        flux, seen = fluxes(quad, RHO_W, base, beta * dz / (16 * dt * fraction), shear, walls=True)
         status |= seen
         tendency = -np.diff(flux, axis=1) / dz
         tendency[RHO_W] -= GRAVITY * stage[RHO]
@@ -155,39 +156,8 @@ def _horizontal(
     stage, status = lines, 0
     for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, part of dt
         quad = [stage[..., first : first + stage.shape[3] - 3] for first in range(4)]
-        flux, seen = _fluxes(quad, normal, column[:, :, None, None], beta * spacing / (16 * dt * fraction), {})
+        flux, seen = fluxes(quad, normal, column[:, :, None, None], beta * spacing / (16 * dt * fraction), {})
         status |= seen
         start = lines[..., lost : lines.shape[3] - lost]
         stage = start - dt * fraction / spacing * np.diff(flux, axis=3)
     return stage, status
-
-
-def _fluxes(
-    quad: list[np.ndarray],
-    normal: int,
-    base: np.ndarray,
-    nu: float,
-    shear: dict[int, np.ndarray],
-    walls: bool = False,
-) -> tuple[np.ndarray, int]:
-    """Fluxes [5, …] at the interfaces between the second and the third of four neighbors [5, …], and a status.
-
-    normal: the momentum across the interface. base: rho, rho theta, pressure there. nu: the hyperviscosity. shear: the
-    base's part of the third difference, by field. walls: nothing passes the first and the last row of interfaces.
-    """
-    a, b, c, d = quad
-    value = 7 / 12 * (b + c) - 1 / 12 * (a + d)
-    third = 3 * (b - c) + (d - a)
-    for field, part in shear.items():
-        third[field] -= part
-    if walls:
-        value[normal, [0, -1]] = 0.0
-        third[RHO, [0, -1]] = 0.0
-    velocity = value[normal] / (value[RHO] + base[0])
-    excess = value[RHO_THETA] / base[1]
-    flux = value * velocity + nu * third
-    flux[RHO] = value[normal] + nu * third[RHO]
-    flux[normal] += base[2] * ((1 + excess) ** GAMMA - 1)
-    flux[RHO_THETA] += base[1] * velocity
-    in_range = np.abs(excess) <= SERIES_RANGE
-    return flux, (0 if in_range.all() else OUT_OF_RANGE) | (0 if np.isfinite(flux).all() else NOT_FINITE)
