@@ -58,6 +58,12 @@ class Bubble(Section):
     radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
 
 
+class Wave(settings.Wave):
+    """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none."""
+
+    along: Literal["x", "y"] = Field("x", description="the direction in which they travel; its middle is x there")
+
+
 class Jet(Section):
     """A jet along x at the start, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0 turns it off.
 
@@ -89,6 +95,7 @@ class Config(Section):
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
@@ -111,6 +118,8 @@ class Config(Section):
                     f"bubbles.{i} at x {bubble.x:g} m, y {bubble.y:g} m, z {bubble.z:g} m lies outside the box of"
                     f" {grid.width:g} m by {grid.length:g} m by {grid.height:g} m: move it, or enlarge the grid"
                 )
+        if self.wave.amplitude and self.base.kind != "isothermal":
+            raise ValueError(f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that")
         if self.jet.speed and not (0 <= self.jet.y <= grid.length and 0 <= self.jet.z <= grid.height):
             raise ValueError(
                 f"the jet at y {self.jet.y:g} m, z {self.jet.z:g} m lies outside the box of {grid.length:g} m by"

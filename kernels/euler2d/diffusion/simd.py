@@ -26,15 +26,10 @@ def diffuse(state, column, base, dx, dz, amount, work):
             sign_above = -1.0 if field == RHO_W and level == levels - 1 else 1.0
             for cell in range(HALO, cells - HALO):
                 rho, phi = work[0, level, cell], work[field, level, cell]
-                state[field, level, cell] += (
-                    rate_x
-                    * (
-                        (work[0, level, cell + 1] + rho) * (work[field, level, cell + 1] - phi)
-                        - (rho + work[0, level, cell - 1]) * (phi - work[field, level, cell - 1])
-                    )
-                    + rate_z
-                    * (
-                        (work[0, above, cell] + rho) * (sign_above * work[field, above, cell] - phi)
-                        - (rho + work[0, below, cell]) * (phi - sign_below * work[field, below, cell])
-                    )
+                state[field, level, cell] += rate_x * (
+                    (work[0, level, cell + 1] + rho) * (work[field, level, cell + 1] - phi)
+                    - (rho + work[0, level, cell - 1]) * (phi - work[field, level, cell - 1])
+                ) + rate_z * (
+                    (work[0, above, cell] + rho) * (sign_above * work[field, above, cell] - phi)
+                    - (rho + work[0, below, cell]) * (phi - sign_below * work[field, below, cell])
                 )
