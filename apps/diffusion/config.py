@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+GPU = True  # takes `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]
