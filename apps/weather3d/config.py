@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from hpckit.atmosphere import settings
 from hpckit.atmosphere.settings import Output, Section
+from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
 
@@ -91,6 +92,7 @@ class Config(Section):
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    report: Report = Field(default_factory=Report, description="what the report shows")
     coriolis: float = Field(
         0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on what deviates from the base wind"
     )

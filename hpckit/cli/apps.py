@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import pkgutil
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,6 +35,12 @@ class App:
     def run_module(self) -> ModuleType:
         """The module with `run` and `dry_run`; importing it may load kernels."""
         return importlib.import_module(f"{self.package}.run")
+
+    @property
+    def report_module(self) -> ModuleType | None:
+        """The module with what it adds to reports (`hpckit.report.extension`), None for an app without one."""
+        name = f"{self.package}.report"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
     @property
     def config(self) -> type[BaseModel]:

@@ -48,6 +48,11 @@ class RunData:
         """The name of the app."""
         return str(self.summary.get("app") or self.resolved.get("app") or "")
 
+    def tell(self, text: str) -> None:
+        """Note a problem, once; the page shows it."""
+        if text not in self.problems:
+            self.problems.append(text)
+
     def series(self, name: str) -> tuple[list[float], list[float]]:
         """Times and values of a metric, where both are numbers."""
         pairs = [

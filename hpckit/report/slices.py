@@ -57,7 +57,7 @@ def read_slices(path: Path, most_times: int = 6, most_points: int = 400) -> list
     with h5py.File(path, "r") as file:
         times = file["time"][:]
         frames = _evenly(len(times), most_times)
-        return [_read(file, name, frames, most_points) for name in variable_names(file)]
+        return [_read(file, name, frames, most_points) for name in names_in(file)]
 
 
 def _evenly(count: int, most: int) -> Array:
@@ -71,7 +71,13 @@ def _evenly(count: int, most: int) -> Array:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
-def variable_names(file: h5py.File) -> list[str]:
+def variable_names(path: Path) -> list[str]:
+    """The fields of the file at `path`; raises `OSError` where it cannot be read."""
+    with h5py.File(path, "r") as file:
+        return names_in(file)
+
+
+def names_in(file: h5py.File) -> list[str]:
     """The fields of the file, what has `time` and one to three dims more, in the order they were given in."""
     names = [
         name

@@ -39,11 +39,11 @@ def random_state(nz: int, ny: int, nx: int, seed: int = 0) -> np.ndarray:
     return (0.5 * rng.normal(size=(FIELDS, nz, ny, nx)) + smooth) * np.array(SIZES)[:, None, None, None]
 
 
-def sweep(kernels, direction: str, state: np.ndarray, base, dt: float = DT) -> int:
+def sweep(kernels, direction: str, state: np.ndarray, base, dt: float = DT, mass_flux=dispatch.NO_FLUX) -> int:
     if direction == "z":
-        return kernels.sweep_z(state, base.faces_3d, base.ghost, DZ, dt, BETA)
+        return kernels.sweep_z(state, base.faces_3d, base.ghost, DZ, dt, BETA, mass_flux)
     spacing = DX if direction == "x" else DY
-    return getattr(kernels, f"sweep_{direction}")(state, base.column, spacing, dt, BETA)
+    return getattr(kernels, f"sweep_{direction}")(state, base.column, spacing, dt, BETA, mass_flux)
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
@@ -67,6 +67,25 @@ def test_sweep_is_the_reference(direction, shape):
     halo = np.ones(actual.shape[2:], bool)
     halo[OWNED[1:]] = False
     np.testing.assert_array_equal(actual[..., halo], expected[..., halo])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("direction", ["x", "y", "z"])
+def test_mass_flux_is_the_reference_and_what_changes_the_density(direction, shape):
+    base, dim = base_of(shape[0]), "zyx".index(direction)
+    faces = tuple(n + (d == dim) for d, n in enumerate(shape))
+    start = wrap(random_state(*shape))
+    expected, flux, plain = start.copy(), np.full(faces, np.nan), start.copy()
+    sweep(dispatch, direction, plain, base)
+    assert sweep(dispatch, direction, start, base, mass_flux=flux) == 0
+    np.testing.assert_array_equal(start, plain)
+    before, own = expected[OWNED][RHO].copy(), np.empty(faces)
+    sweep(reference, direction, expected, base, mass_flux=own)
+    np.testing.assert_allclose(flux, own, rtol=0, atol=1e-13 * np.abs(own).max())
+    change = -DT / (DZ, DY, DX)[dim] * np.diff(flux, axis=dim)
+    np.testing.assert_allclose(start[OWNED][RHO] - before, change, rtol=0, atol=1e-15)
+    with pytest.raises(ValueError, match="the mass flux of this sweep is"):
+        sweep(dispatch, direction, start, base, mass_flux=np.zeros(shape))
 
 
 @pytest.mark.parametrize("direction", ["x", "y", "z"])
