@@ -48,7 +48,8 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         directory.write_json("resolved.json", record)
         directory.write_json("provenance.json", outer.directory.read_json("provenance.json") or {})
     directory = RunDirectory(share_json(outer.comm, path))
-    run = Run(outer.comm, directory, app=app.name, title=name, lines=False, parent=outer, start=start_nested)
+    inherited = {"device": outer.device, "parent": outer, "start": start_nested}
+    run = Run(outer.comm, directory, app=app.name, title=name, lines=False, **inherited)
     try:
         importlib.import_module(f"{app.package}.run").run(config, run)
     except BlowUpError as error:  # the one failure that all ranks raise alike in the middle of a run
