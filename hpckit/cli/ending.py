@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from hpckit.checks import VALIDATION
+from hpckit.cli.failure import FAILURE
 from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
 from hpckit.cli.terminal import print_table, ranks_text, rate_text
-from hpckit.cli.failure import FAILURE
 from hpckit.errors import BlowUpError, HpckitError, RankLostError
 from hpckit.run_context import clock_text, utc_now
 from hpckit.run_directory import RunDirectory

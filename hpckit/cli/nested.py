@@ -48,8 +48,16 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         directory.write_json("resolved.json", record)
         directory.write_json("provenance.json", outer.directory.read_json("provenance.json") or {})
     directory = RunDirectory(share_json(outer.comm, path))
-    inherited = {"device": outer.device, "parent": outer, "start": start_nested}
-    run = Run(outer.comm, directory, app=app.name, title=name, lines=False, **inherited)
+    run = Run(
+        outer.comm,
+        directory,
+        app=app.name,
+        title=name,
+        lines=False,
+        device=outer.device,
+        parent=outer,
+        start=start_nested,
+    )
     try:
         importlib.import_module(f"{app.package}.run").run(config, run)
     except BlowUpError as error:  # the one failure that all ranks raise alike in the middle of a run
@@ -57,6 +65,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         raise
     if run.status == "running":
         run.finish({})
+    outer.comm.Barrier()  # rank 0 has written its records
     return directory
 
 

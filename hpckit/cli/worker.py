@@ -10,7 +10,6 @@ import os
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.cli.failure import FAILURE, failure_record

@@ -16,8 +16,8 @@ import numpy as np
 def initial_acceleration(buoyancy: np.ndarray, rho: np.ndarray, dx: float, dz: float) -> np.ndarray:
     """Vertical acceleration (m/s2) at cell centers, float64[nz, nx], periodic in x, walls below and above.
 
-    buoyancy: b (m/s2) at cell centers, float64[nz, nx]. rho: float64[nz], kg/m3. dx, dz: m. Second order in dz, exact in
-    x (Fourier): a is the solution of d/dz(1/rho d(rho a)/dz) - k2 a = -k2 b with a = 0 at the walls.
+    buoyancy: b (m/s2) at cell centers, float64[nz, nx]. rho: float64[nz], kg/m3. dx, dz: m. Second order in dz, exact
+    in x (Fourier): a is the solution of d/dz(1/rho d(rho a)/dz) - k2 a = -k2 b with a = 0 at the walls.
     """
     nz, nx = buoyancy.shape
     k = 2 * np.pi * np.fft.rfftfreq(nx, dx)
@@ -33,5 +33,4 @@ def initial_acceleration(buoyancy: np.ndarray, rho: np.ndarray, dx: float, dz: f
         if number:
             matrix = second - np.diag(number**2 / face_rho)
             faces[1:-1, index] = np.linalg.solve(matrix, -(number**2) * face_modes[:, index]) / face_rho
-    acceleration = np.fft.irfft(0.5 * (faces[1:] + faces[:-1]), n=nx, axis=1)
-    return acceleration
+    return np.fft.irfft(0.5 * (faces[1:] + faces[:-1]), n=nx, axis=1)

@@ -101,7 +101,7 @@ def waves(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[s
 
 
 def matrices(channel: Channel, k: np.ndarray, m: float) -> np.ndarray:
-    """A of dq/dt = A q for wave numbers k (1/m) and m, without the advection by the base wind: complex[len(k), 5, 5]."""
+    """A of dq/dt = A q for wave numbers k and m (1/m), without advection by the base wind: complex[len(k), 5, 5]."""
     c, g = channel.sound, 1 / (2 * channel.scale_height) - channel.gravity / channel.sound**2
     a = np.zeros((len(k), 5, 5), complex)
     a[:, U, P] = a[:, P, U] = -1j * c * k

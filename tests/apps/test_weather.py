@@ -61,7 +61,11 @@ def soundings(tmp_path_factory):
 def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, soundings):
     """Every set-up on 29 columns (blocks of 8, 7, 7, 7 on four ranks), and the refusals, which are collective."""
     grid = {"nx": 29, "nz": 13}
-    cases = {name: {**settings, "grid": grid} for name, (_, settings) in PRESETS.items() if name != "sounding"}
+    cases = {
+        name: {**settings, "grid": {**settings.get("grid", {}), **grid}}
+        for name, (_, settings) in PRESETS.items()
+        if name != "sounding"
+    }
     # The force reaches over the edges of blocks and around the slab.
     cases["gravity_waves"] |= {"source": {"amplitude": 0.01, "x": 300.0, "radius_x": 6000.0}, "compat": True}
     cases["steady force"] = cases["gravity_waves"] | {"compat": False}

@@ -31,8 +31,8 @@ class Nested:
 class Case:
     """`runs`: name -> run, by the settings of the suite. `compare`: what the finished runs show, given their folders.
 
-    `prepare` writes files that the runs need into the folder of the suite's run, which `runs` is given too. `prepare` and
-    `compare` are called on rank 0.
+    `prepare` writes files that the runs need into the folder of the suite's run, which `runs` is given too. `prepare`
+    and `compare` are called on rank 0.
     """
 
     runs: Callable[[Config, Path], Mapping[str, Nested]]

@@ -22,7 +22,7 @@ Case = Literal[
     "kelvin",
     "poincare",
 ]
-CASES: tuple[str, ...] = get_args(Case)
+CASES: tuple[Case, ...] = get_args(Case)
 
 
 class Config(Section):

@@ -1,8 +1,8 @@
 """The density current of Straka et al. (1993): cold air falls and spreads, with a diffusion of 75 m2/s.
 
 Straka, J. M., R. B. Wilhelmson, L. J. Wicker, J. R. Anderson and K. K. Droegemeier, 1993: Numerical solutions of a
-non-linear density current: a benchmark solution and comparisons. Int. J. Numer. Methods Fluids 17, 1-22. Their
-reference solution (25 m) has its front, the -1 K line of theta', at 15 537 m after 900 s, and a least theta' of -9.77 K.
+non-linear density current: a benchmark solution and comparisons. Int. J. Numer. Methods Fluids 17, 1-22. After 900 s
+their reference solution (25 m) has its front, the -1 K line of theta', at 15 537 m, and a least theta' of -9.77 K.
 
 They perturb the temperature by -15 K. Giraldo, F. X. and M. Restelli, 2008 (J. Comput. Phys. 227, 3849-3877) perturb
 theta by -15 K instead, less air for the same number; their finest solutions have the front at 14 767 m.

@@ -1,8 +1,7 @@
 """Hydrostatic rest: an atmosphere in balance, with its wind, stays as it is for hours, in the slab and in the box.
 
-The columns: the analytic sounding of Weisman and Klemp (1982, Mon. Weather Rev. 110, 504-520, eqs. 1 and 2: theta rises
-from 300 K to 343 K at the tropopause of 12 km, 213 K above), with their sheared wind of eq. 3; and an observed one where
-the settings name it.
+The columns: the analytic sounding of Weisman and Klemp (1982, Mon. Weather Rev. 110, 504-520), dry: theta rises from
+300 K to 343 K at the tropopause of 12 km, 213 K above, in a sheared wind. An observed one where the settings name it.
 """
 
 from __future__ import annotations
