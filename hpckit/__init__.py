@@ -17,6 +17,7 @@ _HOME = {
     "Mesh": "hpckit.mesh",
     "Topology": "hpckit.plan.topology",
     "antisymmetric": "hpckit.walls",
+    "find_gpu": "hpckit.device",
     "fixed": "hpckit.walls",
     "halo_plan": "hpckit.plan.halo",
     "mirror": "hpckit.walls",
