@@ -20,6 +20,7 @@ _HOME = {
     "collective_plan": "hpckit.plan.algorithms",
     "draw": "hpckit.plan.draw",
     "draw_svg": "hpckit.plan.draw",
+    "find_gpu": "hpckit.device",
     "fixed": "hpckit.walls",
     "halo_plan": "hpckit.plan.halo",
     "machine_of": "hpckit.plan.machine",
