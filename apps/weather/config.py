@@ -164,7 +164,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             ],
             "diffusion": 75.0,
             "time": {"end": 900.0},
-            "output": {"every": 150.0},
+            "output": {"every": 90.0},
         },
     ),
     "rising_bubble": (
@@ -182,7 +182,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
                 }
             ],
             "time": {"end": 700.0, "monitor": 500},
-            "output": {"every": 100.0},
+            "output": {"every": 70.0},
         },
     ),
     "linear_waves": (
@@ -193,7 +193,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "bubbles": [],
             "wave": {"amplitude": 0.01},
             "time": {"end": 1800.0},
-            "output": {"every": 300.0},
+            "output": {"every": 180.0},
         },
     ),
     "gravity_waves": (

@@ -98,18 +98,18 @@ def find_preset(name: str) -> tuple[App, str]:
     """
     if name in apps():
         return apps()[name], ""
-    for mark in "/.":
-        app_name, _, preset = name.rpartition(mark)
-        if app_name in apps():
-            app = apps()[app_name]
-            if preset in app.presets:
-                return app, preset
-            inner = [other.rpartition("/")[2] for other in apps() if other.startswith(f"{app_name}/")]
-            raise InputError(
-                f"the app {app_name} has no preset {preset!r}",
-                likely=did_you_mean(preset, [*app.presets, *inner]),
-                do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
-            )
+    named = [(apps()[outer], last) for outer, _, last in map(name.rpartition, "/.") if outer in apps()]
+    for app, preset in named:
+        if preset in app.presets:
+            return app, preset
+    if named:
+        app, preset = named[0]
+        inner = [other.rpartition("/")[2] for other in apps() if other.startswith(f"{app.name}/")]
+        raise InputError(
+            f"the app {app.name} has no preset {preset!r}",
+            likely=did_you_mean(preset, [*app.presets, *inner]),
+            do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
+        )
     owners = [app for app in apps().values() if name in app.presets]
     if len(owners) == 1:
         return owners[0], name
