@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_command import hpckit, probe_app  # noqa: F401
+from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
 from conftest import mpiexec
 
 from hpckit.checks import Check, at_least, at_most, convergence_order, near
@@ -72,7 +72,8 @@ def test_a_stop_ends_the_runs_inside_too(tmp_path):
     assert outcome.code == 0, outcome.stderr
 
 
-def test_presets_by_app(probe_app):
+@pytest.mark.usefixtures("probe_app")
+def test_presets_by_app(tmp_path):
     from hpckit.cli.apps import find_preset
     from hpckit.cli.config import is_run_file
     from hpckit.errors import InputError
@@ -89,8 +90,8 @@ def test_presets_by_app(probe_app):
     assert "did you mean 'short'?" in caught.value.likely
     assert "twice" in caught.value.do
     assert is_run_file("folder/short")
-    (probe_app / "probe").mkdir()
-    (probe_app / "probe" / "short").write_text("")
+    (tmp_path / "probe").mkdir()
+    (tmp_path / "probe" / "short").write_text("")
     assert is_run_file("probe/short")  # a file that is there wins
 
 
