@@ -54,11 +54,8 @@ def cores_of(provenance: Record, summary: Record) -> Record:
     threads = sum(max(1, int(place.get("threads") or 1)) for place in here)
     allowed = {core for place in here for core in place.get("cores") or []}
     if allowed and threads > len(allowed):
-        ranks = (
-            f"{len(here)} ranks with {threads} threads share"
-            if len(here) > 1
-            else f"1 rank with {threads} threads shares"
-        )
+        count = len(here)
+        ranks = f"{count} ranks with {threads} threads share" if count > 1 else f"1 rank with {threads} threads shares"
         return {"reason": f"{ranks} {len(allowed)} cores, and a peak is that of a core for each thread"}
     if len({len(group) for group in hosts.values()}) > 1:
         return {"reason": "the nodes of the run had different numbers of ranks"}
@@ -69,9 +66,9 @@ def find_peaks(host: str, threads: int) -> Record:
     """The peaks of `threads` cores of a host: from the user's cache, or measured where this is that host."""
     known = read_cache(host).get(str(threads))
     here = host == socket.gethostname()
-    if isinstance(known, dict) and known.get("schema") == SCHEMA:
-        if not here or (known["cpu"] == cpu_name() and known["undisturbed"]):
-            return known
+    sound = known if isinstance(known, dict) and known.get("schema") == SCHEMA else {}
+    if sound and (not here or (sound["cpu"] == cpu_name() and sound["undisturbed"])):
+        return sound
     if not here:
         return {"reason": f"the run was on {host}; measure there with: hpckit bench machine"}
     if threads > cores():

@@ -204,9 +204,12 @@ def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
     directory = RunDirectory.create(tmp_path / "run")
     directory.write_json("provenance.json", {"placement": [place(0, socket.gethostname())]})
     measurements = []
-    monkeypatch.setattr(
-        cli_peaks, "measure", lambda threads: measurements.append(threads) or {**PEAKS, "threads": threads}
-    )
+
+    def measure(threads):
+        measurements.append(threads)
+        return {**PEAKS, "threads": threads}
+
+    monkeypatch.setattr(cli_peaks, "measure", measure)
     monkeypatch.setattr(cli_peaks, "cpu_name", lambda: PEAKS["cpu"])
     first = cli_peaks.machine_of(directory)
     assert first["peaks"]["threads"] == 1
