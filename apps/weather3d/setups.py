@@ -12,6 +12,7 @@ from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.atmosphere.profiles import Profile, profile_of
+from hpckit.atmosphere.start import exner, wave_temperature
 from hpckit.kernels.euler2d.constants import C0, GAMMA
 from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
 
@@ -28,7 +29,7 @@ def initial_state(
     """Deviations from the base state at the start, float64[5, nz, rows, columns], for cells given by index in y and x.
 
     Warm and cold air are means over each cell by Gauss-Legendre quadrature of 3 x 3 x 3 points, winds are taken in its
-    middle; rho w is 0, and rho' but for a jet in balance.
+    middle; rho w is 0, and rho' but for the wave and for a jet in balance.
     """
     grid = config.grid
     levels = np.arange(grid.nz)[:, None, None]
@@ -37,11 +38,16 @@ def initial_state(
     gauss = list(zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True))
     for (point_z, weight_z), (point_y, weight_y), (point_x, weight_x) in itertools.product(gauss, repeat=3):
         z, y, x = (levels + point_z) * grid.dz, (y_index + point_y) * grid.dy, (x_index + point_x) * grid.dx
-        rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
+        pressure, theta = profile.pressure(z), profile.theta(z)
+        rho = (pressure / C0) ** (1 / GAMMA) / theta
         warmth = sum((_bubble(config, bubble, z, y, x) for bubble in config.bubbles), start=_band(config, z, x))
-        state[RHO_THETA] += weight_x * weight_y * weight_z * rho * warmth
-    state[RHO_U] = (base.column[0] * base.wind)[:, None, None]
-    state[RHO_V] = (base.column[0] * base.wind_v)[:, None, None]
+        place, extent = (x, grid.width) if config.wave.along == "x" else (y, grid.length)
+        light = wave_temperature(config.wave, config.base, place, z, extent, grid.height) / exner(pressure)
+        weight = weight_x * weight_y * weight_z
+        state[RHO_THETA] += weight * rho * warmth
+        state[RHO] -= weight * rho * light / (theta + light)
+    total = base.column[0][:, None, None] + state[RHO]
+    state[RHO_U], state[RHO_V] = total * base.wind[:, None, None], total * base.wind_v[:, None, None]
     if config.jet.speed:
         _add_jet(state, config, base, rows, columns)
     return state
