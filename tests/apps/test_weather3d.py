@@ -80,7 +80,7 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
     cases["channel"] = {"grid": grid, "sides": {"x": "open", "y": "walls"}, "base": {"u": 20.0}, "bubbles": [CORNER]}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for ranks in RUNS:
-        mpirun(ranks, "weather3d_ranks.py", tmp_path)
+        mpirun(ranks, "weather3d_ranks.py", tmp_path, timeout=240)
     for name in cases:
         one = np.load(tmp_path / f"{name}-1x.npz")
         assert one["state"].shape == (5, 11, 27, 29)
