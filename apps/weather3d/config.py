@@ -83,6 +83,12 @@ class Bubble(Section):
     radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
 
 
+class Wave(settings.Wave):
+    """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none."""
+
+    along: Literal["x", "y"] = Field("x", description="the direction in which they travel; its middle is x there")
+
+
 class Jet(Section):
     """A jet along x at the start, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0 turns it off.
 
@@ -143,6 +149,7 @@ class Config(Section):
     lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
     tracers: tuple[Tracer, ...] = Field((), description="what the air carries")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
@@ -184,6 +191,8 @@ class Config(Section):
                 )
         if jet.speed and not (0 <= jet.y <= grid.length and 0 <= jet.z <= grid.height):
             yield f"the jet at y {jet.y:g} m, z {jet.z:g} m lies outside {box}: move jet.y or jet.z"
+        if self.wave.amplitude and self.base.kind != "isothermal":
+            yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
         if self.lid.depth >= grid.height:
             yield f"lid.depth of {self.lid.depth:g} m leaves nothing of {grid.height:g} m: lower it"
 
