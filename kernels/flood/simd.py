@@ -150,7 +150,7 @@ def _fluxes(highs, left, lows, faces, to, blocks, gravity):
 
 @jit(noalias=True, math=STRICT)
 def _advance(done, faces, x, low, high, now, row, begin, width, per_dx, per_dy, dt, coriolis):
-    """What is ahead of a row, now + dt * tendency, and the wave rate of its cells; x, low, high: where its faces stand."""
+    """What is ahead of a row, and the wave rate of its cells; x, low, high: where its faces stand."""
     one = u8(1)
     for i in range(u8(HALO), width - u8(HALO)):
         e = i + one
