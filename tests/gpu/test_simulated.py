@@ -31,7 +31,7 @@ def temperature(directory: Path) -> np.ndarray:
 def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     outcome = mpirun(ranks, "device_exchange.py", timeout=200)
-    assert "all good 12" in outcome.stdout
+    assert "all good 24" in outcome.stdout
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
