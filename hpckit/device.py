@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.errors import SetupError
 from hpckit.gpu_driver import driver_count, missing, no_gpu
 from hpckit.kernels.device_array import SimulatedArray, address, as_host
 from hpckit.kernels.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
@@ -192,8 +193,16 @@ class Gpu(Device):
         return self._cupy
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """As of any device; 512-byte aligned."""
-        return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        """As of any device; 512-byte aligned. Raises `SetupError` where the GPU has no room for it."""
+        try:
+            return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        except self._cupy.cuda.memory.OutOfMemoryError:
+            needed = math.prod(shape) * np.dtype(dtype).itemsize
+            raise SetupError(
+                f"{self.name} has no room for an array of {needed / 1e9:.3g} GB",
+                likely=f"of its {self.memory / 1e9:.3g} GB, {_ranks_text(self.ranks)}",
+                do="use more GPUs, or a smaller grid",
+            ) from None
 
     def to_host(self, array: Any) -> np.ndarray:
         """As of any device."""

@@ -83,6 +83,9 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_
         np.testing.assert_array_equal(temperature(tmp_path / name), temperature(tmp_path / "cores"))
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert summary["device"]["ranks"] == ranks
+        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        assert provenance["gpu"]["mpi"] == "staged"
+        assert len(provenance["placement"]) == ranks
 
 
 def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):
