@@ -57,7 +57,9 @@ def compare(folders: Folders) -> Found:
             at_most(name, "relative change of energy", output.change("energy"), 1e-6, "closed box"),
         ]
     source = f"the same on {whole[1].removeprefix('bubble-')}"
-    checks.append(near(whole[0], "mean height of the warm air at 350 s", heights[0], heights[1], HEIGHTS[whole[0]], source, "m"))
+    checks.append(
+        near(whole[0], "mean height of the warm air at 350 s", heights[0], heights[1], HEIGHTS[whole[0]], source, "m")
+    )
     return Found(checks, [], [(whole[1], "theta", "Rising bubble, 700 s: theta'")])
 
 
