@@ -76,9 +76,7 @@ class GhostExchange:
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
         positions, comm = particles.positions, self.mesh.comm
-        self._requests = [
-            comm.Irecv(buffer, peer, self._tag) for peer, buffer in self._receive.items() if buffer.size
-        ]
+        self._requests = [comm.Irecv(buffer, peer, self._tag) for peer, buffer in self._receive.items() if buffer.size]
         for peer, buffer in self._send.items():
             at = 0
             for part in self._parts[peer]:

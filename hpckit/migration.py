@@ -8,7 +8,7 @@ from mpi4py import MPI
 from hpckit.errors import RankLostError
 from hpckit.kernels.integrate.dispatch import find_leavers
 from hpckit.mesh import Mesh
-from hpckit.particles import TRAVELER, Particles
+from hpckit.particles import Particles
 from hpckit.plan.bricks import Bricks
 
 
@@ -38,7 +38,7 @@ def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarra
     sent = np.ascontiguousarray(counts, np.int64)
     received = np.empty_like(sent)
     mesh.comm.Alltoall(sent, received)
-    arriving = np.empty(int(received.sum()), TRAVELER)
+    arriving = np.empty(int(received.sum()), travelers.dtype)
     requests = []
     tag = mesh.tags(1)
     for target, counted, send in ((arriving, received, False), (travelers, sent, True)):
@@ -62,8 +62,9 @@ def audit(mesh: Mesh, particles: Particles, total: int) -> None:
     expected = np.array([total, *_fingerprints(np.arange(total))], np.uint64)
     if not np.array_equal(own, expected):
         raise RankLostError(
-            f"the ranks hold {own[0]} particles, and {total} set out" if own[0] != total else "particles were exchanged"
-            " for copies of others",
+            f"the ranks hold {own[0]} particles, and {total} set out"
+            if own[0] != total
+            else "particles were exchanged for copies of others",
             likely="a fault of hpckit: please report it with the run file",
         )
 

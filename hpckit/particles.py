@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
-from hpckit.kernels.records.dispatch import type_words, types_of
-from hpckit.kernels.records.dispatch import permute
+from hpckit.kernels.records.dispatch import permute, type_words, types_of
 
 ALIGNMENT = 64  # bytes: a cache line, and what vector loads want
 TRAVELER = np.dtype(
@@ -74,9 +73,10 @@ class Particles:
         """Make room for at least that many slots; what is in them stays, forces are lost."""
         if capacity <= self.capacity:
             return
-        kept = self.positions, self.velocities, self.ids, self.images
+        kept: tuple[npt.NDArray[Any], ...] = (self.positions, self.velocities, self.ids, self.images)
         self._make(-(-int(1.1 * capacity) // CLUSTER) * CLUSTER)
-        for new, old in zip((self.positions, self.velocities, self.ids, self.images), kept, strict=True):
+        now: tuple[npt.NDArray[Any], ...] = (self.positions, self.velocities, self.ids, self.images)
+        for new, old in zip(now, kept, strict=True):
             new[: len(old)] = old
 
     def append(self, travelers: npt.NDArray[Any]) -> None:

@@ -19,14 +19,23 @@ ALLOWED = {
     "hpckit.kernels": set(),
     "hpckit.core": {"hpckit.plan", "hpckit.kernels"},
     "hpckit.atmosphere": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
+    "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.apps": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io", "hpckit.report", "hpckit.atmosphere", "hpckit.md"},
+    "hpckit.apps": {
+        "hpckit.core",
+        "hpckit.plan",
+        "hpckit.kernels",
+        "hpckit.io",
+        "hpckit.report",
+        "hpckit.atmosphere",
+        "hpckit.md",
+    },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
 LIBRARIES = {"hpckit.plan": {"numpy"}, "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"}}
-COMPILER = {"hpckit.kernels.jit", "hpckit.kernels.simd", "hpckit.kernels.dual"}  # options; vectors, and numbers with a slope
+# Options on either processor; vectors, and numbers with a slope.
+COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "simd", "lanes", "dual")}
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 

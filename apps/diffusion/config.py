@@ -6,7 +6,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.report.settings import Report
+
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+GPU = True  # takes `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]
@@ -117,6 +120,7 @@ class Config(Section):
     start: Start = Field(default_factory=Start, description="the temperature at the start")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
     def _fits_the_grid(self) -> Self:

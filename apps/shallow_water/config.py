@@ -7,6 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.report.settings import Report
+
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
@@ -130,6 +132,7 @@ class Config(Section):
     start: Start = Field(default_factory=Start, description="what the run starts from")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.atmosphere.settings import Base, Output, Section
+from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
 
@@ -79,6 +80,7 @@ class Config(Section):
     inflow: Inflow = Field(default_factory=Inflow, description="jet of the injection set-up")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    report: Report = Field(default_factory=Report, description="what the report shows")
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
     compat: bool = Field(
         False,

@@ -7,13 +7,14 @@ import time as clock
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model, warm_up
+from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
 from hpckit.apps.weather3d.setups import column_of
+from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.atmosphere.base import require_top
 from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
@@ -32,6 +33,12 @@ VARIABLES = {
 }
 
 
+def variables(config: Config) -> dict[str, dict[str, str]]:
+    """The fields that are written, with their attributes."""
+    carried = {tracer.name: {"units": "1", "long_name": f"mixing ratio of {tracer.name}"} for tracer in config.tracers}
+    return VARIABLES | carried
+
+
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`.
 
@@ -40,7 +47,7 @@ def run(config: Config, run: Run) -> None:
     grid = config.grid
     begin = clock.perf_counter()
     warm_up()
-    with Mesh(run.comm, periodic=PERIODIC, shape=(grid.nz, grid.ny, grid.nx), halo=HALOS, **AXES) as mesh:
+    with mesh_for(config, run.comm) as mesh:
         model = Model(config, mesh)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
@@ -53,31 +60,38 @@ def run(config: Config, run: Run) -> None:
                 "x": (np.arange(grid.nx) + 0.5) * grid.dx,
             },
             units=dict.fromkeys("zyx", "m"),
-            variables=VARIABLES,
+            variables=variables(config),
             attributes={"title": run.title, "source": "hpckit weather3d"},
             driver=config.output.driver,
             compression=config.output.compression,
         ) as writer:
             ran = time_loop(model, run, writer.write)
-    finish(model, run, ran, BYTES_PER_CELL_STEP)
+    finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    closed = [name in PERIODIC for name in AXES]
-    sizes = best_factorization(ranks, shape, tuple(AXES.values()), closed, HALOS)
-    topology = Topology(tuple(AXES), sizes, PERIODIC)
+    periodic = periodic_axes(config)
+    sizes = best_factorization(ranks, shape, tuple(AXES.values()), [name in periodic for name in AXES], HALOS)
+    topology = Topology(tuple(AXES), sizes, periodic)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
-    dt = min(grid.dx, grid.dy, grid.dz) / config.time.max_speed * config.time.cfl
+    dt = config.full_step
     steps = step_count(config, dt)
     frames = frame_count(config, dt, steps)
     plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
     itemsize = 4 if config.output.single else 8
     local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))
-    states = 2 if config.diffusion else 1
+    mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
+    exchanges = 1 + mixes
+    count = len(VARIABLES) + len(config.tracers)
+    tracers = len(config.tracers)
+    thick = Decomposition(shape, topology, halo=TRACER_HALOS)
+    tracer_bytes = max(halo_plan(thick).nbytes(rank, 8 * tracers) for rank in range(ranks)) if tracers else 0
+    # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
+    arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
     owned = max(int(np.prod(block)) for block in blocks)
     columns = sorted({f"{ny} x {nx}" for _, ny, nx in blocks})
     return DryRun(
@@ -86,9 +100,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
             f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
             f"y over {sizes[1]} ranks, x over {sizes[2]}, {' or '.join(columns)} columns each",
         ],
-        halo_bytes=states * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)),
-        memory_per_rank=8 * FIELDS * local * states + (8 + itemsize) * len(VARIABLES) * owned,
-        output_bytes=frames * len(VARIABLES) * itemsize * grid.nx * grid.ny * grid.nz,
+        halo_bytes=exchanges * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)) + exchanges * tracer_bytes,
+        memory_per_rank=8 * local * arrays + (8 + itemsize) * count * owned,
+        output_bytes=frames * count * itemsize * grid.nx * grid.ny * grid.nz,
         frames=frames,
         steps=steps,
         notes=[f"dt {dt:.4g} s; the halo in x and that in y once a step; output bytes are before compression"],

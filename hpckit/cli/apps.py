@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import pkgutil
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -36,6 +37,12 @@ class App:
         return importlib.import_module(f"{self.package}.run")
 
     @property
+    def report_module(self) -> ModuleType | None:
+        """The module with what it adds to reports (`hpckit.report.extension`), None for an app without one."""
+        name = f"{self.package}.report"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+    @property
     def config(self) -> type[BaseModel]:
         """The schema of its settings."""
         return self.config_module.Config
@@ -49,6 +56,11 @@ class App:
     def summary(self) -> str:
         """One line about it."""
         return self.config_module.SUMMARY
+
+    @property
+    def has_gpu_form(self) -> bool:
+        """Whether its fields can live on a GPU: `GPU = True` in its `config`."""
+        return bool(getattr(self.config_module, "GPU", False))
 
     @property
     def folder(self) -> Path:

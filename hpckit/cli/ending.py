@@ -98,10 +98,10 @@ def _headline(summary: dict[str, Any]) -> list[str]:
 
 def _build_report(directory: RunDirectory) -> None:
     """Build the report; the end of the run stays what it is where that fails."""
-    from hpckit.report.build import build_report
+    from hpckit.cli.report import build
 
     try:
-        print(f"report: {build_report(directory.path)}")
+        print(f"report: {build(directory)}")
     except HpckitError as error:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
     except Exception as error:

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.ghosts import GhostExchange
+from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.integrate.dispatch import kinetic, largest_move, wrap
 from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.forces import Forces
@@ -17,7 +18,7 @@ from hpckit.md.neighbors import NeighborList
 from hpckit.md.units import UNITS, Units
 from hpckit.mesh import Mesh
 from hpckit.migration import audit, exchange, migrate
-from hpckit.particles import TRAVELER, Particles
+from hpckit.particles import TRAVELER, Particles, make_travelers
 from hpckit.plan.bricks import Bricks
 from hpckit.timing import PhaseTimer
 
@@ -176,27 +177,45 @@ class System:
             found.append(0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume))
         return found[0], found[1]
 
-    def frame(self) -> dict[str, np.ndarray] | None:
+    def snapshot(self, step: int = 0, time: float = 0.0, forces: bool = False) -> Snapshot | None:
         """Collective: all particles in the order of their ids, on rank 0; None elsewhere.
 
-        ids [n] from 0, types [n] from 0, positions and velocities [n, 3], images [n, 3] (int32): positions are those in
-        the box as of the last rebuild, moved on since; position + image x edge is the unwrapped place.
+        Positions are wrapped into the box, with the images that say how often they went around; ids count from 1.
         """
-        own = self.particles.travelers(self.particles.own)
+        particles = self.particles
+        slots = particles.own
+        each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
+        each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
         counts = np.zeros(self.mesh.size, np.int64)
-        counts[0] = len(own)
-        every = exchange(self.mesh, own, counts)
+        counts[0] = len(each)
+        every = exchange(self.mesh, each, counts)
         if self.mesh.rank:
             return None
-        every = every[np.argsort(every["id"])]
-        assert every.dtype == TRAVELER
-        positions = np.ascontiguousarray(every["position"])
-        images = np.ascontiguousarray(every["image"])
+        every = every[np.argsort(every["traveler"]["id"])]
+        travelers = every["traveler"]
+        closed = self.bricks.periodic
+        positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
         wrap(positions, images, len(every), self.bricks.lower, self.bricks.upper, self.bricks.periodic)
-        return {
-            "ids": every["id"].copy(),
-            "types": types_of(positions),
-            "positions": np.ascontiguousarray(positions[:, :3]),
-            "velocities": np.ascontiguousarray(every["velocity"][:, :3]),
-            "images": images,
-        }
+        return Snapshot(
+            lower=self.bricks.lower,
+            upper=self.bricks.upper,
+            periodic=(bool(closed[0]), bool(closed[1]), bool(closed[2])),
+            ids=travelers["id"] + 1,
+            types=types_of(positions),
+            positions=np.ascontiguousarray(positions[:, :3]),
+            images=images,
+            velocities=np.ascontiguousarray(travelers["velocity"][:, :3]),
+            forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
+            masses=self.masses,
+            step=step,
+            time=time,
+        )
+
+    def load_snapshot(self, snapshot: Snapshot | None) -> None:
+        """Collective: take up the particles of a snapshot given by rank 0; None elsewhere. Ids become 0, 1, …."""
+        travelers = np.zeros(0, TRAVELER)
+        if snapshot is not None:
+            n = snapshot.count
+            velocities = np.zeros((n, 3)) if snapshot.velocities is None else snapshot.velocities
+            travelers = make_travelers(np.arange(n), snapshot.positions, velocities, snapshot.types, snapshot.images)
+        self.load(travelers)

@@ -52,7 +52,9 @@ class Bricks:
             raise DecompositionError(f"particles need three axes, not {', '.join(self.topology.names)}")
         for name, size, cuts in zip(self.topology.names, self.topology.sizes, self.cuts, strict=True):
             if len(cuts) != size + 1:
-                raise DecompositionError(f"{size} ranks along {name} have {size + 1} cuts, ends included, not {len(cuts)}")
+                raise DecompositionError(
+                    f"{size} ranks along {name} have {size + 1} cuts, ends included, not {len(cuts)}"
+                )
             if not all(math.isfinite(cut) for cut in cuts) or any(a >= b for a, b in itertools.pairwise(cuts)):
                 raise DecompositionError(f"the cuts along {name} must be finite and grow: {', '.join(map(str, cuts))}")
 

@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hpckit import __version__
-from hpckit.errors import CorruptDataError
+from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.frames import missing_sources
 from hpckit.report import sections
+from hpckit.report.animation import animation_section
+from hpckit.report.extension import Section, app_sections, placed
+from hpckit.report.field_file import variable_names
+from hpckit.report.fields_section import fields_section
+from hpckit.report.figures import Figures, make_figures, read_fields
 from hpckit.report.findings import find
+from hpckit.report.hovmoeller import hovmoeller_section
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
 from hpckit.report.run_data import RunData, load_run
-from hpckit.report.slices import Slices, read_slices
+from hpckit.report.settings import Report, settings_of
+from hpckit.report.spectra_section import spectra_section
 
 MOST_BYTES = 3_000_000
 POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough
 
 
-def build_report(directory: Path) -> Path:
+def build_report(directory: Path, extension: Any = None, **options: Any) -> Path:
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
+
+    `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `options` are fields of
+    `hpckit.report.settings.Report` and come before those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the
     report cannot be written.
     """
     run = load_run(Path(directory))
+    settings = settings_of(run.resolved, run.problems, **options)
+    if options.get("variable"):
+        _require_variable(run, settings.variable)
+    brought = app_sections(extension, run)
+    figures = make_figures(run, settings, MOST_BYTES * 3 // 10)  # base64 makes four bytes of three
     for points in POINTS:
-        text, record = compose(run, points)
+        text, record = compose(run, points, settings, figures, brought)
         if len(text.encode()) < MOST_BYTES:
             break
     target = run.directory / "report"
@@ -42,10 +57,22 @@ def build_report(directory: Path) -> Path:
     return target / "index.html"
 
 
-def compose(run: RunData, points: int) -> tuple[str, dict[str, Any]]:
+def _require_variable(run: RunData, variable: str) -> None:
+    try:
+        names = variable_names(run.fields) if run.fields else []
+    except OSError:
+        return  # told with the fields
+    if variable not in names:
+        raise InputError(f"the run has no field {variable!r}", do=f"choose one of {', '.join(names)}" if names else "")
+
+
+def compose(
+    run: RunData, points: int, settings: Report, figures: Figures, brought: Sequence[Section]
+) -> tuple[str, dict[str, Any]]:
     """The page, and the numbers in it, with fields of at most `points` points a dim."""
-    fields = _fields(run, points)
-    values = _plain(numbers(run, fields))
+    fields, cuts = read_fields(run, points, settings)
+    values = plain({**numbers(run, fields), **figures.numbers()})
+    values["sections"] = {one.key: plain(one.numbers) for one in brought}
     found = find(values)
     values["findings"] = [finding.to_dict() for finding in found]
     text = page(
@@ -54,10 +81,17 @@ def compose(run: RunData, points: int) -> tuple[str, dict[str, Any]]:
         sections.failure(values),
         sections.headline(values),
         sections.findings(found),
-        sections.fields(fields),
+        placed(brought, "headline"),
+        fields_section(fields, cuts),
+        animation_section(figures.animation),
+        hovmoeller_section(*figures.hovmoeller),
+        spectra_section(figures.spectra),
+        placed(brought, "fields"),
         sections.conservation(run, values),
         sections.history(run, values),
+        placed(brought, "conservation"),
         sections.phases(values),
+        placed(brought, "phases"),
         sections.decomposition(values),
         sections.provenance(values),
         sections.configuration(values),
@@ -68,31 +102,12 @@ def compose(run: RunData, points: int) -> tuple[str, dict[str, Any]]:
     return text, values
 
 
-def _fields(run: RunData, points: int) -> list[Slices]:
-    """The fields that can be read; what cannot is told in the report and does not end it."""
-    if run.fields is None:
-        return []
-    try:
-        missing = missing_sources(run.fields)
-        if missing:
-            _tell(run, f"files of the output are missing: {', '.join(missing[:3])}")
-        return read_slices(run.fields, most_points=points)
-    except (OSError, CorruptDataError, KeyError) as problem:
-        _tell(run, f"the fields cannot be read: {problem}")
-        return []
-
-
-def _tell(run: RunData, text: str) -> None:
-    if text not in run.problems:
-        run.problems.append(text)
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Without numbers that JSON has no word for: NaN and infinity become null."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         return None
     return value

@@ -1,8 +1,8 @@
 """Cells and neighbor lists, NumPy: the oracle, and the documentation of what the other forms compute.
 
 Particles are sorted into columns along z over a grid in x and y, in each column by z, and cut into clusters of eight
-slots; the last cluster of a column is filled up with empty slots, far away and each somewhere else. Whole clusters, with
-the boxes around them, are what a search looks at first. Positions are records [slots, 4].
+slots; the last cluster of a column is filled up with empty slots, far away and each somewhere else. Whole clusters,
+with the boxes around them, are what a search looks at first. Positions are records [slots, 4].
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def sort_columns(
     column_start: np.ndarray,
     order: np.ndarray,
 ) -> None:
-    """order[slot]: the particle that comes into a slot, -1 for none; column c has the clusters from column_start[c] on."""
+    """order[slot]: the particle that comes into a slot, -1 for none; column c starts at cluster column_start[c]."""
     order[: column_start[-1] * CLUSTER] = -1
     for c in range(len(sizes)):
         members = np.flatnonzero(columns[:count] == c)
@@ -63,7 +63,7 @@ def place(source: np.ndarray, order: np.ndarray, slots: int, first: int, target:
 def pack_tiles(
     positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
 ) -> None:
-    """Of each cluster x, y, z of its slots relative to `center`, float32 [3, 8], and its box: lower and upper corner."""
+    """Of each cluster x, y, z of its slots relative to `center`, float32 [3, 8], and its box: its two corners."""
     for c in range(first, stop):
         slots = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
         tiles[c] = (slots - center).T
@@ -72,7 +72,7 @@ def pack_tiles(
 
 
 def neighbors(positions: np.ndarray, own: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (slot below `own`, any other slot) closer than `reach`, by looking at every one: what `build_list` finds.
+    """All pairs (slot below `own`, any other slot) closer than `reach`, found by looking at every one.
 
     `build_list` writes them as lists: entries[start[s] : start[s + 1]] are RECORD x slot of the neighbors of slot s, in
     no particular order, padded to whole vectors; a few that are a little farther than `reach` may be among them.

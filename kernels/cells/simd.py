@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels import lanes as vectors
 from hpckit.kernels import simd
 from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 from hpckit.kernels.jit import inlined, jit
 
-TABLE = simd.lane_table()
+TABLE = vectors.lane_table()
 
 
 @jit
@@ -135,7 +136,7 @@ def list_builder(isa: str) -> Any:
     """The kernel `build_list` for an instruction set."""
     if isa == "scalar":
         return _build_list_scalar
-    eight, append = simd.lanes("f", 8, isa), simd.append(isa)
+    eight, append = vectors.lanes("f", 8, isa), vectors.append(isa)
     load, broadcast, bits, count_ones = eight.load, eight.broadcast, simd.bits, simd.count_ones
 
     @jit(key=("build_list", isa))

@@ -10,23 +10,28 @@ from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d import simd
 from hpckit.kernels.euler3d.constants import FIELDS
 
+NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux nobody needs
 
-def sweep_x(state: Any, column: Any, dx: float, dt: float, beta: float) -> int:
+
+def sweep_x(state: Any, column: Any, dx: float, dt: float, beta: float, mass_flux: Any = NO_FLUX) -> int:
     """Advance the x direction by dt in place; see `reference.sweep_x`."""
-    _check(state, column)
-    return simd.sweep_x(state, column, dx, dt, beta)
+    _check(state, column, mass_flux)
+    _check_flux(state, mass_flux, (0, 0, 1))
+    return simd.sweep_x(state, column, dx, dt, beta, mass_flux)
 
 
-def sweep_y(state: Any, column: Any, dy: float, dt: float, beta: float) -> int:
+def sweep_y(state: Any, column: Any, dy: float, dt: float, beta: float, mass_flux: Any = NO_FLUX) -> int:
     """Advance the y direction by dt in place; see `reference.sweep_y`."""
-    _check(state, column)
-    return simd.sweep_y(state, column, dy, dt, beta)
+    _check(state, column, mass_flux)
+    _check_flux(state, mass_flux, (0, 1, 0))
+    return simd.sweep_y(state, column, dy, dt, beta, mass_flux)
 
 
-def sweep_z(state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float) -> int:
+def sweep_z(state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float, mass_flux: Any = NO_FLUX) -> int:
     """Advance the z direction by dt in place; see `reference.sweep_z`."""
-    _check(state, faces, ghost)
-    return simd.sweep_z(state, faces, ghost, dz, dt, beta)
+    _check(state, faces, ghost, mass_flux)
+    _check_flux(state, mass_flux, (1, 0, 0))
+    return simd.sweep_z(state, faces, ghost, dz, dt, beta, mass_flux)
 
 
 def turn(state: Any, column: Any, wind: Any, angle: float) -> None:
@@ -57,3 +62,11 @@ def _check(state: Any, *arrays: Any) -> None:
             f"a state is [{FIELDS}, nz, ny + {2 * HALO}, nx + {2 * HALO}] with ny and nx of at least {HALO},"
             f" not {state.shape}"
         )
+
+
+def _check_flux(state: Any, mass_flux: Any, more: tuple[int, int, int]) -> None:
+    """Faces are one more than cells along the sweep."""
+    nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
+    wanted = (nz + more[0], ny + more[1], nx + more[2])
+    if mass_flux.size and mass_flux.shape != wanted:
+        raise ValueError(f"the mass flux of this sweep is {wanted}, not {mass_flux.shape}")

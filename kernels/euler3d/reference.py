@@ -38,30 +38,46 @@ from hpckit.kernels.euler3d.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 OWNED = slice(HALO, -HALO)
 
 
-def sweep_x(state: np.ndarray, column: np.ndarray, dx: float, dt: float, beta: float) -> int:
+def sweep_x(state: np.ndarray, column: np.ndarray, dx: float, dt: float, beta: float, mass_flux: np.ndarray) -> int:
     """Advance the x direction by dt (s) in place; beta is the strength of the hyperviscosity.
+
+    mass_flux: takes what changed the density, the mass flux of the last stage (kg m-2 s-1) at the low faces of the
+    owned cells and the high face of the last, float64[nz, ny, nx + 1]; of size 0 it is left alone.
 
     Returns a status, a sum of OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may be left out where only a
     momentum along the interfaces is lost, which the sweep carries but does not use.
     """
     owned = state[:, :, OWNED]
-    owned[..., OWNED], status = _horizontal(owned, RHO_U, column, dx, dt, beta)
+    owned[..., OWNED], flux, status = _horizontal(owned, RHO_U, column, dx, dt, beta)
+    if mass_flux.size:
+        mass_flux[...] = flux
     return status
 
 
-def sweep_y(state: np.ndarray, column: np.ndarray, dy: float, dt: float, beta: float) -> int:
-    """Advance the y direction by dt (s) in place; as `sweep_x`."""
+def sweep_y(state: np.ndarray, column: np.ndarray, dy: float, dt: float, beta: float, mass_flux: np.ndarray) -> int:
+    """Advance the y direction by dt (s) in place; as `sweep_x`, with a mass_flux of [nz, ny + 1, nx]."""
     turned = state[..., OWNED].swapaxes(2, 3)
-    turned[..., OWNED], status = _horizontal(turned, RHO_V, column, dy, dt, beta)
+    turned[..., OWNED], flux, status = _horizontal(turned, RHO_V, column, dy, dt, beta)
+    if mass_flux.size:
+        mass_flux[...] = flux.swapaxes(1, 2)
     return status
 
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
-def sweep_z(state: np.ndarray, faces: np.ndarray, ghost: np.ndarray, dz: float, dt: float, beta: float) -> int:
+def sweep_z(
+    state: np.ndarray,
+    faces: np.ndarray,
+    ghost: np.ndarray,
+    dz: float,
+    dt: float,
+    beta: float,
+    mass_flux: np.ndarray,
+) -> int:
     """Advance the z direction by dt (s) in place, gravity with it, between rigid free-slip walls at ground and top.
 
     The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u and v (so their
-    momenta go with the base density), and have no rho w; no mass passes a wall. Returns a status as `sweep_x`.
+    momenta go with the base density), and have no rho w; no mass passes a wall. mass_flux: as in `sweep_x`, of
+    [nz + 1, ny, nx]. Returns a status as `sweep_x`.
     """
     start = state[:, :, OWNED, OWNED].copy()
     stage, status = start, 0
@@ -79,6 +95,8 @@ def sweep_z(state: np.ndarray, faces: np.ndarray, ghost: np.ndarray, dz: float, 
         tendency[RHO_W] -= GRAVITY * stage[RHO]
         stage = start + dt * fraction * tendency
     state[:, :, OWNED, OWNED] = stage
+    if mass_flux.size:
+        mass_flux[...] = flux[RHO]
     return status
 
 
@@ -101,7 +119,9 @@ def diffuse(
     amount: float,
     work: np.ndarray,
 ) -> None:
-    """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit, nothing through the walls.
+    """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit.
+
+    At ground and top w is 0, nothing of the others passes.
 
     base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. spacing: dx, dy, dz (m). work: scratch like
     the state. Needs one cell of halo in x and in y. Stable while amount (1/dx2 + 1/dy2 + 1/dz2) <= 1/2.
@@ -115,6 +135,11 @@ def diffuse(
         flux = (near[1:, 0] + near[:-1, 0])[:, None] * np.diff(near[:, 1:], axis=0)
         if dim == 1:
             flux = np.pad(flux, ((1, 1), *[(0, 0)] * 3))
+            # Beyond a wall -w.
+            flux[0, RHO_W - 1], flux[-1, RHO_W - 1] = (
+                4 * near[0, 0] * near[0, RHO_W],
+                -4 * near[-1, 0] * near[-1, RHO_W],
+            )
         change = np.moveaxis(np.diff(flux, axis=0), 0, dim)
         inside = tuple(slice(None) if d in (1, dim) else slice(1, -1) for d in (1, 2, 3))
         state[1:, :, OWNED, OWNED] += amount / (2 * width * width) * change[(slice(None), *inside)]
@@ -151,8 +176,10 @@ def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.nd
 @np.errstate(all="ignore")  # a lost solution is told by the status
 def _horizontal(
     lines: np.ndarray, normal: int, column: np.ndarray, spacing: float, dt: float, beta: float
-) -> tuple[np.ndarray, int]:
-    """The owned cells of lines [5, nz, m, n + 12] a step later along the last dim, [5, nz, m, n], and a status."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The owned cells of lines [5, nz, m, n + 12] a step later along the last dim, [5, nz, m, n]; the mass flux of the
+    last stage at their faces, [nz, m, n + 1]; a status.
+    """
     stage, status = lines, 0
     for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, part of dt
         quad = [stage[..., first : first + stage.shape[3] - 3] for first in range(4)]
@@ -160,4 +187,4 @@ def _horizontal(
         status |= seen
         start = lines[..., lost : lines.shape[3] - lost]
         stage = start - dt * fraction / spacing * np.diff(flux, axis=3)
-    return stage, status
+    return stage, flux[RHO], status

@@ -16,7 +16,7 @@ import numpy as np
 from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.euler3d.constants import FIELDS, RHO_V, RHO_W, WATCHED
-from hpckit.kernels.euler3d.lines import BUFFER, TILE, advance_tile, load_tile, store_tile
+from hpckit.kernels.euler3d.lines import BUFFER, FIRST, TILE, advance_tile, load_tile, store_tile
 from hpckit.kernels.euler3d.ring import (
     LANES,
     RING,
@@ -35,7 +35,7 @@ u8 = np.uint64
 
 
 @jit(noalias=True)
-def sweep_x(state, column, dx, dt, beta):
+def sweep_x(state, column, dx, dt, beta, mass_flux):
     """As `reference.sweep_x`."""
     levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
     flat, pitch = state.reshape(-1), u8(state.strides[0] // 8)
@@ -56,11 +56,14 @@ def sweep_x(state, column, dx, dt, beta):
                     nu = beta * dx / (16.0 * step)
                     status |= advance_tile(now, old, new, flux, stage, count, base, nu, step / dx)
                 store_tile(flat, u8(line + begin), pitch, u8(count), one)
+                if mass_flux.size:
+                    for face in range(count + 1):
+                        mass_flux[level, row - HALO, begin + face] = flux[FIRST + face]
     return status
 
 
 @jit(noalias=True)
-def sweep_y(state, column, dy, dt, beta):
+def sweep_y(state, column, dy, dt, beta, mass_flux):
     """As `reference.sweep_y`."""
     levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
@@ -86,13 +89,16 @@ def sweep_y(state, column, dy, dt, beta):
                     to = place(face - 1) if stage < 2 else u8(0)
                     nu = beta * dy / (16.0 * step)
                     status |= advance_row(now, start, new, to, flux[stage], face, blocks, base, 1.0, nu, step / dy, 0.0)
+                    if stage == 2 and mass_flux.size:
+                        for cell in range(count):
+                            mass_flux[level, face, begin + cell] = flux[2, 1 - (face & 1), cell]
                     if stage == 2 and face > 0:
                         store_row(flat, u8(corner + (face - 1) * width), pitch, RHO_V, u8(count), done)
     return status
 
 
 @jit(noalias=True)
-def sweep_z(state, faces, ghost, dz, dt, beta):
+def sweep_z(state, faces, ghost, dz, dt, beta, mass_flux):
     """As `reference.sweep_z`."""
     levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
     flat, pitch, plane = state.reshape(-1), u8(state.strides[0] // 8), state.shape[2] * state.shape[3]
@@ -126,6 +132,9 @@ def sweep_z(state, faces, ghost, dz, dt, beta):
                     status |= advance_row(
                         now, start, new, to, flux[stage], face, blocks, base, gate, nu, step / dz, weight
                     )
+                    if stage == 2 and mass_flux.size:
+                        for cell in range(count):
+                            mass_flux[face, row, begin + cell] = flux[2, 1 - (face & 1), cell]
                     if face == 0:
                         continue
                     if stage == 2:
@@ -171,8 +180,10 @@ def diffuse(state, column, base, spacing, amount, work):
     )
     for field in range(1, FIELDS):
         for level in range(levels):
-            # At a wall the row beyond is the row itself: no difference, no flux.
+            # At a wall the row beyond is the row itself, no difference, no flux; but w changes its sign.
             below, above = max(level - 1, 0), min(level + 1, levels - 1)
+            lower = -1.0 if field == RHO_W and level == 0 else 1.0
+            upper = -1.0 if field == RHO_W and level == levels - 1 else 1.0
             for row in range(HALO, rows - HALO):
                 for cell in range(HALO, cells - HALO):
                     rho, phi = work[0, level, row, cell], work[field, level, row, cell]
@@ -189,8 +200,8 @@ def diffuse(state, column, base, spacing, amount, work):
                         )
                         + rate_z
                         * (
-                            (work[0, above, row, cell] + rho) * (work[field, above, row, cell] - phi)
-                            - (rho + work[0, below, row, cell]) * (phi - work[field, below, row, cell])
+                            (work[0, above, row, cell] + rho) * (upper * work[field, above, row, cell] - phi)
+                            - (rho + work[0, below, row, cell]) * (phi - lower * work[field, below, row, cell])
                         )
                     )
 

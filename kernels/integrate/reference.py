@@ -12,12 +12,12 @@ from hpckit.kernels.cells.constants import FAR
 
 
 def kick(velocities: np.ndarray, forces: np.ndarray, inverse_mass: np.ndarray, slots: int, half: float) -> None:
-    """v += half F / m, for the first `slots` slots."""
+    """V += half F / m, for the first `slots` slots."""
     velocities[:slots] += (half * inverse_mass[:slots])[:, None] * forces[:slots]
 
 
 def drift(positions: np.ndarray, velocities: np.ndarray, slots: int, dt: float) -> None:
-    """x += dt v."""
+    """X += dt v."""
     positions[:slots] += dt * velocities[:slots]
 
 

@@ -69,7 +69,7 @@ def wrap(positions, images, slots, lower, upper, periodic):
 
 @jit
 def find_leavers(positions, slots, lower, upper, leavers):
-    """As `reference.find_leavers`: how many slots hold a particle outside lower <= x < upper; the first in `leavers`."""
+    """As `reference.find_leavers`: how many particles are outside lower <= x < upper; the first in `leavers`."""
     count = 0
     for s in range(slots):
         inside = True

@@ -34,9 +34,12 @@ def uniforms(seed, step, ids, stream, out):
     for i in range(len(ids)):
         if ids[i] >= 0:
             a, b, c, d = four_words(np.uint64(seed), np.uint64(step), np.uint64(ids[i]), np.uint64(stream))
-            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = (a + 0.5) * UNIT, (b + 0.5) * UNIT, (c + 0.5) * UNIT, (
-                d + 0.5
-            ) * UNIT
+            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = (
+                (a + 0.5) * UNIT,
+                (b + 0.5) * UNIT,
+                (c + 0.5) * UNIT,
+                (d + 0.5) * UNIT,
+            )
 
 
 @jit

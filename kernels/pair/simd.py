@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels import lanes as vectors
 from hpckit.kernels import simd
 from hpckit.kernels.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.jit import FUSED, STRICT, inlined, jit
@@ -63,7 +64,7 @@ class Form:
 
 def stored_table(table: np.ndarray, form: Form) -> np.ndarray:
     """A table [types, types, parameters] as kernels of this form read it: [types, parameters, stored types], flat."""
-    types, _, parameters = table.shape
+    types = len(table)
     columns = np.arange(form.stored_types) % (form.near_types if types <= form.near_types else form.stored_types)
     stored = table.transpose(0, 2, 1)[:, :, np.minimum(columns, types - 1)]
     return np.ascontiguousarray(stored, np.float32 if form.kind == "f" else np.float64).ravel()
@@ -169,7 +170,7 @@ def _pieces(potential: Potential, form: Form) -> tuple:
         gather_row = _scalar_row(count, stored, own_type)
         parameters = (first_row, same) if form.types == 1 else (place_of_row, gather_row)
         return _load_one, *parameters, _itself, _zero_unless_number, _smaller, _no_prefetch
-    lanes = simd.lanes(form.kind, form.lanes, form.isa)
+    lanes = vectors.lanes(form.kind, form.lanes, form.isa)
     common = lanes.broadcast, simd.zero_unless, simd.minimum, simd.prefetch
     if form.types == 1:
         load_records = lanes.load_records
@@ -202,7 +203,7 @@ def _sums(form: Form) -> tuple:
     if not form.exact:
         return _add, plain
     rounded = _rounded_number if form.isa == "scalar" else simd.rounded
-    shift = _itself if form.isa == "scalar" else simd.lanes(form.kind, form.lanes, form.isa).broadcast
+    shift = _itself if form.isa == "scalar" else vectors.lanes(form.kind, form.lanes, form.isa).broadcast
     total = _itself if form.isa == "scalar" else simd.sum_lanes
 
     @inlined(math=REORDERED)

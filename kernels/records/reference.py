@@ -15,7 +15,7 @@ HIGH, HIGH_SINGLE = 0x3FF00000, 0x3F800000
 
 
 def type_words(types: np.ndarray) -> np.ndarray:
-    """w of each type (from 0): float64."""
+    """W of each type (from 0): float64."""
     types = np.asarray(types, np.int64)
     return (((HIGH + 2 * types + 1) << 32) | (2 * types)).view(np.float64)
 

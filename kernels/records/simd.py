@@ -29,7 +29,7 @@ def put(values, positions, slots, first, stop):
 
 @jit
 def copy(positions, source, first, stop, shift, target, at):
-    """Positions of the slots target[at + k] = those of source[first + k], moved by `shift`, for images in one memory."""
+    """Positions of the slots target[at + k] = those of source[first + k], moved by `shift`: images."""
     for k in range(stop - first):
         s, t = source[first + k], target[at + k]
         for d in range(3):

@@ -54,7 +54,7 @@ def clustered(positions, extent, width=2.5):
 
 
 def listed(slots, starts, grid, extent, reach, isa, padding):
-    """start and entries of the list of own particles without ghosts, and the number of clusters."""
+    """The list of own particles without ghosts, and the number of clusters."""
     clusters = int(starts[-1])
     tiles, boxes = np.zeros((clusters, 3, CLUSTER), np.float32), np.zeros((clusters, 6))
     cells.pack_tiles(slots, 0, clusters, np.array(extent) / 2, tiles, boxes)

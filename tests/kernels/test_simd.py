@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from hpckit.kernels import lanes as vectors
 from hpckit.kernels import simd
 from hpckit.kernels.jit import jit
 from hpckit.kernels.records.reference import HIGH_SINGLE, type_words
@@ -43,7 +44,7 @@ def test_the_host_has_plain_loops_at_least():
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "truediv"])
 def test_arithmetic(kind, n, isa, op):
     function = getattr(operator, op)
-    load, store = simd.lanes(kind, n, isa).load, simd.store
+    load, store = vectors.lanes(kind, n, isa).load, simd.store
 
     @jit
     def kernel(a, b, out):
@@ -64,7 +65,7 @@ def test_arithmetic(kind, n, isa, op):
 
 @per_shape
 def test_comparisons_masks_and_minimum(kind, n, isa):
-    lanes, store = simd.lanes(kind, n, isa), simd.store
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
     load, broadcast = lanes.load, lanes.broadcast
     select, zero_unless, minimum, bits, count = (
         simd.select,
@@ -97,7 +98,7 @@ def test_comparisons_masks_and_minimum(kind, n, isa):
 
 @per_shape
 def test_sums_over_the_lanes(kind, n, isa):
-    load, sum_lanes, store_sums = simd.lanes(kind, n, isa).load, simd.sum_lanes, simd.store_sums
+    load, sum_lanes, store_sums = vectors.lanes(kind, n, isa).load, simd.sum_lanes, simd.store_sums
 
     @jit
     def kernel(a, out):
@@ -113,7 +114,7 @@ def test_sums_over_the_lanes(kind, n, isa):
 
 @per_shape
 def test_records_gathers_and_tuples_of_numbers(kind, n, isa):
-    lanes, store = simd.lanes(kind, n, isa), simd.store
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
     load3, load4, load_row = lanes.load_records, lanes.load_records_w, lanes.load_row(3)
     apart = simd.numbers(3, 5)
 
@@ -139,7 +140,7 @@ def test_records_gathers_and_tuples_of_numbers(kind, n, isa):
 @per_shape
 @pytest.mark.parametrize("types", [2, 4, 8, 13])
 def test_parameters_are_looked_up_by_type(kind, n, isa, types):
-    lanes, store = simd.lanes(kind, n, isa), simd.store
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
     near = 2 if kind == "d" else 4
     stride = -(-types // n) * n
     load, load_row, gather = lanes.load, lanes.load_row(2), lanes.gather_row(2, stride)
@@ -172,7 +173,7 @@ def test_parameters_are_looked_up_by_type(kind, n, isa, types):
 
 @pytest.mark.parametrize("isa", VECTOR_ISAS)
 def test_append_writes_the_lanes_that_are_set(isa):
-    append, table = simd.append(isa), simd.lane_table()
+    append, table = vectors.append(isa), vectors.lane_table()
 
     @jit
     def kernel(out, bits):
@@ -188,7 +189,7 @@ def test_append_writes_the_lanes_that_are_set(isa):
 
 @per_shape
 def test_rounded_is_kept_as_written(kind, n, isa):
-    lanes, store, rounded = simd.lanes(kind, n, isa), simd.store, simd.rounded
+    lanes, store, rounded = vectors.lanes(kind, n, isa), simd.store, simd.rounded
     load, broadcast = lanes.load, lanes.broadcast
     shift = DTYPE[kind](1.5 * 2.0 ** (np.finfo(DTYPE[kind]).nmant - 8))
 
@@ -215,6 +216,7 @@ def test_prefetch_may_look_beyond_the_end():
 AVX512 = """
 import json
 from numba import types as t
+from hpckit.kernels import lanes as vectors
 from hpckit.kernels import simd
 from hpckit.kernels.cells.simd import list_builder
 from hpckit.kernels.lennard_jones.simd import POTENTIAL

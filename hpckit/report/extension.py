@@ -1,0 +1,81 @@
+"""What an app adds to the report of its runs: sections of its own, and the work of its phases for the roofline.
+
+An app brings a module `report` beside `config` and `run` with any of
+
+    def sections(run: RunData) -> Iterable[Section]
+    def work(run: RunData) -> Iterable[Work]
+
+The front end finds it by the app's name and hands it to `build_report`; the report itself knows no app. What fails in
+there is told on the page, and the rest of the page is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpckit.report.page import section
+from hpckit.report.run_data import RunData
+
+PLACES = ("headline", "fields", "conservation", "phases")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that an app brings.
+
+    `title` is its heading, `html` its content (made with the functions of `hpckit.report.page`, which escape what
+    comes from a run, and pictures from `hpckit.report.style.to_svg`), `numbers` what stands under `key` in
+    `report.json`. `after`: which part of the page it follows, one of "headline", "fields", "conservation", "phases".
+    """
+
+    key: str
+    title: str
+    html: str
+    numbers: Any = field(default_factory=dict)
+    after: str = "fields"
+
+    def __post_init__(self) -> None:
+        if self.after not in PLACES:
+            raise ValueError(f"a section stands after one of {', '.join(PLACES)}, not {self.after!r}")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one or more phases of an app's timer do for each cell and step.
+
+    `bytes`: what must move between memory and cores (each input read once, each output written once); `flops`:
+    additions, multiplications, divisions, roots and powers of the reference kernel, one each.
+    """
+
+    name: str
+    phases: tuple[str, ...]
+    bytes: float
+    flops: float
+
+
+def app_sections(extension: Any, run: RunData) -> list[Section]:
+    """The sections of the app, [] without any."""
+    return _call(extension, "sections", run)
+
+
+def app_work(extension: Any, run: RunData) -> list[Work]:
+    """The work of the app's phases, [] where it does not say."""
+    return _call(extension, "work", run)
+
+
+def placed(brought: Iterable[Section], after: str) -> str:
+    """The HTML of the sections that follow a part of the page."""
+    return "".join(section(one.title, one.html) for one in brought if one.after == after)
+
+
+def _call(extension: Any, name: str, run: RunData) -> list[Any]:
+    function: Callable[[RunData], Iterable[Any]] | None = getattr(extension, name, None)
+    if function is None:
+        return []
+    try:
+        return list(function(run))
+    except Exception as problem:  # whatever an app's code does, the page is built
+        run.tell(f"the app's {name} of the report failed: {type(problem).__name__}: {problem}")
+        return []

@@ -1,0 +1,39 @@
+"""What a report shows, as the section `report` of a run file or options of `hpckit report`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class Report(BaseModel):
+    """Settings of the report; they change no result and can be given again to `hpckit report`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    variable: str = Field("", description="the main field, of the diagrams and the animation; empty: the first one")
+    times: int = Field(6, ge=1, le=24, description="how many times of each field to draw")
+    cut: Literal["extremum", "center"] = Field(
+        "extremum", description="where fields in 3-D are cut: through the main field's extremum, or the middle"
+    )
+    hovmoeller: Literal["auto", "mean", "extremum", "off"] = Field(
+        "auto",
+        description="diagrams of place and time: mean or extremum over the other dims; auto: the mean where it keeps"
+        " the field's variance, else the extremum",
+    )
+    spectra: bool = Field(True, description="spectra against wavenumber")
+    frames: int = Field(30, ge=0, le=120, description="frames of the animation, 0 for none")
+    roofline: bool = Field(True, description="the phases against the measured peaks of the node")
+
+
+def settings_of(resolved: dict[str, Any], problems: list[str], **options: Any) -> Report:
+    """The settings of a run as it resolved them, with `options` over them; what does not fit is told and left out."""
+    values = resolved.get("values")
+    given = values.get("report") if isinstance(values, dict) else None
+    try:
+        own = Report.model_validate(given if isinstance(given, dict) else {})
+    except ValidationError as problem:
+        problems.append(f"the settings of the report are not used: {problem.errors()[0]['msg']}")
+        own = Report()
+    return Report.model_validate({**own.model_dump(), **options})
