@@ -25,6 +25,15 @@ class NVE:
         half_kick(system, dt)
 
 
+def warm_up(system: System) -> None:
+    """Collective: compile, or load, all that a step needs; changes nothing."""
+    particles = system.particles
+    arrays = particles.velocities, particles.forces, system.inverse_masses
+    kick_drift(particles.positions, *arrays, 0, 0.0, 0.0)
+    kick(*arrays, 0, 0.0)
+    system.warm_up()
+
+
 def half_kick_and_drift(system: System, dt: float) -> None:
     """The first half of a step."""
     particles = system.particles

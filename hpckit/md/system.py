@@ -143,6 +143,12 @@ class System:
             with self.timer("force"):
                 forces.compute(particles, neighbors, neighbors.outer, measure)
 
+    def warm_up(self) -> None:
+        """Collective: compile, or load, the kernels that steps need; changes nothing. Forces are there already."""
+        largest_move(self.particles.positions, self.neighbors.built, 0)
+        self._compute_with_exchange(False)
+        self.compute(True)
+
     def _is_time(self) -> bool:
         self._since += 1
         due = self._since >= self.rebuilds.delay and self._since % self.rebuilds.every == 0
