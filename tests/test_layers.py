@@ -22,6 +22,8 @@ ALLOWED = {
     "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
+    "hpckit.exact": set(),
+    "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
         "hpckit.plan",
@@ -30,10 +32,16 @@ ALLOWED = {
         "hpckit.report",
         "hpckit.atmosphere",
         "hpckit.md",
+        "hpckit.exact",
+        "hpckit.observables",
     },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
-LIBRARIES = {"hpckit.plan": {"numpy"}, "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"}}
+LIBRARIES = {
+    "hpckit.plan": {"numpy"},
+    "hpckit.exact": {"numpy"},
+    "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
+}
 # Options on either processor; vectors, and numbers with a slope.
 COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "simd", "lanes", "dual")}
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
