@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.errors import SetupError
 from hpckit.gpu_driver import driver_count, missing, no_gpu
 from hpckit.kernels.device_array import SimulatedArray, address, as_host
 from hpckit.kernels.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
@@ -192,8 +193,16 @@ class Gpu(Device):
         return self._cupy
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """As of any device; 512-byte aligned."""
-        return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        """As of any device; 512-byte aligned. Raises `SetupError` where the GPU has no room for it."""
+        try:
+            return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        except self._cupy.cuda.memory.OutOfMemoryError:
+            needed = math.prod(shape) * np.dtype(dtype).itemsize
+            raise SetupError(
+                f"{self.name} has no room for an array of {needed / 1e9:.3g} GB",
+                likely=f"of its {self.memory / 1e9:.3g} GB, {_ranks_text(self.ranks)}",
+                do="use more GPUs, or a smaller grid",
+            ) from None
 
     def to_host(self, array: Any) -> np.ndarray:
         """As of any device."""
@@ -289,7 +298,7 @@ def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     else:
         count = driver_count() or 1
         direct = mpi == "direct" or (mpi == "auto" and takes_device_memory())
-        device = Gpu(node.rank * count // max(count, node.size), direct)
+        device = Gpu(gpu_of(node.rank, node.size, count), direct)
         device.ranks = _sharing(node, device.place)
     node.Free()
     return device
@@ -299,6 +308,11 @@ def _simulating() -> bool:
     import numba
 
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+
+def gpu_of(rank: int, ranks: int, count: int) -> int:
+    """The GPU of a rank of a node, by number: one each while there are enough, else blocks of neighbors share one."""
+    return rank * count // max(count, ranks)
 
 
 def takes_device_memory() -> bool:
