@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpckit.device import HOST, Device
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
 from hpckit.plan.decomposition import Decomposition
 from hpckit.run_directory import RunDirectory, plain
@@ -25,6 +24,8 @@ from hpckit.timing import PhaseTimer
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from hpckit.device import Device
 
 LINE_SECONDS = 5.0  # between two progress lines
 FILE_SECONDS = 0.5  # between two writes of progress.json
@@ -56,8 +57,8 @@ class Run:
 
     `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
-    `device` is where this rank's fields should live: the host, or a GPU (`hpckit run --gpu`). `start` runs another app
-    for `nested`; `parent` is the run whose early stop is also one of this.
+    `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
+    another app for `nested`; `parent` is the run whose early stop is also one of this.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Run:
         app: str = "",
         title: str = "",
         lines: bool = True,
-        device: Device = HOST,
+        device: Device | None = None,
         parent: Run | None = None,
         start: Start | None = None,
     ) -> None:
+        from hpckit.device import HOST
+
         self.comm = comm
-        self.device = device
+        self.device = device or HOST
         self.rank = comm.rank
         self.size = comm.size
         self.app = app

@@ -22,6 +22,7 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
         "hpckit.plan",
@@ -30,6 +31,7 @@ ALLOWED = {
         "hpckit.report",
         "hpckit.atmosphere",
         "hpckit.exact",
+        "hpckit.observables",
     },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.

@@ -58,6 +58,9 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested)
         if device.is_gpu:
             run.say(f"GPU: {device.describe()}")
+            if comm.rank == 0:
+                provenance = directory.read_json("provenance.json") or {}
+                directory.write_json("provenance.json", {**provenance, "gpu": device.facts()})
         run.listen()
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":

@@ -4,6 +4,7 @@ Patterson 2009, Commun. ACM 52, 65-76).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ FORMULAS = (
     " additions, multiplications, divisions, roots and powers of the reference kernel. What lies above the slope of"
     " memory keeps its data in a cache, or moves less than an algorithm without fusing would have to."
 )
+FIGURE = (5.6, 3.2)  # inches
 DISTURBED = " Other processes had part of the cores while this was measured: the peaks are higher."
 
 
@@ -118,28 +120,32 @@ def _picture(record: Record) -> str:
     memory, flops = max(peaks["copy"], peaks["triad"]), peaks["flops"]
     low = 0.5 * min([point["flops_per_byte"] for point in points] + [flops / max([memory, *peaks["caches"].values()])])
     high = 4 * max([point["flops_per_byte"] for point in points] + [flops / memory])
-    figure, axes = plt.subplots(figsize=(5.6, 3.2), layout="constrained")
+    lowest = min([point["gflops"] for point in points] + [low * memory])
+    bottom, top = 0.5 * lowest, 2.2 * flops
+    figure, axes = plt.subplots(figsize=FIGURE, layout="constrained")
+    # A slope of one in logarithms, as an angle on the page.
+    angle = math.degrees(math.atan2(0.78 * FIGURE[1] / math.log(top / bottom), 0.88 * FIGURE[0] / math.log(high / low)))
     for name, rate in {**peaks["caches"], "memory": memory}.items():
-        ridge = flops / rate
+        start = max(low, 1.05 * bottom / rate)
         color, width = (INK, 1.4) if name == "memory" else (MUTED, 0.7)
-        if ridge > low:
-            axes.loglog([low, ridge], [low * rate, flops], color=color, linewidth=width)
-        place = max(low * 1.08, 1e-30)
-        axes.annotate(
-            f"{name} {number(rate, 3)} GB/s", (place, place * rate), fontsize=7, color=color, rotation=0,
-            xytext=(2, 5), textcoords="offset points",
-        )  # fmt: skip
+        if flops / rate <= start:
+            continue
+        axes.loglog([start, flops / rate], [start * rate, flops], color=color, linewidth=width)
+        style = {"fontsize": 7, "color": color, "rotation": angle, "rotation_mode": "anchor"}
+        at = (start, start * rate)
+        axes.annotate(f"{name} {number(rate, 3)} GB/s", at, xytext=(1, 5), textcoords="offset points", **style)
     axes.loglog([flops / memory, high], [flops, flops], color=INK)
-    axes.annotate(
-        f"{number(flops, 3)} GFLOP/s", (high, flops), fontsize=7, color=INK, ha="right", xytext=(0, 4),
-        textcoords="offset points",
-    )  # fmt: skip
+    style = {"fontsize": 7, "color": INK, "ha": "right"}
+    axes.annotate(f"{number(flops, 3)} GFLOP/s", (high, flops), xytext=(0, 4), textcoords="offset points", **style)
     for point, color in zip(points, SERIES * 9, strict=False):
         axes.loglog([point["flops_per_byte"]], [point["gflops"]], "o", color=color, label=point["name"], markersize=6)
-    lowest = min([point["gflops"] for point in points] + [low * memory])
+    for axis, ends in ((axes.xaxis, (low, high)), (axes.yaxis, (bottom, top))):
+        axis.set_major_locator(plt.LogLocator(subs=(1.0, 2.0, 5.0) if ends[1] < 200 * ends[0] else (1.0,)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     axes.set_xlim(low, high)
-    axes.set_ylim(0.5 * lowest, 2.2 * flops)
+    axes.set_ylim(bottom, top)
     axes.grid(which="major")
     axes.set(xlabel="flop per byte that must move", ylabel="GFLOP/s")
     axes.legend(loc="lower right")
-    return to_svg(figure, "roofline: phases against the measured peaks of the node", "wide")
+    return to_svg(figure, "roofline: phases against the measured peaks of the node", "roof")

@@ -31,7 +31,7 @@ def temperature(directory: Path) -> np.ndarray:
 def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     outcome = mpirun(ranks, "device_exchange.py", timeout=200)
-    assert "all good 12" in outcome.stdout
+    assert "all good 24" in outcome.stdout
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
@@ -83,6 +83,9 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_
         np.testing.assert_array_equal(temperature(tmp_path / name), temperature(tmp_path / "cores"))
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert summary["device"]["ranks"] == ranks
+        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        assert provenance["gpu"]["mpi"] == "staged"
+        assert len(provenance["placement"]) == ranks
 
 
 def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):
