@@ -29,8 +29,8 @@ BOUNDS = {
     125: {"theta": 0.01, "u": 0.003, "w": 0.007},
 }
 THIN = 6  # cells of the box in the direction in which nothing changes
-# Least orders: 2 is that of the split scheme, which w has; the rows beside the walls are of first order, which theta feels
-# on the finest grids and u and v in part.
+# Least orders: 2 is that of the split scheme, which w has; the rows beside the walls are of first order, which theta
+# feels on the finest grids and u and v in part.
 ORDERS = {"w": 1.9, "u": 1.5, "v": 1.5, "theta": 1.0}
 
 
