@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from hpckit.device import HOST, Device
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels import sums
+from hpckit.kernels.device_array import is_device_array
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition, Slices
 from hpckit.same import broadcast_bytes
@@ -23,10 +25,17 @@ class Field:
 
     `data` is the local array, `components` + local_shape, C-contiguous; `interior` is the view of its owned part.
     Vectors and other stacks of equal fields have leading dims, `components`: one Field then moves in one message.
+    On a GPU (`device`) `data` is a CuPy array; `to_host` and `set_from_host` copy, nothing else does.
     """
 
     def __init__(
-        self, data: np.ndarray, decomposition: Decomposition, mesh: Mesh, name: str = "", units: str = "1"
+        self,
+        data: Any,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        name: str = "",
+        units: str = "1",
+        device: Device = HOST,
     ) -> None:
         local = decomposition.local_shape(mesh.rank)
         if mesh.topology != decomposition.topology:
@@ -36,7 +45,11 @@ class Field:
                 f"rank {mesh.rank} holds {local} cells with halo, the array is {data.shape}",
                 do="make the field with Field.zeros, or the array with decomposition.local_shape(rank)",
             )
-        self.data = data
+        if is_device_array(data) != device.is_gpu:
+            place = "on a GPU" if is_device_array(data) else "in host memory"
+            raise InputError(f"the array is {place}, the device of the field is {device.name}", do="give its device=")
+        self.data: Any = data
+        self.device = device
         self.decomposition = decomposition
         self.mesh = mesh
         self.name = name
@@ -52,11 +65,12 @@ class Field:
         name: str = "",
         units: str = "1",
         components: int | Sequence[int] = (),
+        device: Device = HOST,
     ) -> Self:
-        """A field of zeros, 64-byte aligned."""
+        """A field of zeros, 64-byte aligned, in host memory or on the device given."""
         leading = (components,) if isinstance(components, int) else tuple(components)
         shape = (*leading, *decomposition.local_shape(mesh.rank))
-        return cls(_aligned_zeros(shape, np.dtype(dtype)), decomposition, mesh, name, units)
+        return cls(device.zeros(shape, np.dtype(dtype)), decomposition, mesh, name, units, device)
 
     @classmethod
     def from_global(
@@ -68,8 +82,9 @@ class Field:
         *,
         name: str = "",
         units: str = "1",
+        device: Device = HOST,
     ) -> Self:
-        """Scatter a global array, components + global_shape, from `root`; the others give None. The halo stays 0.
+        """Scatter a global NumPy array, components + global_shape, from `root`; the others give None. The halo stays 0.
 
         Collective; raises `InputError` on every rank alike when the array does not fit.
         """
@@ -83,20 +98,22 @@ class Field:
             raise InputError(f"the global array on rank {root} {facts['problem']}")
         shape = tuple(facts["shape"])
         components = shape[: len(shape) - len(whole)]
-        field = cls.zeros(decomposition, mesh, facts["dtype"], name=name, units=units, components=components)
+        field = cls.zeros(
+            decomposition, mesh, facts["dtype"], name=name, units=units, components=components, device=device
+        )
         tag = mesh.tags(1)
         if mesh.rank == root:
             assert values is not None
             for rank in range(mesh.size):
                 block = values[_all_components(decomposition.global_slices(rank))]
                 if rank == root:
-                    field.interior[...] = block
+                    field.set_from_host(block)
                 else:
                     mesh.comm.Send(_bytes(np.ascontiguousarray(block)), rank, tag)
         else:
             received = np.empty(field.interior.shape, field.data.dtype)
             mesh.comm.Recv(_bytes(received), root, tag)
-            field.interior[...] = received
+            field.set_from_host(received)
         return field
 
     def like(self, name: str = "", units: str = "") -> Self:
@@ -108,6 +125,7 @@ class Field:
             name=name or self.name,
             units=units or self.units,
             components=self.components,
+            device=self.device,
         )
 
     @property
@@ -116,9 +134,20 @@ class Field:
         return self.data.shape[: self.data.ndim - self.decomposition.ndim]
 
     @property
-    def interior(self) -> np.ndarray:
+    def interior(self) -> Any:
         """A view of the owned cells."""
         return self.data[_all_components(self.decomposition.interior)]
+
+    def to_host(self) -> np.ndarray:
+        """The owned cells as a NumPy array: the view `interior` where they are in host memory, else a copy."""
+        return self.device.to_host(self.interior)
+
+    def set_from_host(self, values: npt.ArrayLike) -> None:
+        """Set the owned cells to NumPy values (or numbers) that broadcast to them, wherever they live."""
+        if self.device.is_gpu:
+            shape = self.interior.shape
+            values = self.device.to_device(np.broadcast_to(np.asarray(values, self.data.dtype), shape))
+        self.interior[...] = values
 
     @property
     def core(self) -> Slices:
@@ -155,13 +184,13 @@ class Field:
         """The global array, components + global_shape, on `root`; None on the other ranks. Collective."""
         dec, comm, tag = self.decomposition, self.mesh.comm, self.mesh.tags(1)
         if self.mesh.rank != root:
-            comm.Send(_bytes(np.ascontiguousarray(self.interior)), root, tag)
+            comm.Send(_bytes(np.ascontiguousarray(self.to_host())), root, tag)
             return None
         whole = np.empty((*self.components, *dec.global_shape), self.data.dtype)
         for rank in range(self.mesh.size):
             place = whole[_all_components(dec.global_slices(rank))]
             if rank == root:
-                place[...] = self.interior
+                place[...] = self.to_host()
             else:
                 block = np.empty(place.shape, self.data.dtype)
                 comm.Recv(_bytes(block), rank, tag)
@@ -177,7 +206,7 @@ class Field:
         """
         wide = self._wide_integer()
         if wide is not None:
-            total = np.array(self.interior.sum(dtype=wide))
+            total = np.array(self.interior.sum(dtype=wide).item(), wide)
             self.mesh.comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
             return int(total)
         return self._total(squared=False, repro=repro)
@@ -246,14 +275,14 @@ class Field:
                 comm.Allreduce(MPI.IN_PLACE, bins, MPI.SUM)
                 return sums.combine(bins, exponent, count, squared)
         wide = values.astype(np.float64, copy=False)
-        total = np.array(np.sum(wide * wide) if squared else np.sum(wide))
+        total = np.array(float((wide * wide).sum() if squared else wide.sum()))
         comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
         return float(total)
 
     def _extreme(self, of: Any, op: MPI.Op, sign: float) -> float:
         wide = self._wide_integer()
         if wide is not None:
-            whole = np.array(of(self.interior), wide)
+            whole = np.array(of(self.interior).item(), wide)
             self.mesh.comm.Allreduce(MPI.IN_PLACE, whole, op)
             return int(whole)
         value = sign * float(of(self.interior))
@@ -271,14 +300,6 @@ def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, An
     if values.dtype.kind not in "biufc":
         return {"problem": f"holds {values.dtype}; fields are scattered of numbers and booleans"}
     return {"shape": values.shape, "dtype": values.dtype.str}
-
-
-def _aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
-    """Zeros that start at a multiple of `alignment` bytes, as full-width vector loads want it."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(nbytes + alignment, np.uint8)
-    offset = -raw.ctypes.data % alignment
-    return raw[offset : offset + nbytes].view(dtype).reshape(shape)
 
 
 def _all_components(box: Slices) -> Any:

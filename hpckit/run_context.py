@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit.device import HOST, Device
 from hpckit.errors import EXIT_STOPPED
 from hpckit.plan.decomposition import Decomposition
 from hpckit.run_directory import RunDirectory, plain
@@ -55,6 +56,7 @@ class Run:
 
     `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
+    `device` is where this rank's fields should live: the host, or a GPU (`hpckit run --gpu`).
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Run:
         app: str = "",
         title: str = "",
         lines: bool = True,
+        device: Device = HOST,
     ) -> None:
         self.comm = comm
+        self.device = device
         self.rank = comm.rank
         self.size = comm.size
         self.app = app
@@ -152,6 +156,7 @@ class Run:
                 "app": self.app,
                 "title": self.title,
                 "ranks": self.size,
+                **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **summary,
                 "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
                 "exit_code": STATUS_EXIT[status],

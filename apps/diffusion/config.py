@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+GPU = True  # takes `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.atmosphere import settings
 from hpckit.atmosphere.settings import Output, Section
 from hpckit.report.settings import Report
@@ -19,8 +21,8 @@ class Grid(Section):
     nx: int = Field(128, ge=6, description="cells in x; each rank gets at least 6")
     ny: int = Field(128, ge=6, description="cells in y; each rank gets at least 6")
     nz: int = Field(64, ge=4, description="cells in z")
-    width: float = Field(20_000.0, gt=0, description="extent in x, m (periodic)")
-    length: float = Field(20_000.0, gt=0, description="extent in y, m (periodic)")
+    width: float = Field(20_000.0, gt=0, description="extent in x, m")
+    length: float = Field(20_000.0, gt=0, description="extent in y, m")
     height: float = Field(10_000.0, gt=0, description="extent in z, m (rigid free-slip walls below and above)")
 
     @property
@@ -37,6 +39,28 @@ class Grid(Section):
     def dz(self) -> float:
         """Cell extent in z, m."""
         return self.height / self.nz
+
+
+Side = Literal["periodic", "walls", "open"]
+
+
+class Sides(Section):
+    """The four sides. Periodic, free-slip walls, or open: air and waves may leave, inflow is the base state's.
+
+    Within `width` of an open side the state is relaxed toward the base state and its wind.
+    """
+
+    x: Side = Field("periodic", description="the sides across x")
+    y: Side = Field("periodic", description="the sides across y")
+    width: float = Field(4_000.0, ge=0, description="depth of the relaxation zone inside an open side, m; 0: none")
+    time: float = Field(20.0, gt=0, description="time scale of the relaxation at an open side, s; it fades inward")
+
+
+class Lid(Section):
+    """A Rayleigh sponge below the lid, which relaxes u, v, w and theta toward the base state; depth 0 turns it off."""
+
+    depth: float = Field(0.0, ge=0, description="depth of the sponge, m")
+    time: float = Field(60.0, gt=0, description="time scale at the lid, s; it fades downward")
 
 
 class Base(settings.Base):
@@ -87,6 +111,8 @@ class Config(Section):
 
     app: Literal["weather3d"] = "weather3d"
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
+    sides: Sides = Field(default_factory=Sides, description="periodic, walls or open")
+    lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
@@ -101,68 +127,51 @@ class Config(Section):
     )
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
 
-    @model_validator(mode="after")
-    def _fits_the_grid(self) -> Self:
+    @property
+    def full_step(self) -> float:
+        """The full time step, s."""
         grid = self.grid
+        return min(grid.dx, grid.dy, grid.dz) / self.time.max_speed * self.time.cfl
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems = [*self._misplaced(), *self._wrong_sides(), *self._unstable()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _misplaced(self) -> Iterator[str]:
+        """What lies outside the box."""
+        grid, jet = self.grid, self.jet
+        box = f"the box of {grid.width:g} m by {grid.length:g} m by {grid.height:g} m"
         for i, bubble in enumerate(self.bubbles):
             above, below = bubble.z + bubble.radius_z <= 0, bubble.z - bubble.radius_z >= grid.height
             if above or below or not (0 <= bubble.x <= grid.width and 0 <= bubble.y <= grid.length):
-                raise ValueError(
-                    f"bubbles.{i} at x {bubble.x:g} m, y {bubble.y:g} m, z {bubble.z:g} m lies outside the box of"
-                    f" {grid.width:g} m by {grid.length:g} m by {grid.height:g} m: move it, or enlarge the grid"
+                yield (
+                    f"bubbles.{i} at x {bubble.x:g} m, y {bubble.y:g} m, z {bubble.z:g} m lies outside {box}: move it,"
+                    " or enlarge the grid"
                 )
-        if self.jet.speed and not (0 <= self.jet.y <= grid.length and 0 <= self.jet.z <= grid.height):
-            raise ValueError(
-                f"the jet at y {self.jet.y:g} m, z {self.jet.z:g} m lies outside the box of {grid.length:g} m by"
-                f" {grid.height:g} m: move jet.y or jet.z"
-            )
-        dt = min(grid.dx, grid.dy, grid.dz) / self.time.max_speed * self.time.cfl
+        if jet.speed and not (0 <= jet.y <= grid.length and 0 <= jet.z <= grid.height):
+            yield f"the jet at y {jet.y:g} m, z {jet.z:g} m lies outside {box}: move jet.y or jet.z"
+        if self.lid.depth >= grid.height:
+            yield f"lid.depth of {self.lid.depth:g} m leaves nothing of {grid.height:g} m: lower it"
+
+    def _wrong_sides(self) -> Iterator[str]:
+        """Sides that contradict the wind, and zones that fill the box."""
+        grid, base, sides = self.grid, self.base, self.sides
+        for axis, wind, extent in (("x", base.u, grid.width), ("y", base.v, grid.length)):
+            kind = getattr(sides, axis)
+            if kind == "walls" and (wind or base.wind):
+                name = "base.wind" if base.wind else "base.u" if axis == "x" else "base.v"
+                yield f"sides.{axis} are walls, which the wind of {name} would blow through: drop one of the two"
+            if kind == "open" and 2 * sides.width >= extent:
+                yield f"sides.width of {sides.width:g} m leaves no interior in {axis}, which is {extent:g} m: lower it"
+
+    def _unstable(self) -> Iterator[str]:
+        grid, dt = self.grid, self.full_step
         most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
         if self.diffusion > most:
-            raise ValueError(
+            yield (
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 " this grid, or lower time.cfl"
             )
-        return self
-
-
-PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "thermal3d": (
-        "a warm bubble rises in a neutral atmosphere and rolls up into a ring",
-        {
-            "bubbles": [{"amplitude": 3.0}],
-            "time": {"end": 1000.0},
-            "output": {"every": 100.0},
-        },
-    ),
-    "density_current3d": (
-        "cold air falls to the ground and spreads in all directions",
-        {
-            "bubbles": [{"amplitude": -15.0, "z": 4000.0, "radius_x": 3000.0, "radius_y": 3000.0}],
-            "diffusion": 75.0,
-            "time": {"end": 600.0},
-            "output": {"every": 60.0},
-        },
-    ),
-    "jet": (
-        "a jet in a neutral atmosphere meanders and breaks up into vortices",
-        {
-            "grid": {"nx": 128, "ny": 128, "nz": 40},
-            "bubbles": [],
-            "jet": {"speed": 30.0},
-            "time": {"end": 3000.0},
-            "output": {"every": 300.0},
-        },
-    ),
-    "sounding3d": (
-        "a dry thermal in an observed atmosphere with its shear: give base.file=… (WRF input_sounding or Wyoming"
-        " listing)",
-        {
-            "grid": {"nx": 128, "ny": 128, "nz": 60, "height": 9000.0},
-            "base": {"kind": "sounding", "wind": True},
-            "bubbles": [{"amplitude": 6.0, "z": 1500.0, "radius_z": 1500.0}],
-            "time": {"end": 1000.0},
-            "output": {"every": 100.0},
-        },
-    ),
-}

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.setups import column_of, initial_state
+from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, relaxation_rates, state_walls
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.dispatch import NO_FLUX, diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.relaxation.dispatch import relax
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
-PERIODIC = ("y", "x")
 HALOS = (0, HALO, HALO)
+
+
+def mesh_for(config: Config, comm: MPI.Comm, **sizes: int) -> Mesh:
+    """The mesh of a run; `sizes` fixes the ranks along x or y. Raises `DecompositionError` on every rank alike."""
+    grid = config.grid
+    shape = (grid.nz, grid.ny, grid.nx)
+    return Mesh(comm, periodic=periodic_axes(config), shape=shape, halo=HALOS, **{**AXES, **sizes})
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: mass (kg), energy (J), speeds (m/s; speed_*: wind and sound), theta' (K)."""
+    """What a run watches, over all ranks: mass (kg), energy (J), speeds (m/s; speed_*: wind and sound), theta' (K).
+
+    more: metrics of this run alone, by name.
+    """
 
     mass: float
     energy: float
@@ -37,14 +48,14 @@ class Watch:
     theta_min: float
     theta_max: float
     broken_cells: int
+    more: dict[str, float] = field(default_factory=dict)
 
 
 class Model:
     """The state of a run on this rank, and what advances it.
 
-    `mesh` splits y and x: `Mesh(comm, **AXES, periodic=PERIODIC, shape=(nz, ny, nx), halo=HALOS)`. Raises
-    `DecompositionError` for blocks thinner than 6 cells and `InputError` for a base state that cannot be, on every
-    rank alike.
+    `mesh` splits y and x: `mesh_for(config, comm)`. Raises `InputError` for a base state that cannot be, on every rank
+    alike.
     """
 
     def __init__(self, config: Config, mesh: Mesh) -> None:
@@ -67,15 +78,23 @@ class Model:
         self.state = Field.zeros(self.decomposition, mesh, name="state", components=FIELDS)
         self.state.interior[:] = initial_state(config, profile, self.base, rows, columns)
         self.work = np.empty_like(self.state.data) if config.diffusion else None
-        self.exchanges = {axis: HaloExchange(mesh, self.state, axes=axis) for axis in PERIODIC}
+        walls = state_walls(config)
+        self.exchanges = {
+            axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
+            for axis in HORIZONTAL
+        }
+        self.rates = relaxation_rates(config, self.decomposition, mesh.rank)
+        self.relaxes = any(rate.any() for rate in self.rates.values())
+        self.open_axes = open_axes(config)
+        self.mass_flux = {axis: self._faces(axis) if axis in self.open_axes else NO_FLUX for axis in "xyz"}
+        self.entered = np.zeros(2)  # kg through the open sides and by relaxation, on this rank, since the start
         self.steps_done = 0
         self.first_broken_step: int | None = None
 
     @property
     def dt(self) -> float:
         """The full time step, s."""
-        time = self.config.time
-        return min(self.spacing.values()) / time.max_speed * time.cfl
+        return self.config.full_step
 
     @property
     def wait_seconds(self) -> float:
@@ -83,29 +102,69 @@ class Model:
         return sum(exchange.wait_seconds for exchange in self.exchanges.values())
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): sweeps along x, y, z, Coriolis force, diffusion; in the reverse order every other step."""
-        parts = [*"xyz", *(name for name in ("coriolis", "diffusion") if getattr(self.config, name))]
+        """Advance by dt (s): the dynamics, then the physics."""
+        self._dynamics(dt, timer)
+        self._physics(dt, timer)
+        self.steps_done += 1
+
+    def _dynamics(self, dt: float, timer: PhaseTimer) -> None:
+        """Sweeps along x, y, z and the Coriolis force; in the reverse order every other step."""
+        parts = [*"xyz", *(["coriolis"] if self.config.coriolis else [])]
         for part in parts if self.steps_done % 2 == 0 else reversed(parts):
             if part == "coriolis":
                 with timer("coriolis"):
                     turn(self.state.data, self.base.column, self.wind, self.config.coriolis * dt)
-            elif part == "diffusion":
-                self._diffuse(dt, timer)
             elif self._sweep(part, dt, timer) & NOT_FINITE and self.first_broken_step is None:
                 self.first_broken_step = self.steps_done + 1
-        self.steps_done += 1
+
+    def _physics(self, dt: float, timer: PhaseTimer) -> None:
+        """Everything that is no dynamics, one process after the other, each in place on the state after the last.
+
+        Source terms of columns belong here: the vertical is whole on each rank, column (j, i) of a field is
+        `state.interior[field, :, j, i]`, from the ground up.
+        """
+        if self.config.diffusion:
+            self._diffuse(dt, timer)
+        if self.relaxes:
+            with timer("relaxation"):
+                rates = self.rates
+                added = relax(self.state.data, self.base.column, self.calm, rates["x"], rates["y"], rates["z"], dt)
+                self.entered[1] += added * self.cell_volume
 
     def _sweep(self, direction: str, dt: float, timer: PhaseTimer) -> int:
         """One direction, after its halo; returns the kernel's status."""
-        state, base, beta = self.state.data, self.base, self.config.beta
+        state, base, beta, spacing = self.state.data, self.base, self.config.beta, self.spacing[direction]
+        flux = self.mass_flux[direction]
         if direction == "z":
             with timer("z sweep"):
-                return sweep_z(state, base.faces_3d, base.ghost, self.spacing["z"], dt, beta)
+                return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux)
         with timer("halo"):
             self.exchanges[direction](self.state)
         with timer(f"{direction} sweep"):
             sweep = sweep_x if direction == "x" else sweep_y
-            return sweep(state, base.column, self.spacing[direction], dt, beta)
+            status = sweep(state, base.column, spacing, dt, beta, flux)
+        if direction in self.open_axes:
+            self.entered[0] += self._mass_through(direction) * dt
+        return status
+
+    def _faces(self, axis: str) -> np.ndarray:
+        """An array for a value at each face of the owned cells across an axis."""
+        shape = list(self.state.interior.shape[1:])
+        shape["zyx".index(axis)] += 1
+        return np.zeros(shape)
+
+    def _mass_through(self, axis: str) -> float:
+        """Air that enters through this rank's part of the open sides across an axis in the last sweep, kg/s."""
+        topology, rank, dim = self.mesh.topology, self.mesh.rank, "zyx".index(axis)
+        flux = np.moveaxis(self.mass_flux[axis], dim, 0)
+        low = flux[0].sum() if topology.shift(rank, axis, -1) is None else 0.0
+        high = flux[-1].sum() if topology.shift(rank, axis, +1) is None else 0.0
+        return float(low - high) * self.cell_volume / self.spacing[axis]
+
+    @property
+    def cell_volume(self) -> float:
+        """Of one cell, m3."""
+        return self.spacing["x"] * self.spacing["y"] * self.spacing["z"]
 
     def _diffuse(self, dt: float, timer: PhaseTimer) -> None:
         with timer("halo"):
@@ -119,16 +178,25 @@ class Model:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
         own = diagnose(self.state.data, base.column, base.height)
-        sums = np.append(own[:4], own[10])
+        sums = np.concatenate([own[:4], own[10:], self.entered])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
-        cell = grid.dx * grid.dy * grid.dz
+        cell = self.cell_volume
         mass = (base.column[0].sum() * grid.nx * grid.ny + sums[0]) * cell
+        more = dict(zip(("mass_through_sides", "mass_relaxed"), sums[5:], strict=True)) if self.open_axes else {}
         return Watch(
-            mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4])
+            mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
+
+    def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
+        """Where sides are open: what became of the mass (kg) from one watch to another; `unexplained` is rounding."""
+        if not self.open_axes:
+            return {}
+        more = {name: last.more[f"mass_{name}"] - first.more[f"mass_{name}"] for name in ("through_sides", "relaxed")}
+        change = last.mass - first.mass
+        return {"mass_budget": {"change": change, **more, "unexplained": change - sum(more.values())}}
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
@@ -151,3 +219,4 @@ def warm_up() -> None:
     turn(state, column, np.zeros((2, 4)), 0.0)
     diffuse(state, column, np.zeros((4, 4)), (1.0, 1.0, 1.0), 0.0, state.copy())
     diagnose(state, column, np.ones(4))
+    relax(state, column, np.zeros((4, 4)), np.zeros(HALO), np.zeros(HALO), np.zeros(4), 1.0)

@@ -7,13 +7,13 @@ import time as clock
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model, warm_up
+from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
 from hpckit.apps.weather3d.setups import column_of
+from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.atmosphere.base import require_top
 from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
@@ -40,7 +40,7 @@ def run(config: Config, run: Run) -> None:
     grid = config.grid
     begin = clock.perf_counter()
     warm_up()
-    with Mesh(run.comm, periodic=PERIODIC, shape=(grid.nz, grid.ny, grid.nx), halo=HALOS, **AXES) as mesh:
+    with mesh_for(config, run.comm) as mesh:
         model = Model(config, mesh)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
@@ -59,19 +59,19 @@ def run(config: Config, run: Run) -> None:
             compression=config.output.compression,
         ) as writer:
             ran = time_loop(model, run, writer.write)
-    finish(model, run, ran, BYTES_PER_CELL_STEP)
+    finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    closed = [name in PERIODIC for name in AXES]
-    sizes = best_factorization(ranks, shape, tuple(AXES.values()), closed, HALOS)
-    topology = Topology(tuple(AXES), sizes, PERIODIC)
+    periodic = periodic_axes(config)
+    sizes = best_factorization(ranks, shape, tuple(AXES.values()), [name in periodic for name in AXES], HALOS)
+    topology = Topology(tuple(AXES), sizes, periodic)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
-    dt = min(grid.dx, grid.dy, grid.dz) / config.time.max_speed * config.time.cfl
+    dt = config.full_step
     steps = step_count(config, dt)
     frames = frame_count(config, dt, steps)
     plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,8 +86,8 @@ def time_loop(model: Model, run: Run, write: Callable[[float, dict[str, np.ndarr
     return Ran(first, watch, model.steps_done, seconds, model.steps_done == steps)
 
 
-def finish(model: Model, run: Run, ran: Ran, bytes_per_cell_step: int) -> None:
-    """Collective: the summary of a run."""
+def finish(model: Model, run: Run, ran: Ran, bytes_per_cell_step: int, more: Mapping[str, Any] | None = None) -> None:
+    """Collective: the summary of a run; `more` is added to it."""
     cell_steps = model.cells * ran.steps
     run.finish(
         {
@@ -106,6 +106,7 @@ def finish(model: Model, run: Run, ran: Ran, bytes_per_cell_step: int) -> None:
                 )
             },
             "decomposition": model.decomposition,
+            **(more or {}),
         },
         status="done" if ran.complete else "stopped",
     )
@@ -122,4 +123,5 @@ def _report(model: Model, run: Run, watch: Any, time: float, dt: float) -> None:
         w_max=watch.w_max,
         theta_min=watch.theta_min,
         theta_max=watch.theta_max,
+        **getattr(watch, "more", {}),
     )

@@ -32,8 +32,8 @@ def make(comm: MPI.Comm, sizes: list[int]) -> Model:
         config = SlabConfig.model_validate({**PRESETS["collision"][1], "grid": grid})
         return slab.Model(config, Mesh(comm, z=1, x=0, periodic=("x",)))
     grid = dict(zip(("nx", "ny", "nz"), sizes, strict=True))
-    mesh = Mesh(comm, periodic=box.PERIODIC, shape=sizes[::-1], halo=box.HALOS, **box.AXES)
-    return box.Model(BoxConfig.model_validate({"grid": grid}), mesh)
+    box_config = BoxConfig.model_validate({"grid": grid})
+    return box.Model(box_config, box.mesh_for(box_config, comm))
 
 
 def seconds_of(model: Model, steps: int) -> float:

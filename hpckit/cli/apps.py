@@ -58,6 +58,11 @@ class App:
         return self.config_module.SUMMARY
 
     @property
+    def has_gpu_form(self) -> bool:
+        """Whether its fields can live on a GPU: `GPU = True` in its `config`."""
+        return bool(getattr(self.config_module, "GPU", False))
+
+    @property
     def folder(self) -> Path:
         """Where its modules and data files are."""
         return Path(str(self.config_module.__file__)).parent

@@ -104,7 +104,7 @@ def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, sour
         Mistake(settings.place(path) or source, sentence)
         for entry in error.errors(include_url=False)
         for path in [_path_in(entry["loc"], settings.tree, schema)]
-        for sentence in [_sentence(entry, path, schema)]
+        for sentence in _sentence(entry, path, schema).splitlines()  # a check of all settings may tell several
     ]
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli import launch
+from hpckit.cli.apps import App, apps
 from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import Joined, check_world, joined, leave
 from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table, ranks_text
 from hpckit.errors import HpckitError, InputError
+from hpckit.gpu_driver import missing, no_gpu
 from hpckit.run_directory import RunDirectory, run_name
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
+    it.add_argument("--gpu", action="store_true", help="compute on GPUs; ranks may share one")
+    it.add_argument(
+        "--gpu-mpi",
+        choices=("auto", "direct", "staged"),
+        help="whether MPI gets device memory itself, or copies in host memory (auto: as the MPI library says)",
+    )
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
     return it
@@ -122,8 +130,9 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> Ru
     if options.directory is not None:
         _check_directory(options.directory)
     configuration = _load(options)
-    plan = _plan(configuration, ranks)
     name = configuration.app.name
+    gpu = _gpu(options, configuration.app)
+    plan = _plan(configuration, ranks)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
     directory.write_text("run.toml", configuration.run_file)
     record = {
@@ -132,6 +141,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> Ru
         "title": configuration.title or name,
         "ranks": ranks,
         "steps": plan.steps,
+        "gpu": gpu,
         "values": configuration.values(),
         "origins": configuration.origins,
     }
@@ -217,6 +227,25 @@ def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined
     execute(directory, comm, announce=True)
     MPI.Finalize()
     return end_of_run(directory, launch.JobEnd(0), report=not options.no_report) if above.rank == 0 else 0
+
+
+def _gpu(options: argparse.Namespace, app: App) -> str | None:
+    """How MPI gets what is on the GPUs ("auto", "direct", "staged"), None without GPUs.
+
+    Raises `InputError` where the app has no GPU form, `SetupError` where this machine starts the ranks and has no GPU.
+    """
+    if not options.gpu:
+        if options.gpu_mpi:
+            raise InputError("--gpu-mpi is given without --gpu", do="add --gpu, or leave --gpu-mpi out")
+        return None
+    if not app.has_gpu_form:
+        able = ", ".join(other.name for other in apps().values() if other.has_gpu_form)
+        raise InputError(f"the app {app.name} has no GPU form", do=f"leave --gpu out; apps with one: {able}")
+    if joined(os.environ) is None and not os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip("0"):
+        problem = missing()
+        if problem:
+            raise no_gpu(problem)
+    return options.gpu_mpi or "auto"
 
 
 def _check_directory(given: str) -> None:

@@ -21,6 +21,8 @@ from hpckit.run_directory import RunDirectory
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpckit.device import Device
+
 FAILURE = "attempts/000/failure.json"
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
 
@@ -52,7 +54,10 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         _record_places(directory, comm)
         config_type = importlib.import_module(f"{record['package']}.config").Config
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
-        run = Run(comm, directory, app=record["app"], title=record["title"], lines=lines)
+        device = _find_device(comm, record.get("gpu"))
+        run = Run(comm, directory, app=record["app"], title=record["title"], lines=lines, device=device)
+        if device.is_gpu:
+            run.say(f"GPU: {device.describe()}")
         run.listen()
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":
@@ -103,6 +108,13 @@ def _check_size(expected: int, size: int) -> None:
             likely="the mpiexec that was found belongs to another MPI library than the one mpi4py loads",
             do="hpckit doctor, or start it yourself:  mpiexec -n RANKS hpckit run …",
         )
+
+
+def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
+    """The device of this rank: the host, or a GPU where the run asked for one. Collective."""
+    from hpckit.device import HOST, find_gpu
+
+    return HOST if mpi is None else find_gpu(comm, mpi)
 
 
 def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:

@@ -10,7 +10,6 @@ from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d import simd
 from hpckit.kernels.euler3d.constants import FIELDS
 
-
 NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux nobody needs
 
 

@@ -119,7 +119,9 @@ def diffuse(
     amount: float,
     work: np.ndarray,
 ) -> None:
-    """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit, nothing through the walls.
+    """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit.
+
+    At ground and top w is 0, nothing of the others passes.
 
     base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. spacing: dx, dy, dz (m). work: scratch like
     the state. Needs one cell of halo in x and in y. Stable while amount (1/dx2 + 1/dy2 + 1/dz2) <= 1/2.
@@ -133,6 +135,11 @@ def diffuse(
         flux = (near[1:, 0] + near[:-1, 0])[:, None] * np.diff(near[:, 1:], axis=0)
         if dim == 1:
             flux = np.pad(flux, ((1, 1), *[(0, 0)] * 3))
+            # Beyond a wall -w.
+            flux[0, RHO_W - 1], flux[-1, RHO_W - 1] = (
+                4 * near[0, 0] * near[0, RHO_W],
+                -4 * near[-1, 0] * near[-1, RHO_W],
+            )
         change = np.moveaxis(np.diff(flux, axis=0), 0, dim)
         inside = tuple(slice(None) if d in (1, dim) else slice(1, -1) for d in (1, 2, 3))
         state[1:, :, OWNED, OWNED] += amount / (2 * width * width) * change[(slice(None), *inside)]

@@ -180,8 +180,10 @@ def diffuse(state, column, base, spacing, amount, work):
     )
     for field in range(1, FIELDS):
         for level in range(levels):
-            # At a wall the row beyond is the row itself: no difference, no flux.
+            # At a wall the row beyond is the row itself, no difference, no flux; but w changes its sign.
             below, above = max(level - 1, 0), min(level + 1, levels - 1)
+            lower = -1.0 if field == RHO_W and level == 0 else 1.0
+            upper = -1.0 if field == RHO_W and level == levels - 1 else 1.0
             for row in range(HALO, rows - HALO):
                 for cell in range(HALO, cells - HALO):
                     rho, phi = work[0, level, row, cell], work[field, level, row, cell]
@@ -198,8 +200,8 @@ def diffuse(state, column, base, spacing, amount, work):
                         )
                         + rate_z
                         * (
-                            (work[0, above, row, cell] + rho) * (work[field, above, row, cell] - phi)
-                            - (rho + work[0, below, row, cell]) * (phi - work[field, below, row, cell])
+                            (work[0, above, row, cell] + rho) * (upper * work[field, above, row, cell] - phi)
+                            - (rho + work[0, below, row, cell]) * (phi - lower * work[field, below, row, cell])
                         )
                     )
 

@@ -36,3 +36,8 @@ def fold_ends(array: np.ndarray, width: int) -> None:
     array[:, width : 2 * width] += array[:, -width:]
     array[:, :width] = 0
     array[:, -width:] = 0
+
+
+def clear_slab(array: np.ndarray, first: int, layers: int) -> None:
+    """Set array[:, first : first + layers] to 0."""
+    array[:, first : first + layers] = 0

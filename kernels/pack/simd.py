@@ -102,3 +102,8 @@ def fold_ends(array: np.ndarray, width: int) -> None:
             for i in range(inner):
                 array[o, k, i] = 0
                 array[o, high + k, i] = 0
+
+
+def clear_slab(array: np.ndarray, first: int, layers: int) -> None:
+    """As `reference.clear_slab`: NumPy's own loop."""
+    array[:, first : first + layers] = 0

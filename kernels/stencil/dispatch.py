@@ -1,6 +1,7 @@
 """Checks the arguments of a stencil and chooses its form by the arrays it is given.
 
-NumPy arrays in C order take `simd`; other strides take `reference`, which has the same bits and less speed.
+NumPy arrays in C order take `simd`; other strides take `reference`, which has the same bits and less speed. Arrays of a
+GPU, in C order, take `cuda`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array, may_share_memory
 from hpckit.kernels.stencil import reference, simd
 from hpckit.kernels.stencil.reference import largest_step, prk_weights
 from hpckit.kernels.stencil.region import Region, boxes
@@ -84,32 +86,52 @@ def star_laplacian(out: Any, field: Any, weights: Sequence[float], region: Regio
 
 
 def _form(name: str, out: Any, field: Any) -> ModuleType:
+    on_device = is_device_array(field)
     for array in (out, field):
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{name} takes NumPy arrays, not {type(array).__name__}; of a Field give `field.data`")
+        if not isinstance(array, np.ndarray) and not is_device_array(array):
+            raise TypeError(
+                f"{name} takes NumPy or CuPy arrays, not {type(array).__name__}; of a Field give `field.data`"
+            )
+    if is_device_array(out) != on_device:
+        raise TypeError(f"{name} takes two arrays of one device: one is on the GPU, the other is not")
     if field.dtype not in DTYPES or out.dtype != field.dtype:
         raise TypeError(f"{name} takes two arrays of float64 or two of float32, not {out.dtype} and {field.dtype}")
     if out.shape != field.shape or not 1 <= field.ndim <= 3:
         raise ValueError(f"{name} takes two arrays of one shape and 1 to 3 dims, not {out.shape} and {field.shape}")
-    if np.may_share_memory(out, field):
+    if may_share_memory(out, field):
         raise ValueError(f"{name} reads neighbors that it would have overwritten: `out` and `field` share memory")
+    if on_device:
+        _require_c_order(name, out, field)
+        from hpckit.kernels.stencil import cuda
+
+        return cuda
     return simd if out.flags.c_contiguous and field.flags.c_contiguous else reference
 
 
-def _like(form: ModuleType, name: str, array: Any, out: np.ndarray, field: np.ndarray) -> ModuleType:
+def _require_c_order(name: str, *arrays: Any) -> None:
+    if not all(array.flags.c_contiguous for array in arrays):
+        raise ValueError(f"{name} takes C-contiguous arrays on a GPU: give the whole array and a region, not a slice")
+
+
+def _like(form: ModuleType, name: str, array: Any, out: Any, field: Any) -> ModuleType:
     """The form that also suits a third array, which must be like `field`."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{name} is a NumPy array like the field, not {type(array).__name__}")
+    if not isinstance(array, np.ndarray) and not is_device_array(array):
+        raise TypeError(f"{name} is an array like the field, not {type(array).__name__}")
+    if is_device_array(array) != is_device_array(field):
+        raise TypeError(f"{name} and the field are on different devices")
     if array.dtype != field.dtype:
         raise TypeError(f"{name} has the dtype {array.dtype}, the field {field.dtype}")
     if array.shape != field.shape:
         raise ValueError(f"{name} has the shape {array.shape}, the field {field.shape}")
-    if np.may_share_memory(out, array):
+    if may_share_memory(out, array):
         raise ValueError(f"`out` and {name} share memory")
+    if is_device_array(array):
+        _require_c_order(name, array)
+        return form
     return form if array.flags.c_contiguous else reference
 
 
-def _per_dim(spacing: float | Sequence[float], field: np.ndarray) -> tuple[float, ...]:
+def _per_dim(spacing: float | Sequence[float], field: Any) -> tuple[float, ...]:
     each = (float(spacing),) * field.ndim if isinstance(spacing, float | int) else tuple(float(h) for h in spacing)
     if len(each) != field.ndim or not all(h > 0 for h in each):
         raise ValueError(f"spacing is a positive number, or {field.ndim} of them for {field.ndim} dims, not {spacing}")

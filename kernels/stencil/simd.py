@@ -71,18 +71,26 @@ def _run(kernel: Any, out: np.ndarray, field: np.ndarray, coefficient: Any, fact
 
 
 @piece
-def _own(coefficient, p):
+def own(coefficient, p):
+    """The coefficient of a cell, where each has its own."""
     return coefficient[p]
 
 
 @piece
-def _same(coefficient, p):
+def same(coefficient, p):
+    """The coefficient of a cell, where all have the same."""
     return coefficient
 
 
 @piece
+def curvature(below, above, factor, twice):
+    """What one dim adds to the Laplacian, from the two neighbors and twice the cell."""
+    return factor * ((below + above) - twice)
+
+
+@piece
 def _curvature(f, p, step, factor, twice):
-    return factor * ((f[p - step] + f[p + step]) - twice)
+    return curvature(f[p - step], f[p + step], factor, twice)
 
 
 @piece
@@ -125,9 +133,9 @@ def _gains_3d(f, k, factor, p, length, plane, here, own):
 
 
 @cache
-def diffuse_kernel(ndim: int, variable: bool) -> Any:
-    """The compiled step of `reference.diffuse` for a number of dims, with a coefficient field or a number."""
-    coefficient_at = _own if variable else _same
+def diffuse_point(ndim: int, variable: bool) -> Any:
+    """The new value of a cell as `reference.diffuse` has it, for a number of dims, with coefficient field or number."""
+    coefficient_at = own if variable else same
     laplacian = (_laplacian_1d, _laplacian_2d, _laplacian_3d)[ndim - 1]
 
     @piece
@@ -136,12 +144,18 @@ def diffuse_kernel(ndim: int, variable: bool) -> Any:
         change = laplacian(field, factor, p, length, plane, here + here)
         return here + coefficient_at(coefficient, p) * change
 
-    return _sweep(point, True, False, "diffuse", ndim, variable)
+    return point
 
 
 @cache
-def flux_kernel(ndim: int) -> Any:
-    """The compiled step of `reference.diffuse_flux` for a number of dims."""
+def diffuse_kernel(ndim: int, variable: bool) -> Any:
+    """The compiled step of `reference.diffuse` for a number of dims, with a coefficient field or a number."""
+    return _sweep(diffuse_point(ndim, variable), True, False, "diffuse", ndim, variable)
+
+
+@cache
+def flux_point(ndim: int) -> Any:
+    """The new value of a cell as `reference.diffuse_flux` has it, for a number of dims."""
     gains = (_gains_1d, _gains_2d, _gains_3d)[ndim - 1]
 
     @piece
@@ -149,17 +163,22 @@ def flux_kernel(ndim: int) -> Any:
         here = field[p]
         return here + gains(field, conductivity, factor, p, length, plane, here, conductivity[p])
 
-    return _sweep(point, True, False, "flux", ndim)
+    return point
 
 
 @cache
-def star_kernel(ndim: int, weights: tuple, symmetric: bool) -> Any:
-    """The compiled star of one set of weights: `reference.star_laplacian` if symmetric, else `reference.star`."""
+def flux_kernel(ndim: int) -> Any:
+    """The compiled step of `reference.diffuse_flux` for a number of dims."""
+    return _sweep(flux_point(ndim), True, False, "flux", ndim)
+
+
+@cache
+def star_point(ndim: int, weights: tuple, symmetric: bool) -> Any:
+    """The new value of a cell for one set of weights: of `reference.star_laplacian` if symmetric, else of `star`."""
     pair = (_sum_of_pairs if symmetric else _difference_of_pairs)[ndim - 1]
     total = _center(weights[0]) if symmetric else _pairs(pair, 1, weights[0])
     for distance, weight in enumerate(weights[1:], start=1 if symmetric else 2):
         total = _longer(total, pair, distance, weight)
-    names = tuple(float(weight).hex() for weight in weights)
 
     @piece
     def set_point(out, field, coefficient, factor, p, length, plane):
@@ -169,7 +188,14 @@ def star_kernel(ndim: int, weights: tuple, symmetric: bool) -> Any:
     def add_point(out, field, coefficient, factor, p, length, plane):
         return out[p] + total(field, p, length, plane)
 
-    point = set_point if symmetric else add_point
+    return set_point if symmetric else add_point
+
+
+@cache
+def star_kernel(ndim: int, weights: tuple, symmetric: bool) -> Any:
+    """The compiled star of one set of weights: `reference.star_laplacian` if symmetric, else `reference.star`."""
+    names = tuple(float(weight).hex() for weight in weights)
+    point = star_point(ndim, weights, symmetric)
     return _sweep(point, False, True, "star", ndim, symmetric, weights[0].dtype.str, names)
 
 

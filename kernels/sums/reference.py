@@ -47,7 +47,7 @@ def bin_sums(values: np.ndarray, exponent: int, count: int, squared: bool = Fals
     for place in range(BINS):
         digits = np.ldexp(digits, width(count))
         whole = np.rint(digits)
-        sums[place] = whole.astype(np.int64).sum()
+        sums[place] = int(whole.astype(np.int64).sum())
         digits = digits - whole
     return sums
 

@@ -16,11 +16,14 @@ from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Box
-from hpckit.errors import DecompositionError
+from hpckit.cli.config import load
+from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.time_steps import step_count
 
-RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb"}  # ranks, and which axes they are on: x, y or both
+RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb", 6: "b"}  # ranks, and which axes they are on: x, y or both
+CORNER = {"amplitude": 10.0, "x": 2500.0, "y": 2000.0}
+OPEN = ("open", "channel")
 SOUNDING = """959.0 298.9 14.6
    150.0 299.2 4.0 -4.0 8.0
   1300.0 301.9 4.0 4.0 12.0
@@ -47,6 +50,15 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
         "diffusion": 300.0,
     }
     cases["rest"] = {**cases["sounding3d"], "bubbles": []}
+    cases["walls"] = {"grid": grid, "sides": {"x": "walls", "y": "walls"}, "bubbles": [CORNER], "diffusion": 300.0}
+    cases["open"] = {
+        "grid": grid,
+        "base": {"kind": "stable", "u": 8.0, "v": -5.0},
+        "sides": {"x": "open", "y": "open"},
+        "lid": {"depth": 4000.0},
+        "bubbles": [CORNER],
+    }
+    cases["channel"] = {"grid": grid, "sides": {"x": "open", "y": "walls"}, "base": {"u": 20.0}, "bubbles": [CORNER]}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for ranks in RUNS:
         mpirun(ranks, "weather3d_ranks.py", tmp_path)
@@ -56,7 +68,7 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
         for ranks, axes in RUNS.items():
             for axis in axes:
                 many = np.load(tmp_path / f"{name}-{ranks}{axis}.npz")
-                assert tuple(many["sizes"]) == {"x": (1, 1, ranks), "y": (1, ranks, 1), "b": (1, 2, 2)}[axis]
+                assert tuple(many["sizes"]) == {"x": (1, 1, ranks), "y": (1, ranks, 1), "b": (1, 2, ranks // 2)}[axis]
                 np.testing.assert_array_equal(many["state"], one["state"], err_msg=f"{name}, {ranks} ranks on {axis}")
                 np.testing.assert_allclose(many["watch"], one["watch"], rtol=1e-12)
         start = start_of(cases[name])
@@ -64,7 +76,11 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
             assert np.abs(one["state"] - start).max() < 1e-11
             continue
         assert np.abs(one["state"][RHO_W]).max() > 1e-4, f"{name} does not move"
-        assert abs(one["state"][0].sum()) < 1e-13 * start_mass(cases[name])
+        volume = np.prod([size / count for size, count in zip((20e3, 20e3, 10e3), (29, 27, 11), strict=True)])
+        entered = one["watch"][-2:].sum() / volume if name in OPEN else 0.0
+        assert abs(one["state"][0].sum() - entered) < 1e-13 * start_mass(cases[name])
+        if name in OPEN:
+            assert (np.abs(one["watch"][-2:]) > 1e-9 * start_mass(cases[name]) * volume).all(), one["watch"]
     whole_runs(tmp_path)
 
 
@@ -140,6 +156,9 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"base": {"kind": "sounding"}}, "set base.file"),
         ({"base": {"wind": True}}, "belongs to a sounding"),
         ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
+        ({"sides": {"x": "walls"}, "base": {"u": 1.0}}, "sides.x are walls, which the wind of base.u would blow"),
+        ({"sides": {"y": "open", "width": 10_000.0}}, "leaves no interior in y, which is 20000 m"),
+        ({"lid": {"depth": 1e4}}, "lid.depth of 10000 m leaves nothing"),
         ({"jet": {"speed": 5.0, "z": 11_000.0}}, "move jet.y or jet.z"),
         ({"diffusion": 1e5}, "diffusion = 100000 m2/s is unstable"),
         ({"grid": {"ny": 5}}, "greater than or equal to 6"),
@@ -149,6 +168,15 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
 def test_settings_that_cannot_be_are_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         Config.model_validate(given)
+
+
+def test_all_mistakes_are_told_at_once():
+    with pytest.raises(InputError) as caught:
+        load("thermal3d", ["sides.x=walls", "base.u=3.0", "lid.depth=1e5", "diffusion=1e6", "jet.speed=1", "jet.z=-1"])
+    text = str(caught.value)
+    assert text.startswith("4 mistakes")
+    for part in ("sides.x are walls", "lid.depth of", "diffusion = 1e+06", "move jet.y or jet.z"):
+        assert part in text
 
 
 def test_dry_run_refuses_what_the_run_would():

@@ -193,7 +193,7 @@ def test_hot_kernels_are_vector_code_without_gathers(monkeypatch, name, make, co
 
 def test_what_does_not_fit_is_refused():
     a, b, c = np.zeros((5, 6)), np.ones((5, 6)), np.ones((5, 7))
-    with pytest.raises(TypeError, match="NumPy arrays, not list"):
+    with pytest.raises(TypeError, match="CuPy arrays, not list"):
         stencil.diffuse(a, [[1.0]], 0.1, 0.1, 1.0)
     with pytest.raises(TypeError, match="two arrays of float64 or two of float32, not float64 and float32"):
         stencil.star(a, b.astype(np.float32), 2)

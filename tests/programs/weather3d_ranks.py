@@ -10,7 +10,7 @@ from mpi4py import MPI
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather.model import Model as SlabModel
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import AXES, HALOS, PERIODIC, Model
+from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.atmosphere.blow_up import require_sound
 from hpckit.errors import BlowUpError, DecompositionError
@@ -20,11 +20,7 @@ from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
-
-
-def mesh_for(config: Config, **more: int) -> Mesh:
-    grid = config.grid
-    return Mesh(comm, periodic=PERIODIC, shape=(grid.nz, grid.ny, grid.nx), halo=HALOS, **{**AXES, **more})
+AXES = {1: "x", 2: "xy", 3: "xy", 4: "xyb", 6: "b"}
 
 
 def same_error(error: Exception) -> str:
@@ -46,8 +42,8 @@ def refused(model: Model) -> str:
 
 for name, settings in json.loads((folder / "cases.json").read_text()).items():
     config = Config.model_validate_json(json.dumps(settings), strict=True)
-    for axis in {1: "x", 2: "xy", 3: "xy", 4: "xyb"}[comm.size]:
-        with mesh_for(config, **{"x": {"y": 1}, "y": {"x": 1}, "b": {"y": 2, "x": 2}}[axis]) as mesh:
+    for axis in AXES[comm.size]:
+        with mesh_for(config, comm, **{"x": {"y": 1}, "y": {"x": 1}, "b": {"y": 2}}[axis]) as mesh:
             model = Model(config, mesh)
             for _ in range(9):
                 model.step(model.dt, PhaseTimer())
@@ -55,12 +51,13 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
             require_sound(model, watch, model.dt)
             state = model.state.gather()
             if comm.rank == 0:
-                values = list(vars(watch).values())
+                values = [value for value in vars(watch).values() if not isinstance(value, dict)]
+                values += watch.more.values()
                 np.savez(folder / f"{name}-{comm.size}{axis}.npz", state=state, watch=values, sizes=mesh.topology.sizes)
 
 if comm.size > 1:
     config = Config.model_validate({"grid": {"nx": 29, "ny": 27, "nz": 8}})
-    with mesh_for(config) as mesh:
+    with mesh_for(config, comm) as mesh:
         model = Model(config, mesh)
         dec, last = model.decomposition, comm.size - 1
         if comm.rank == last:
@@ -88,7 +85,7 @@ if comm.size > 1:
         assert comm.rank or ", step 2, cell" in text, text
 
     try:
-        with mesh_for(Config.model_validate({"grid": {"nx": 6, "ny": 6 * comm.size - 1, "nz": 8}}), x=1):
+        with mesh_for(Config.model_validate({"grid": {"nx": 6, "ny": 6 * comm.size - 1, "nz": 8}}), comm, x=1):
             pass
     except DecompositionError as error:
         same_error(error)
@@ -98,7 +95,7 @@ if comm.size > 1:
 if comm.size == 1:  # uniform in y the box is the slab, the order of its sweeps included
     flat = {"nx": 40, "nz": 16}
     config = Config.model_validate({"grid": {**flat, "ny": 9}})
-    with Mesh(comm, z=1, x=0, periodic=("x",)) as line, mesh_for(config) as mesh:
+    with Mesh(comm, z=1, x=0, periodic=("x",)) as line, mesh_for(config, comm) as mesh:
         slab = SlabModel(SlabConfig.model_validate({"grid": flat}), line)
         model = Model(config, mesh)
         model.state.interior[:] = 0.0

@@ -1,0 +1,78 @@
+"""What bounds the box: which axes are periodic, what stands in the halo beyond the others, where air is relaxed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.kernels.euler3d.constants import RHO_U, RHO_V
+from hpckit.plan.decomposition import Decomposition
+from hpckit.walls import Fill, mirror, zero_gradient
+
+HORIZONTAL = ("y", "x")
+
+
+def periodic_axes(config: Config) -> tuple[str, ...]:
+    """The mesh axes that wrap around."""
+    return tuple(axis for axis in HORIZONTAL if getattr(config.sides, axis) == "periodic")
+
+
+def open_axes(config: Config) -> tuple[str, ...]:
+    """The axes whose sides are open."""
+    return tuple(axis for axis in HORIZONTAL if getattr(config.sides, axis) == "open")
+
+
+def state_walls(config: Config) -> dict[str, Fill]:
+    """What the state's halo holds beyond the sides: air mirrored at a free-slip wall, the last cell's where open."""
+    return {
+        axis: zero_gradient if kind == "open" else _MIRRORS[axis]
+        for axis in HORIZONTAL
+        if (kind := getattr(config.sides, axis)) != "periodic"
+    }
+
+
+def scalar_walls(config: Config) -> dict[str, Fill]:
+    """The same for what the air carries."""
+    return {
+        axis: zero_gradient if kind == "open" else mirror
+        for axis in HORIZONTAL
+        if (kind := getattr(config.sides, axis)) != "periodic"
+    }
+
+
+def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) -> dict[str, np.ndarray]:
+    """Rates of the absorbing layers (1/s) for a rank's cells by column ("x"), row ("y") and level ("z").
+
+    A rate falls from 1 / time at a side or at the lid as sin(pi/2 (1 - distance / depth))**2 to 0 in the interior.
+    """
+    grid, sides, lid = config.grid, config.sides, config.lid
+    rates = {"z": _fade((grid.nz - 0.5 - np.arange(grid.nz)) * grid.dz, lid.depth, lid.time)}
+    for axis, count, width in (("y", grid.ny, grid.dy), ("x", grid.nx, grid.dx)):
+        dim = "zyx".index(axis)
+        cells = np.arange(decomposition.owned(rank)[dim]) + decomposition.start(rank)[dim]
+        depth = sides.width if axis in open_axes(config) else 0.0
+        rates[axis] = _fade((np.minimum(cells, count - 1 - cells) + 0.5) * width, depth, sides.time)
+    return rates
+
+
+def _fade(distance: np.ndarray, depth: float, time: float) -> np.ndarray:
+    if not depth:
+        return np.zeros(distance.shape)
+    return np.sin(np.pi / 2 * np.clip(1 - distance / depth, 0, 1)) ** 2 / time
+
+
+def _mirrored(normal: int) -> Callable[[np.ndarray, np.ndarray, bool], None]:
+    """All fields even about the wall but the momentum through it, which is odd: [layers, fields, …]."""
+
+    def apply(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[: len(halo)]
+        np.negative(halo[:, normal], out=halo[:, normal])
+
+    return apply
+
+
+_MIRRORS = {
+    axis: Fill(f"free_slip({axis})", _mirrored(normal), signed=True) for axis, normal in (("x", RHO_U), ("y", RHO_V))
+}

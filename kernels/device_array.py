@@ -1,0 +1,59 @@
+"""Arrays of a GPU, told apart from NumPy's without importing what they are made of.
+
+A device array is a CuPy array, or a `SimulatedArray`: host memory that stands for device memory where kernels run in
+Numba's CUDA simulator, or are only compiled. All must be C-contiguous where a kernel takes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class SimulatedArray(np.ndarray):
+    """Memory of a simulated GPU. As CuPy does, it refuses to be mixed with NumPy arrays: copy with the device first."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """A NumPy function of simulated arrays and numbers."""
+        for each in (*inputs, *(options.get("out") or ())):
+            _refuse_host(each)
+        plain = [as_host(each) for each in inputs]
+        if options.get("out"):
+            options["out"] = tuple(as_host(each) for each in options["out"])
+        result = getattr(ufunc, method)(*plain, **options)
+        return result.view(SimulatedArray) if isinstance(result, np.ndarray) else result
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """As of NumPy, from numbers and simulated arrays only."""
+        _refuse_host(value)
+        super().__setitem__(index, as_host(value))
+
+
+def _refuse_host(value: Any) -> None:
+    if isinstance(value, np.ndarray) and not isinstance(value, SimulatedArray) and value.ndim:
+        raise TypeError("a NumPy array meets an array of a GPU: copy it with device.to_device first")
+
+
+def as_host(array: Any) -> Any:
+    """A simulated array as the NumPy array of its memory; anything else as it is."""
+    return array.view(np.ndarray) if isinstance(array, SimulatedArray) else array
+
+
+def is_device_array(array: object) -> bool:
+    """Whether an array lives on a GPU (CuPy) or on a simulated one."""
+    kind = type(array)
+    return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
+
+
+def address(array: Any) -> int:
+    """Where the memory of an array starts."""
+    return int(array.data.ptr) if type(array).__module__ == "cupy" else int(array.__array_interface__["data"][0])
+
+
+def may_share_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays of one kind could overlap in memory; for device arrays, both C-contiguous."""
+    if not is_device_array(one) or isinstance(one, SimulatedArray):
+        return bool(np.may_share_memory(one, other))
+    first, second = address(one), address(other)
+    return first < second + other.nbytes and second < first + one.nbytes
