@@ -113,7 +113,7 @@ def _specific(state, column, base, work, levels):
 
 
 def _diffuse(state, work, rates, levels):
-    """At a wall the row beyond is the row itself: no difference, no flux."""
+    """At a wall the row beyond is the row itself: no difference, no flux; but of w it has the other sign."""
     i, j, level, one = u8(HALO + cuda.grid(1)), u8(HALO + cuda.blockIdx.y), u8(cuda.blockIdx.z), u8(1)
     if i < u8(state.shape[3] - HALO):
         below, above = u8(max(cuda.blockIdx.z - 1, 0)), u8(min(cuda.blockIdx.z + 1, levels - 1))
@@ -125,7 +125,11 @@ def _diffuse(state, work, rates, levels):
             phi = work[field, level, j, i]
             along_x = east * (work[field, level, j, i + one] - phi) - west * (phi - work[field, level, j, i - one])
             along_y = north * (work[field, level, j + one, i] - phi) - south * (phi - work[field, level, j - one, i])
-            along_z = high * (work[field, above, j, i] - phi) - low * (phi - work[field, below, j, i])
+            phi_above, phi_below = work[field, above, j, i], work[field, below, j, i]
+            if field == u8(RHO_W):
+                phi_above = -phi_above if above == level else phi_above
+                phi_below = -phi_below if below == level else phi_below
+            along_z = high * (phi_above - phi) - low * (phi - phi_below)
             state[field, level, j, i] += rates[0] * along_x + rates[1] * along_y + rates[2] * along_z
 
 
