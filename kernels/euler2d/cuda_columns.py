@@ -30,7 +30,8 @@ real, u8 = np.float64, np.uint64
 MOST_ROWS = 128  # of a chunk
 TABLE = MOST_ROWS + 10  # faces of a chunk: four more beyond either end in the first stage
 FEWEST_ROWS = 8  # of a chunk: more would leave a GPU idle on small grids
-BUSY = 65536  # columns that keep a GPU busy
+THREADS = threads(64)  # of a block
+SLOTS = {8: 132 * 5, 4: 132 * 10}  # blocks that fit on an H200 at once, by itemsize: so many chunks, no second round
 BASE = 6  # numbers of the base state at a face: rho, rho theta, its inverse, pressure, two third differences
 
 
@@ -60,15 +61,16 @@ def sweep_columns(
     part: WHOLE, or the chunks that need no halo (CORE), or the others (RIM).
     """
     fields, walls, flat = state.shape[0], ghost is not None, state.reshape(-1)
-    rows = min(max(columns.rows * columns.cells * columns.lines // BUSY, FEWEST_ROWS), MOST_ROWS)
+    across = blocks(columns.cells, THREADS)
+    chunks = max(1, SLOTS[state.dtype.itemsize] // (across * columns.lines))
+    rows = min(max(blocks(columns.rows, chunks), FEWEST_ROWS), MOST_ROWS)
     first, stride, count = parts(columns.rows, rows, part)
     if not count:
         return
-    wide = threads(128)
     face_pitch = columns.cells * (columns.lines if walls else 1)
     of_faces = (face_pitch, columns.cells if walls else columns.cells * (columns.rows + 1))
     function = column_kernel(state.dtype, fields, normal, walls, force.size > 0, mass_flux.size > 0)
-    function[(blocks(columns.cells, wide), columns.lines, count), wide](
+    function[(across, columns.lines, count), THREADS](
         flat, target.out.reshape(-1), base, ghost if walls else flat,
         force.reshape(-1) if force.size else flat, mass_flux.reshape(-1) if mass_flux.size else flat,
         (*columns[:6], *of_faces, rows, first, stride), stage_numbers(state.dtype, spacing, dt, beta, GRAVITY),
