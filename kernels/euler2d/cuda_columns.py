@@ -31,7 +31,9 @@ MOST_ROWS = 128  # of a chunk
 TABLE = MOST_ROWS + 10  # faces of a chunk: four more beyond either end in the first stage
 FEWEST_ROWS = 8  # of a chunk: more would leave a GPU idle on small grids
 THREADS = threads(64)  # of a block
-SLOTS = {8: 132 * 5, 4: 132 * 10}  # blocks that fit on an H200 at once, by itemsize: so many chunks, no second round
+# Blocks that an H200 holds at once, by itemsize and fields (132 multiprocessors with 65536 registers each): with no more
+# of them there is no second round.
+SLOTS = {(8, 4): 132 * 6, (8, 5): 132 * 4, (4, 4): 132 * 11, (4, 5): 132 * 8}
 BASE = 6  # numbers of the base state at a face: rho, rho theta, its inverse, pressure, two third differences
 
 
@@ -62,7 +64,7 @@ def sweep_columns(
     """
     fields, walls, flat = state.shape[0], ghost is not None, state.reshape(-1)
     across = blocks(columns.cells, THREADS)
-    chunks = max(1, SLOTS[state.dtype.itemsize] // (across * columns.lines))
+    chunks = max(1, SLOTS[state.dtype.itemsize, fields] // (across * columns.lines))
     rows = min(max(blocks(columns.rows, chunks), FEWEST_ROWS), MOST_ROWS)
     first, stride, count = parts(columns.rows, rows, part)
     if not count:
@@ -109,14 +111,15 @@ def _sweep(fields: int, normal: int, walls: bool, forced: bool, fluxed: bool) ->
             return
         place = (first + cuda.blockIdx.y * line_pitch + cell, pitch, row_pitch)
         rows, flux = cuda.local.array(all_rows, real), cuda.local.array(all_fluxes, real)
-        done = cuda.local.array(fields, real)
+        done, ahead = cuda.local.array(fields, real), cuda.local.array(fields, real)
         for i in range(all_rows):
             rows[i] = 0.0
-        failed = 0
-        for row in range(max(low - 6, 0) if walls else low - 6, span[1] + 6):
-            if not walls or row < count:
-                load_row(state, row, place, done, fields, normal)
-            enter(rows, 0, done, fields)
+        failed, first_row = 0, max(low - 6, 0) if walls else low - 6
+        load_row(state, first_row, place, ahead, fields, normal)
+        for row in range(first_row, span[1] + 6):
+            enter(rows, 0, ahead, fields)
+            if row + 1 < (count if walls else span[1] + 6):  # on its way while this row is computed
+                load_row(state, row + 1, place, ahead, fields, normal)
             if walls:
                 repeat_row(rows, 0, row, count, ghost, fields)
             failed |= complete_row(

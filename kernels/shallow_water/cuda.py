@@ -31,7 +31,9 @@ PITCH = 128  # threads of a block at most
 MOST_CELLS = PITCH - 2 * HALO  # of a tile
 WARP = threads(32)
 FEWEST_ROWS = 16  # of a chunk
-SLOTS = {8: 132 * 4, 4: 132 * 8}  # blocks that fit on an H200 at once, by itemsize: so many chunks, no second round
+# Blocks that an H200 holds at once, by itemsize and form (of 132 multiprocessors with 65536 registers each): with no
+# more of them there is no second round.
+SLOTS = {(8, False): 132 * 3, (8, True): 132 * 2, (4, False): 132 * 5, (4, True): 132 * 4}
 # What neighbors show each other, by stage: the new row, and at its corners q h u, h u, Bernoulli function, vorticity.
 H, U, V, ROTATION, FLUX, ENERGY, ZETA = range(7)
 SHOWN = 3 * 7 * PITCH
@@ -65,11 +67,11 @@ def step_free(
     _step(False, (h, u, v), (rows, rows, rows), numbers, out, tiles)
 
 
-def tiles_of(h: Any, core: bool | None = None) -> list[tuple[int, int, int, int]]:
+def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[tuple[int, int, int, int]]:
     """Rectangles of tiles by chunks, (first tile, tiles, first chunk, chunks), of those that need no halo (`core`), of
-    the others (not `core`), or of all (None).
+    the others (not `core`), or of all (None). full: for `step`, else for `step_free`.
     """
-    cells, rows = _tiling(h)
+    cells, rows = _tiling(h, full)
     many = blocks(h.shape[1] - 2 * HALO, cells), blocks(h.shape[0] - 2 * HALO, rows)
     thin = [(n - 2 * HALO) % size for n, size in ((h.shape[1], cells), (h.shape[0], rows))]
     if core is None or min(many) < 3 or any(0 < rest < HALO for rest in thin):
@@ -81,20 +83,20 @@ def tiles_of(h: Any, core: bool | None = None) -> list[tuple[int, int, int, int]
     return rim + [(0, 1, 1, many[1] - 2), (many[0] - 1, 1, 1, many[1] - 2)]
 
 
-def _tiling(h: Any) -> tuple[int, int]:
+def _tiling(h: Any, full: bool) -> tuple[int, int]:
     """Cells of a tile and rows of a chunk."""
     height, width = (n - 2 * HALO for n in h.shape)
     across = blocks(width, MOST_CELLS)
-    chunks = max(1, SLOTS[h.dtype.itemsize] // across)
+    chunks = max(1, SLOTS[h.dtype.itemsize, full] // across)
     return blocks(width, across), min(max(blocks(height, chunks), FEWEST_ROWS), height)
 
 
 def _step(full: bool, fields: Fields, tables: tuple, numbers: tuple, out: Fields | None, tiles: Any) -> None:
     h = fields[0]
     targets = tuple(map(empty_like, fields)) if out is None else out
-    cells, rows = _tiling(h)
+    cells, rows = _tiling(h, full)
     real_numbers = tuple(h.dtype.type(number) for number in numbers)
-    for tile, many, chunk, chunks in tiles_of(h) if tiles is None else tiles:
+    for tile, many, chunk, chunks in tiles_of(h, full) if tiles is None else tiles:
         step_kernel(h.dtype, full)[(many, chunks), blocks(cells + 2 * HALO, WARP) * WARP](
             *fields, *targets, *tables, real_numbers, (tile, cells, chunk, rows)
         )
@@ -134,11 +136,12 @@ def _kernel_of(full: bool) -> Any:
             carried[k] = 0.0
         for k in range(3):
             edges[k] = columns[u8(k), u8(column)] if full else 1.0
+        next_h, next_u, next_v = h[u8(low), u8(column)], u[u8(low), u8(column)], v[u8(low), u8(column)]
         for row in range(low, high + 8):
-            if row < high + 2 * HALO:
-                new[0] = h[u8(row), u8(column)]
-                new[1] = u[u8(row), u8(column)]
-                new[2] = v[u8(row), u8(column)]
+            new[0], new[1], new[2] = next_h, next_u, next_v
+            if row + 1 < high + 2 * HALO:  # on its way while this row is computed
+                next_h, next_u = h[u8(row + 1), u8(column)], u[u8(row + 1), u8(column)]
+                next_v = v[u8(row + 1), u8(column)]
             _show(shown, new, thread)
             cuda.syncthreads()
             _corner(0, row, shown, below, new, made, thread, column, rows, bottom, edges, numbers, full)
