@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,11 @@ PACKED, JOINED, BACK, SINGLE = range(4)
 
 def tags_needed(layouts: Sequence[Layout]) -> int:
     """How many tags an exchange uses: one a kind of message, face and direction."""
-    return (SINGLE + len(layouts)) * _tags_of_a_kind(layouts)
+    return (SINGLE + len(layouts)) * tags_of_a_kind(layouts)
 
 
-def _tags_of_a_kind(layouts: Sequence[Layout]) -> int:
+def tags_of_a_kind(layouts: Sequence[Layout]) -> int:
+    """How many tags one kind of message uses: one a face and direction."""
     return 2 * layouts[0].decomposition.ndim
 
 
@@ -165,6 +167,11 @@ class Side:
         return Side(self.tag, self.recv_from, self.send_to, self.recv, self.send)
 
 
+def slab_starts(slabs: Sequence[Slab]) -> list[int]:
+    """Where each slab starts in a buffer for all of them, aligned, and last the size of the buffer; bytes."""
+    return [0, *accumulate(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)]
+
+
 class Packed:
     """Persistent messages on buffers of their own, one to each neighbor; each slab in them aligned."""
 
@@ -182,8 +189,8 @@ class Packed:
         self.requests = receives + sends
 
     def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, np.ndarray]]) -> np.ndarray:
-        starts = np.cumsum([0, *(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)])
-        buffer = np.zeros(int(starts[-1]), np.uint8)
+        starts = slab_starts(slabs)
+        buffer = np.zeros(starts[-1], np.uint8)
         for slab, start in zip(slabs, starts[:-1], strict=True):
             parts.append((slab, buffer[start : start + slab.nbytes].view(slab.layout.dtype)))
         return buffer
@@ -205,8 +212,8 @@ class RemotePhase:
     def __init__(self, mesh: Mesh, layouts: Sequence[Layout], dim: int, tag: int) -> None:
         self._comm = mesh.comm
         self._tag = tag
-        self._tags_of_a_kind = _tags_of_a_kind(layouts)
-        self._sides = [_side(layouts, dim, turn, mesh.rank) for turn in (0, 1)]
+        self._tags_of_a_kind = tags_of_a_kind(layouts)
+        self._sides = [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)]
         slabs = self._sides[0].send
         contiguous = [slab for slab in slabs if slab.pieces == 1]
         small = [slab.field for slab in contiguous if slab.nbytes <= JOIN_LIMIT]
@@ -253,7 +260,7 @@ class RemotePhase:
         before: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         for slab, values in self._back.outgoing:
             before += [(slab.layout.kernels.pack_slab, (*slab.arguments(arrays), values))]
-            before += [(_clear, slab.arguments(arrays))]
+            before += [(slab.layout.kernels.clear_slab, slab.arguments(arrays))]
         after = [(s.layout.kernels.add_slab, (*s.arguments(arrays), values)) for s, values in self._back.incoming]
         return Bound(before, list(self._back.requests), after)
 
@@ -268,7 +275,7 @@ class RemotePhase:
             self._back.free()
 
 
-def _side(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
+def side_of(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
     """The messages of all fields along the dim, leaving low (turn 0) or high (turn 1)."""
     sends: list[Slab] = []
     receives: list[Slab] = []
@@ -290,7 +297,3 @@ def _memory(arrays: Sequence[np.ndarray], slabs: Sequence[Slab]) -> tuple[Any, l
         return (MPI.memory.fromaddress(slabs[0].address(arrays), slabs[0].nbytes), MPI.BYTE), []
     joined = MPI.BYTE.Create_hindexed([slab.nbytes for slab in slabs], [slab.address(arrays) for slab in slabs])
     return (MPI.BOTTOM, 1, joined.Commit()), [joined]
-
-
-def _clear(slabs: np.ndarray, first: int, layers: int) -> None:
-    slabs[:, first : first + layers] = 0

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.gpu_driver import driver_count, missing, no_gpu
-from hpckit.kernels.device_array import SimulatedArray, as_host
+from hpckit.kernels.device_array import SimulatedArray, address, as_host
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -50,6 +50,11 @@ class Device:
     def to_device(self, values: Any) -> Any:
         """NumPy values as an array of this device, C-contiguous: as they are on the host, else a copy."""
         return np.ascontiguousarray(values)
+
+    def borrowed(self, array: Any) -> Any:
+        """The memory of a C-contiguous array as a flat array that does not keep it alive."""
+        memory: Any = (ctypes.c_char * array.nbytes).from_address(address(array))
+        return np.frombuffer(memory, array.dtype)
 
     def wait(self) -> None:
         """Return when all that was asked of the device is done; for timing."""
@@ -112,6 +117,10 @@ class SimulatedGpu(Device):
         """As of any device."""
         return np.array(as_host(values), order="C").view(SimulatedArray)
 
+    def borrowed(self, array: Any) -> Any:
+        """As of any device."""
+        return super().borrowed(array).view(SimulatedArray)
+
     def describe(self) -> str:
         """One line for a header."""
         return f"{self.name}, {_ranks_text(self.ranks)}, MPI staged through the host"
@@ -168,6 +177,11 @@ class Gpu(Device):
         """As of any device."""
         return self._cupy.array(np.ascontiguousarray(values), order="C")
 
+    def borrowed(self, array: Any) -> Any:
+        """As of any device."""
+        memory = self._cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, None, self.number)
+        return self._cupy.ndarray((array.size,), array.dtype, self._cupy.cuda.MemoryPointer(memory, 0))
+
     def wait(self) -> None:
         """As of any device."""
         self.handle.synchronize()
@@ -215,6 +229,14 @@ class Gpu(Device):
         }
 
 
+def first_gpu() -> Device:
+    """The first GPU that this process sees, for a program without MPI; in Numba's simulator a simulated one.
+
+    Raises `SetupError` where there is none.
+    """
+    return SimulatedGpu() if _simulating() else Gpu()
+
+
 def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     """The GPU of this rank. Collective.
 
@@ -225,10 +247,9 @@ def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     mpi: "direct" gives MPI the device's memory, "staged" copies through the host, "auto" asks the MPI library.
     Raises `SetupError` on every rank alike where a rank finds no GPU.
     """
-    import numba
     from mpi4py import MPI
 
-    simulated = bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+    simulated = _simulating()
     problem = "" if simulated else missing()
     lacking = np.array([bool(problem)], np.int32)
     comm.Allreduce(MPI.IN_PLACE, lacking, MPI.MAX)
@@ -246,6 +267,12 @@ def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
         device.ranks = _sharing(node, device.place)
     node.Free()
     return device
+
+
+def _simulating() -> bool:
+    import numba
+
+    return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 def takes_device_memory() -> bool:

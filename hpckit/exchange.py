@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -12,14 +13,17 @@ from typing import Any, Self
 import numpy as np
 
 from hpckit.channels import Bound, LocalPhase, RemotePhase, phase_dims, tags_needed
+from hpckit.device_channels import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
 from hpckit.errors import InputError
 from hpckit.field import Field
+from hpckit.kernels.device_array import address, is_device_array
 from hpckit.layout import Layout
 from hpckit.mesh import Mesh
 from hpckit.same import require_same
 from hpckit.walls import Fill, as_fill
 
-Arrays = tuple[np.ndarray, ...]
+AnyBound = Bound | DeviceBound
+Arrays = tuple[Any, ...]  # NumPy's, or a device's
 # Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
 KEPT_BINDINGS = 8
 
@@ -41,6 +45,9 @@ class HaloExchange:
     `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
     rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
     agree on what they exchange (collective, when made) and for fields unlike the prototypes.
+
+    Fields on a GPU are exchanged there (`hpckit.device_channels`): `finish` returns before the GPU has done it, and
+    what is asked of the GPU afterwards, on the same stream, comes after it.
     """
 
     def __init__(
@@ -56,7 +63,13 @@ class HaloExchange:
         if any(field.mesh is not mesh for field in fields):
             raise InputError("a field stands on another mesh than the exchange", do="make it with this mesh")
         self.mesh = mesh
-        self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components) for f in fields)
+        self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components, f.device) for f in fields)
+        device = fields[0].device
+        if any(field.device.is_gpu != device.is_gpu for field in fields):
+            raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
+        self._lane = Lane(device) if device.is_gpu else None
+        for layout in self.layouts:
+            layout.check_dtype()
         self._walls = self._read_walls(walls)
         self._has_walls = any(self._walls)
         chosen = mesh.topology.names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
@@ -99,6 +112,8 @@ class HaloExchange:
         arrays = _arrays(fields)
         binding = self._bind(arrays)
         self._flying = (binding, arrays)
+        if self._lane is not None:
+            self._lane.begin()
         for phase in binding.there[: self._first_remote + 1]:
             phase.begin()
 
@@ -118,9 +133,10 @@ class HaloExchange:
                 phase.begin()
             self.wait_seconds += phase.complete()
         self._flying = None
-        if self._has_walls:
-            for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
-                layout.fill_walls(array, walls, self.mesh.rank)
+        with self._lane or nullcontext():
+            if self._has_walls:
+                for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
+                    layout.fill_walls(array, walls, self.mesh.rank)
 
     def accumulate(self, fields: Any) -> None:
         """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
@@ -133,9 +149,12 @@ class HaloExchange:
         binding = self._bind(arrays)
         if binding.back is None:
             binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
-        for phase in binding.back:
-            phase.begin()
-            self.wait_seconds += phase.complete()
+        if self._lane is not None:
+            self._lane.begin()
+        with self._lane or nullcontext():
+            for phase in binding.back:
+                phase.begin()
+                self.wait_seconds += phase.complete()
 
     def close(self) -> None:
         """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""
@@ -183,10 +202,13 @@ class HaloExchange:
             read.append(fills)
         return tuple(read)
 
-    def _make_phase(self, dim: int) -> LocalPhase | RemotePhase:
-        if self.mesh.topology.sizes[dim] == 1:
-            return LocalPhase(self.layouts, dim)
-        return RemotePhase(self.mesh, self.layouts, dim, self._tag)
+    def _make_phase(self, dim: int) -> LocalPhase | RemotePhase | DeviceRemotePhase:
+        whole = self.mesh.topology.sizes[dim] == 1
+        if self._lane is None:
+            return LocalPhase(self.layouts, dim) if whole else RemotePhase(self.mesh, self.layouts, dim, self._tag)
+        if whole:
+            return DeviceLocalPhase(self._lane, self.layouts, dim)
+        return DeviceRemotePhase(self._lane, self.mesh, self.layouts, dim, self._tag)
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.
@@ -204,7 +226,7 @@ class HaloExchange:
             raise InputError(f"the exchange was made for {len(self.layouts)} fields, not {len(arrays)}")
         for number, (array, layout) in enumerate(zip(arrays, self.layouts, strict=True)):
             layout.check(array, self.mesh.rank, f"field {number}")
-        place = tuple(array.__array_interface__["data"][0] for array in arrays)
+        place = tuple(address(array) for array in arrays)
         if place not in self._bound:
             while len(self._bound) >= KEPT_BINDINGS:
                 self._let_go(next(iter(self._bound)))
@@ -235,9 +257,9 @@ def _call(method: weakref.WeakMethod, key: tuple[int, ...], gone: weakref.ref) -
         alive(key)
 
 
-def _owner(array: np.ndarray) -> np.ndarray:
+def _owner(array: Any) -> Any:
     """The array whose memory a view looks at."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
         array = array.base
     return array
 
@@ -246,7 +268,7 @@ def _arrays(fields: Any) -> Arrays:
     """The arrays of what a user may hand in: a field or an array, or a sequence of them."""
     if isinstance(fields, Field):
         return (fields.data,)
-    if isinstance(fields, np.ndarray):
+    if isinstance(fields, np.ndarray) or is_device_array(fields):
         return (fields,)
     if not isinstance(fields, list | tuple):
         raise InputError(f"halos are those of a Field, an array, or a list of them, not of {type(fields).__name__}")
@@ -256,9 +278,9 @@ def _arrays(fields: Any) -> Arrays:
 class _Binding:
     """What the phases do to some arrays, there and (once asked for) back; `watches` tell when an array is gone."""
 
-    def __init__(self, there: list[Bound], watches: list[weakref.ref]) -> None:
+    def __init__(self, there: Sequence[AnyBound], watches: list[weakref.ref]) -> None:
         self.there = there
-        self.back: list[Bound] | None = None
+        self.back: Sequence[AnyBound] | None = None
         self.watches = watches
 
     def free(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.device import HOST, Device
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.pack import slab_kernels
 from hpckit.plan.decomposition import Decomposition
 from hpckit.walls import Fill
@@ -27,43 +28,57 @@ class Layout:
     decomposition: Decomposition
     dtype: np.dtype
     components: tuple[int, ...] = ()
+    device: Device = HOST
 
     @cached_property
     def kernels(self) -> ModuleType:
-        """The slab kernels for this dtype."""
-        return slab_kernels(self.dtype)
+        """The slab kernels for this dtype and device."""
+        return slab_kernels(self.dtype, self.device.is_gpu)
+
+    def check_dtype(self) -> None:
+        """Raise `InputError` where the device has no slab kernels for the dtype."""
+        try:
+            _ = self.kernels
+        except TypeError as problem:
+            raise InputError(str(problem)) from None
 
     def __repr__(self) -> str:
         dec = self.decomposition
-        return f"{self.dtype} {self.components or ''}{dec.shape} at {'/'.join(dec.location)} with halo {dec.halo}"
+        place = " on a GPU" if self.device.is_gpu else ""
+        return (
+            f"{self.dtype} {self.components or ''}{dec.shape} at {'/'.join(dec.location)} with halo {dec.halo}{place}"
+        )
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """The shape of the rank's array."""
         return (*self.components, *self.decomposition.local_shape(rank))
 
-    def slabs(self, array: np.ndarray, dim: int) -> np.ndarray:
+    def slabs(self, array: Any, dim: int) -> Any:
         """A view [outer, n, inner] with the dim in the middle; it does not keep the array alive."""
         at = len(self.components) + dim
         outer, n = math.prod(array.shape[:at]), array.shape[at]
-        memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-        return np.frombuffer(memory, self.dtype).reshape(outer, n, array.size // max(1, outer * n))
+        return self.device.borrowed(array).reshape(outer, n, array.size // max(1, outer * n))
 
     def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
         """How many pieces a layer of the dim has in memory, and how many values each piece."""
         shape, at = self.shape(rank), len(self.components) + dim
         return math.prod(shape[:at]), math.prod(shape[at + 1 :])
 
-    def check(self, array: object, rank: int, name: str) -> None:
+    def check(self, array: Any, rank: int, name: str) -> None:
         """Raise `InputError` unless the array is one that this layout describes."""
-        if not isinstance(array, np.ndarray):
-            raise InputError(f"{name} is a {type(array).__name__}, not a NumPy array or a Field")
+        on_device = is_device_array(array)
+        if not isinstance(array, np.ndarray) and not on_device:
+            raise InputError(f"{name} is a {type(array).__name__}, not a NumPy or CuPy array or a Field")
+        if on_device != self.device.is_gpu:
+            here, there = ("a GPU", "the host") if on_device else ("the host", "a GPU")
+            raise InputError(f"{name} is on {here}, the exchange was made for fields on {there}")
         if array.shape != self.shape(rank) or array.dtype != self.dtype:
             raise InputError(
                 f"{name} is {array.dtype}{list(array.shape)} on rank {rank}, "
                 f"the exchange was made for {self.dtype}{list(self.shape(rank))}",
                 do="make an exchange from fields like these",
             )
-        if not array.flags.c_contiguous or not array.flags.writeable:
+        if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
             raise InputError(
                 f"{name} must be C-contiguous and writable", do="exchange the whole array, not a slice of it"
             )
@@ -87,7 +102,7 @@ class Layout:
                     do="use fewer ranks along that axis",
                 )
 
-    def fill_walls(self, array: np.ndarray, fills: WallFills, rank: int) -> None:
+    def fill_walls(self, array: Any, fills: WallFills, rank: int) -> None:
         """Fill the halo beyond the walls that this rank has, dim by dim in the order of the dims."""
         dec = self.decomposition
         for dim in sorted(fills):

@@ -280,6 +280,7 @@ def _decomposition_record(decomposition: Any, hosts: list[str]) -> dict[str, Any
         "axes": list(topology.names),
         "sizes": list(topology.sizes),
         "shape": list(decomposition.global_shape),
+        "periodic": list(topology.periodic),
         "blocks": [
             {
                 "rank": rank,

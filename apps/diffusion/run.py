@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.start import places, start, wall_fill
+from hpckit.device import HOST, Device
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -38,7 +39,7 @@ def run(config: Config, run: Run) -> None:
     axes = dict.fromkeys(grid.axes, 0)
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **axes) as mesh:
         decomposition = Decomposition(grid.shape, mesh.topology, halo=1)
-        model = Model(config, mesh, decomposition)
+        model = Model(config, mesh, decomposition, run.device)
         with FieldWriter(
             run.directory.output,
             mesh,
@@ -83,12 +84,12 @@ class Model:
     principle): the extremes at the start and of the walls.
     """
 
-    def __init__(self, config: Config, mesh: Mesh, decomposition: Decomposition) -> None:
+    def __init__(self, config: Config, mesh: Mesh, decomposition: Decomposition, device: Device = HOST) -> None:
         self.config, self.decomposition, self.mesh = config, decomposition, mesh
         self.dt, self.steps = time_step(config)
         self.step = 0
-        self.now = Field.zeros(decomposition, mesh, name="temperature", units="K")
-        self.now.interior[...] = start(config, decomposition.global_slices(mesh.rank))
+        self.now = Field.zeros(decomposition, mesh, name="temperature", units="K", device=device)
+        self.now.set_from_host(start(config, decomposition.global_slices(mesh.rank)))
         self.next = self.now.like()
         self.core, self.rim = self.now.core, self.now.rim
         fills = {
@@ -134,7 +135,7 @@ class Model:
 
     def _raise_blow_up(self) -> None:
         """Name the first cell, by rank and then by place, that is not finite or out of bounds."""
-        comm, values = self.mesh.comm, self.now.interior
+        comm, values = self.mesh.comm, self.now.to_host()
         bad = ~((values >= self.bounds[0]) & (values <= self.bounds[1]))
         lowest = np.array([comm.rank if bad.any() else comm.size])
         comm.Allreduce(MPI.IN_PLACE, lowest, MPI.MIN)
@@ -188,7 +189,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
         return watch
 
     def write() -> None:
-        writer.write(model.time, {"temperature": model.now.interior.astype(dtype)})
+        writer.write(model.time, {"temperature": model.now.to_host().astype(dtype)})
 
     first = last = look()
     write()
@@ -209,6 +210,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
                 write()
         if stop:
             break
+    model.now.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.halo.wait_seconds - waited
     timer.seconds["halo"] -= timer.seconds["wait"]
@@ -217,8 +219,10 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
 
 def _warm_up(model: Model) -> None:
     """Compile the kernel outside the time that is measured, on an array of 3 cells a dim."""
-    small = np.zeros((3,) * model.now.data.ndim)
-    stencil.diffuse(small.copy(), small, model.config.diffusivity, model.dt, model.config.grid.spacing)
+    device, shape = model.now.device, (3,) * model.now.data.ndim
+    small = [device.zeros(shape), device.zeros(shape)]
+    stencil.diffuse(*small, model.config.diffusivity, model.dt, model.config.grid.spacing)
+    device.wait()
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -41,6 +41,7 @@ class Grid(Section):
         return self.height / self.nz
 
 
+FIELD_NAMES = ("theta", "u", "v", "w", "rho", "x", "y", "z", "time")
 Side = Literal["periodic", "walls", "open"]
 
 
@@ -97,6 +98,33 @@ class Jet(Section):
     waves: int = Field(2, ge=1, description="waves of v along x")
 
 
+class Smagorinsky(Section):
+    """Diffusion by unresolved turbulence with Smagorinsky's and Lilly's eddy viscosity; coefficient 0 turns it off."""
+
+    coefficient: float = Field(0.0, ge=0, le=1, description="Cs of K = (Cs Delta)^2 |D|; 0.18 to 0.25 are usual")
+    prandtl: float = Field(1 / 3, gt=0, le=10, description="turbulent Prandtl number: theta and tracers get K / Pr")
+
+
+class Tracer(Section):
+    """Something that the air carries, as kg per kg of air: `background`, and `amount` more within a shape.
+
+    A blob is an ellipsoid, a layer lies between z - radius_z and z + radius_z; inside, amount cos(pi d / 2)**2 with the
+    distance d that is 1 at the edge, or amount alone where sharp.
+    """
+
+    name: str = Field(pattern="^[a-z][a-z0-9_]*$", description="name of the field in the output: a-z, 0-9, _")
+    shape: Literal["blob", "layer", "uniform"] = Field("blob", description="where it is at the start")
+    amount: float = Field(1.0, description="in the middle, more than the background")
+    background: float = Field(0.0, description="everywhere")
+    sharp: bool = Field(False, description="the same amount up to the edge")
+    x: float = Field(10_000.0, description="middle, m (blob)")
+    y: float = Field(10_000.0, description="middle, m (blob)")
+    z: float = Field(2_000.0, description="middle, m")
+    radius_x: float = Field(2_000.0, gt=0, description="half axis, m (blob)")
+    radius_y: float = Field(2_000.0, gt=0, description="half axis, m (blob)")
+    radius_z: float = Field(2_000.0, gt=0, description="half axis, or half the thickness of a layer, m")
+
+
 class Time(Section):
     """How long, and in which steps."""
 
@@ -116,6 +144,7 @@ class Config(Section):
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
+    tracers: tuple[Tracer, ...] = Field((), description="what the air carries")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
     report: Report = Field(default_factory=Report, description="what the report shows")
@@ -125,6 +154,8 @@ class Config(Section):
     diffusion: float = Field(
         0.0, ge=0, description="constant diffusion of u, v, w and theta (deviations from the base state), m2/s"
     )
+    smagorinsky: Smagorinsky = Field(default_factory=Smagorinsky, description="eddy viscosity")
+    drag: float = Field(0.0, ge=0, le=1, description="drag coefficient of the ground, Cd of rho Cd |V| V")
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
 
     @property
@@ -135,7 +166,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = [*self._misplaced(), *self._wrong_sides(), *self._unstable()]
+        problems = [*self._misplaced(), *self._wrong_sides(), *self._wrong_names(), *self._unstable()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -166,6 +197,15 @@ class Config(Section):
                 yield f"sides.{axis} are walls, which the wind of {name} would blow through: drop one of the two"
             if kind == "open" and 2 * sides.width >= extent:
                 yield f"sides.width of {sides.width:g} m leaves no interior in {axis}, which is {extent:g} m: lower it"
+
+    def _wrong_names(self) -> Iterator[str]:
+        """Tracers that are called like something else."""
+        names = [tracer.name for tracer in self.tracers]
+        for i, name in enumerate(names):
+            if name in FIELD_NAMES:
+                yield f"tracers.{i}.name = {name!r} is taken: {', '.join(FIELD_NAMES)} stand in the output already"
+            elif name in names[:i]:
+                yield f"tracers.{i}.name = {name!r} is taken by tracers.{names.index(name)}"
 
     def _unstable(self) -> Iterator[str]:
         grid, dt = self.grid, self.full_step

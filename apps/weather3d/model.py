@@ -8,15 +8,20 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.mixing import Mixing
+from hpckit.apps.weather3d.mixing import warm_up as warm_up_mixing
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, relaxation_rates, state_walls
+from hpckit.apps.weather3d.tracers import Tracers
+from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import NO_FLUX, diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.dispatch import NO_FLUX, diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.kernels.relaxation.dispatch import relax
+from hpckit.kernels.turbulence.dispatch import drag
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
@@ -77,7 +82,6 @@ class Model:
         )
         self.state = Field.zeros(self.decomposition, mesh, name="state", components=FIELDS)
         self.state.interior[:] = initial_state(config, profile, self.base, rows, columns)
-        self.work = np.empty_like(self.state.data) if config.diffusion else None
         walls = state_walls(config)
         self.exchanges = {
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
@@ -86,7 +90,11 @@ class Model:
         self.rates = relaxation_rates(config, self.decomposition, mesh.rank)
         self.relaxes = any(rate.any() for rate in self.rates.values())
         self.open_axes = open_axes(config)
-        self.mass_flux = {axis: self._faces(axis) if axis in self.open_axes else NO_FLUX for axis in "xyz"}
+        self.tracers = Tracers(config, mesh) if config.tracers else None
+        mixes = config.diffusion or config.smagorinsky.coefficient
+        self.mixing = Mixing(config, mesh, self.state, self.base.column, self.calm) if mixes else None
+        told = "xyz" if self.tracers else self.open_axes
+        self.mass_flux = {axis: self._faces(axis) if axis in told else NO_FLUX for axis in "xyz"}
         self.entered = np.zeros(2)  # kg through the open sides and by relaxation, on this rank, since the start
         self.steps_done = 0
         self.first_broken_step: int | None = None
@@ -99,7 +107,8 @@ class Model:
     @property
     def wait_seconds(self) -> float:
         """Time spent in MPI waits so far."""
-        return sum(exchange.wait_seconds for exchange in self.exchanges.values())
+        waited = sum(exchange.wait_seconds for exchange in self.exchanges.values())
+        return waited + sum(each.wait_seconds for each in (self.tracers, self.mixing) if each)
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): the dynamics, then the physics."""
@@ -123,8 +132,11 @@ class Model:
         Source terms of columns belong here: the vertical is whole on each rank, column (j, i) of a field is
         `state.interior[field, :, j, i]`, from the ground up.
         """
-        if self.config.diffusion:
-            self._diffuse(dt, timer)
+        if self.mixing:
+            self.mixing.apply(self.state, self.tracers, dt, timer)
+        if self.config.drag:
+            with timer("drag"):
+                drag(self.state.data, self.base.column, self.config.drag, self.spacing["z"], dt)
         if self.relaxes:
             with timer("relaxation"):
                 rates = self.rates
@@ -132,17 +144,23 @@ class Model:
                 self.entered[1] += added * self.cell_volume
 
     def _sweep(self, direction: str, dt: float, timer: PhaseTimer) -> int:
-        """One direction, after its halo; returns the kernel's status."""
+        """One direction, after its halo, and the tracers with it; returns the kernel's status."""
         state, base, beta, spacing = self.state.data, self.base, self.config.beta, self.spacing[direction]
         flux = self.mass_flux[direction]
-        if direction == "z":
-            with timer("z sweep"):
-                return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux)
         with timer("halo"):
-            self.exchanges[direction](self.state)
+            if direction in self.exchanges:
+                self.exchanges[direction](self.state)
+            if self.tracers:
+                self.tracers.before(direction, state)
         with timer(f"{direction} sweep"):
-            sweep = sweep_x if direction == "x" else sweep_y
-            status = sweep(state, base.column, spacing, dt, beta, flux)
+            if direction == "z":
+                status = sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux)
+            else:
+                sweep = sweep_x if direction == "x" else sweep_y
+                status = sweep(state, base.column, spacing, dt, beta, flux)
+        if self.tracers:
+            with timer("tracers"):
+                self.tracers.after(direction, state, base.column, flux, dt)
         if direction in self.open_axes:
             self.entered[0] += self._mass_through(direction) * dt
         return status
@@ -166,14 +184,6 @@ class Model:
         """Of one cell, m3."""
         return self.spacing["x"] * self.spacing["y"] * self.spacing["z"]
 
-    def _diffuse(self, dt: float, timer: PhaseTimer) -> None:
-        with timer("halo"):
-            for exchange in self.exchanges.values():
-                exchange(self.state)
-        dx, dy, dz = self.spacing.values()
-        with timer("diffusion"):
-            diffuse(self.state.data, self.base.column, self.calm, (dx, dy, dz), self.config.diffusion * dt, self.work)
-
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
@@ -186,6 +196,10 @@ class Model:
         cell = self.cell_volume
         mass = (base.column[0].sum() * grid.nx * grid.ny + sums[0]) * cell
         more = dict(zip(("mass_through_sides", "mass_relaxed"), sums[5:], strict=True)) if self.open_axes else {}
+        if self.mixing:
+            more |= self.mixing.watch()
+        if self.tracers:
+            more |= self.tracers.watch(self.state.data, base.column, cell)
         return Watch(
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
@@ -207,6 +221,8 @@ class Model:
         winds = dict(zip("uvw", (each / total for each in momentum), strict=True))
         dtype = np.float32 if self.config.output.single else np.float64
         fields = {"theta": theta, **winds, "rho": rho}
+        if self.tracers:
+            fields |= dict(zip(self.tracers.names, self.tracers.field.interior, strict=True))
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
 
@@ -217,6 +233,8 @@ def warm_up() -> None:
     sweep_y(state, column, 1.0, 1e-6, 0.0)
     sweep_z(state, np.ones((5, 5)), np.ones(4), 1.0, 1e-6, 0.0)
     turn(state, column, np.zeros((2, 4)), 0.0)
-    diffuse(state, column, np.zeros((4, 4)), (1.0, 1.0, 1.0), 0.0, state.copy())
+    drag(state, column, 0.0, 1.0, 1.0)
     diagnose(state, column, np.ones(4))
     relax(state, column, np.zeros((4, 4)), np.zeros(HALO), np.zeros(HALO), np.zeros(4), 1.0)
+    warm_up_tracers()
+    warm_up_mixing()

@@ -10,6 +10,7 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.atmosphere.base import require_top
 from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.io.fields import FieldWriter
@@ -30,6 +31,12 @@ VARIABLES = {
     "w": {"units": "m s-1", "long_name": "vertical wind", "standard_name": "upward_air_velocity"},
     "rho": {"units": "kg m-3", "long_name": "density, deviation from the base state"},
 }
+
+
+def variables(config: Config) -> dict[str, dict[str, str]]:
+    """The fields that are written, with their attributes."""
+    carried = {tracer.name: {"units": "1", "long_name": f"mixing ratio of {tracer.name}"} for tracer in config.tracers}
+    return VARIABLES | carried
 
 
 def run(config: Config, run: Run) -> None:
@@ -53,7 +60,7 @@ def run(config: Config, run: Run) -> None:
                 "x": (np.arange(grid.nx) + 0.5) * grid.dx,
             },
             units=dict.fromkeys("zyx", "m"),
-            variables=VARIABLES,
+            variables=variables(config),
             attributes={"title": run.title, "source": "hpckit weather3d"},
             driver=config.output.driver,
             compression=config.output.compression,
@@ -77,7 +84,14 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
     itemsize = 4 if config.output.single else 8
     local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))
-    states = 2 if config.diffusion else 1
+    mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
+    exchanges = 1 + mixes
+    count = len(VARIABLES) + len(config.tracers)
+    tracers = len(config.tracers)
+    thick = Decomposition(shape, topology, halo=TRACER_HALOS)
+    tracer_bytes = max(halo_plan(thick).nbytes(rank, 8 * tracers) for rank in range(ranks)) if tracers else 0
+    # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
+    arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
     owned = max(int(np.prod(block)) for block in blocks)
     columns = sorted({f"{ny} x {nx}" for _, ny, nx in blocks})
     return DryRun(
@@ -86,9 +100,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
             f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
             f"y over {sizes[1]} ranks, x over {sizes[2]}, {' or '.join(columns)} columns each",
         ],
-        halo_bytes=states * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)),
-        memory_per_rank=8 * FIELDS * local * states + (8 + itemsize) * len(VARIABLES) * owned,
-        output_bytes=frames * len(VARIABLES) * itemsize * grid.nx * grid.ny * grid.nz,
+        halo_bytes=exchanges * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)) + exchanges * tracer_bytes,
+        memory_per_rank=8 * local * arrays + (8 + itemsize) * count * owned,
+        output_bytes=frames * count * itemsize * grid.nx * grid.ny * grid.nz,
         frames=frames,
         steps=steps,
         notes=[f"dt {dt:.4g} s; the halo in x and that in y once a step; output bytes are before compression"],

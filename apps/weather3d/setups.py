@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 
 from hpckit.apps.weather3d.config import Base, Config
+from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.atmosphere.profiles import Profile, profile_of
 from hpckit.kernels.euler2d.constants import C0, GAMMA
@@ -32,13 +33,18 @@ def initial_state(
     levels = np.arange(grid.nz)[:, None, None]
     y_index, x_index = rows[None, :, None], columns[None, None, :]
     state = np.zeros((FIELDS, grid.nz, len(rows), len(columns)))
+    wraps, extents = periodic_axes(config), {"x": grid.width, "y": grid.length}
+
+    def far_from(way: np.ndarray, axis: str) -> np.ndarray:
+        return distance(way, extents[axis], axis in wraps)
+
     gauss = list(zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True))
     for (point_z, weight_z), (point_y, weight_y), (point_x, weight_x) in itertools.product(gauss, repeat=3):
         z = (levels + point_z) * grid.dz
         x, y = (x_index + point_x) * grid.dx, (y_index + point_y) * grid.dy
         rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
         for bubble in config.bubbles:
-            far_x, far_y = _around(x - bubble.x, grid.width), _around(y - bubble.y, grid.length)
+            far_x, far_y = far_from(x - bubble.x, "x"), far_from(y - bubble.y, "y")
             squares = (
                 (far_x / bubble.radius_x) ** 2
                 + (far_y / bubble.radius_y) ** 2
@@ -50,15 +56,9 @@ def initial_state(
     state[RHO_V] = (base.column[0] * base.wind_v)[:, None, None]
     jet = config.jet
     if jet.speed:
-        far = _around((y_index + 0.5) * grid.dy - jet.y, grid.length)
+        far = far_from((y_index + 0.5) * grid.dy - jet.y, "y")
         high = (base.height[:, None, None] - jet.z) / jet.half_height
         momentum = base.column[0][:, None, None] / (np.cosh(far / jet.half_width) * np.cosh(high)) ** 2
         state[RHO_U] += jet.speed * momentum
         state[RHO_V] += jet.wobble * momentum * np.sin(2 * np.pi * jet.waves * (x_index + 0.5) / grid.nx)
     return state
-
-
-def _around(distance: np.ndarray, extent: float) -> np.ndarray:
-    """The shorter way around a periodic direction."""
-    far = np.abs(distance)
-    return np.minimum(far, extent - far)

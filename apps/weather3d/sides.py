@@ -57,6 +57,12 @@ def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) ->
     return rates
 
 
+def distance(way: np.ndarray, extent: float, periodic: bool) -> np.ndarray:
+    """How far it is; the shorter way around where an axis is periodic."""
+    far = np.abs(way)
+    return np.minimum(far, extent - far) if periodic else far
+
+
 def _fade(distance: np.ndarray, depth: float, time: float) -> np.ndarray:
     if not depth:
         return np.zeros(distance.shape)

@@ -25,6 +25,11 @@ VERBS = {
     "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
     "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),
     "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
+    "plan": (
+        "hpckit.cli.plan",
+        "OPERATION [--ranks N] [--bytes SIZE] [--machine FILE]",
+        "prove, price and draw collective plans, at any scale and without MPI",
+    ),
     "explain": ("hpckit.cli.explain", "[CODE]", "what an error or exit code means and what to do"),
 }
 

@@ -7,14 +7,17 @@ between: the cost of a rank does not depend on its block, and thousands of ranks
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.errors import PlanError
+from hpckit.errors import InputError, PlanError
+from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.halo import HaloPlan, HaloStep
+from hpckit.plan.prove_collective import CollectiveProof, prove_collective
 
 Ints = npt.NDArray[np.int64]
 NOTHING = -1
@@ -30,7 +33,17 @@ class Proof:
     copies: int
 
 
-def prove(plan: HaloPlan) -> Proof:
+@functools.singledispatch
+def prove(plan: object) -> Proof | CollectiveProof:
+    """Execute a plan on all ranks symbolically; raise `PlanError` unless it does exactly what it promises.
+
+    Takes a `HaloPlan` (`prove_halo`) or a `CollectivePlan` (`prove_collective`).
+    """
+    raise InputError(f"a halo plan or a collective plan can be proved, not {type(plan).__name__}")
+
+
+@prove.register
+def prove_halo(plan: HaloPlan) -> Proof:
     """Raise `PlanError` unless the plan fills every halo cell of every rank that has a global point, corners included.
 
     Checked for all ranks: each send is met by one receive of the same extent; no two messages between a pair share a
@@ -68,6 +81,9 @@ def prove(plan: HaloPlan) -> Proof:
     for rank in ranks:
         _check_result(dec, rank, kept[rank], held[rank], expected[rank])
     return Proof(dec.topology.size, phases, messages, copies)
+
+
+prove.register(CollectivePlan, prove_collective)
 
 
 def _kept(n: int, width: int) -> Ints:

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from hpckit import __version__
-from hpckit.errors import CorruptDataError, InputError
+from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.frames import missing_sources
 from hpckit.report import sections
+from hpckit.report.animation import animation_section
 from hpckit.report.extension import Section, app_sections, placed
+from hpckit.report.field_file import variable_names
+from hpckit.report.fields_section import fields_section
+from hpckit.report.figures import Figures, make_figures, read_fields
 from hpckit.report.findings import find
+from hpckit.report.hovmoeller import hovmoeller_section
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.settings import Report, settings_of
-from hpckit.report.slices import Slices, read_slices, variable_names
+from hpckit.report.spectra_section import spectra_section
 
 MOST_BYTES = 3_000_000
 POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough
@@ -38,8 +42,9 @@ def build_report(directory: Path, extension: Any = None, **options: Any) -> Path
     if options.get("variable"):
         _require_variable(run, settings.variable)
     brought = app_sections(extension, run)
+    figures = make_figures(run, settings, MOST_BYTES * 3 // 10)  # base64 makes four bytes of three
     for points in POINTS:
-        text, record = compose(run, points, settings, brought)
+        text, record = compose(run, points, settings, figures, brought)
         if len(text.encode()) < MOST_BYTES:
             break
     target = run.directory / "report"
@@ -61,10 +66,12 @@ def _require_variable(run: RunData, variable: str) -> None:
         raise InputError(f"the run has no field {variable!r}", do=f"choose one of {', '.join(names)}" if names else "")
 
 
-def compose(run: RunData, points: int, settings: Report, brought: Sequence[Section] = ()) -> tuple[str, dict[str, Any]]:
+def compose(
+    run: RunData, points: int, settings: Report, figures: Figures, brought: Sequence[Section]
+) -> tuple[str, dict[str, Any]]:
     """The page, and the numbers in it, with fields of at most `points` points a dim."""
-    fields = _fields(run, points, settings)
-    values = plain(numbers(run, fields))
+    fields, cuts = read_fields(run, points, settings)
+    values = plain({**numbers(run, fields), **figures.numbers()})
     values["sections"] = {one.key: plain(one.numbers) for one in brought}
     found = find(values)
     values["findings"] = [finding.to_dict() for finding in found]
@@ -75,7 +82,10 @@ def compose(run: RunData, points: int, settings: Report, brought: Sequence[Secti
         sections.headline(values),
         sections.findings(found),
         placed(brought, "headline"),
-        sections.fields(fields),
+        fields_section(fields, cuts),
+        animation_section(figures.animation),
+        hovmoeller_section(*figures.hovmoeller),
+        spectra_section(figures.spectra),
         placed(brought, "fields"),
         sections.conservation(run, values),
         sections.history(run, values),
@@ -90,20 +100,6 @@ def compose(run: RunData, points: int, settings: Report, brought: Sequence[Secti
         + "</footer>",
     )
     return text, values
-
-
-def _fields(run: RunData, points: int, settings: Report) -> list[Slices]:
-    """The fields that can be read; what cannot is told in the report and does not end it."""
-    if run.fields is None:
-        return []
-    try:
-        missing = missing_sources(run.fields)
-        if missing:
-            run.tell(f"files of the output are missing: {', '.join(missing[:3])}")
-        return read_slices(run.fields, most_times=settings.times, most_points=points)
-    except (OSError, CorruptDataError, KeyError) as problem:
-        run.tell(f"the fields cannot be read: {problem}")
-        return []
 
 
 def plain(value: Any) -> Any:

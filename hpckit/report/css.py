@@ -43,6 +43,14 @@ svg { display: block; width: 100%; height: auto; }
 .bar { max-width: 380px; margin: 6px 0 2px; }
 .chart { max-width: 420px; }
 .wide { max-width: 820px; }
+.film label { display: block; color: var(--muted); font-size: 13px; margin: 4px 0 8px; }
+.film img { max-width: 100%; height: auto; }
+.film .strip { display: none; grid-template-columns: repeat(2, 1fr); gap: 6px; max-width: 900px; }
+.film .strip img { width: 100%; }
+.film:has(input:checked) .motion { display: none; } .film:has(input:checked) .strip { display: grid; }
+@media (prefers-reduced-motion: reduce) {
+  .film .motion, .film label { display: none; } .film .strip { display: grid; }
+}
 .side { display: grid; grid-template-columns: minmax(280px, 400px) 1fr; gap: 12px 36px; align-items: center; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; margin: 8px 0 4px; }
@@ -63,7 +71,8 @@ footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px;
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }
-  .grid { grid-template-columns: repeat(3, 1fr); } svg, tr, li, .card, .failure { break-inside: avoid; }
+  .film .motion, .film label { display: none; } .film .strip { display: grid; }
+  .grid { grid-template-columns: repeat(3, 1fr); } svg, .film, tr, li, .card, .failure { break-inside: avoid; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.report.slices import Slices
-from hpckit.report.style import pyplot, to_svg
-from hpckit.report.units import MINUS, length_scale, moment, number
+from hpckit.report.style import INK, pyplot, to_svg
+from hpckit.report.units import MINUS, length_scale, moment, number, pretty
 
 Array = npt.NDArray[Any]
-SEQUENTIAL, DIVERGING = "GnBu", "RdBu_r"  # both light where little happens, as the page is
-WARM = "YlOrRd"  # temperatures: hot is dark red
+SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
+DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
 TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
+SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
@@ -26,7 +27,10 @@ def color_scale(field: Slices) -> tuple[float, float, str]:
 
     Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
     makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
+    A field that brings its own scale keeps it.
     """
+    if field.scale is not None:
+        return field.scale
     values = field.values[np.isfinite(field.values)]
     if not values.size:
         return 0.0, 1.0, SEQUENTIAL
@@ -50,8 +54,8 @@ def edges(points: Array) -> tuple[float, float]:
     return float(1.5 * points[0] - 0.5 * points[1]), float(1.5 * points[-1] - 0.5 * points[-2])
 
 
-def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
-    """The field at one of its times on `axes`; returns the image."""
+def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bool = True) -> Any:
+    """The field at one of its times on `axes`, with contours and the arrows of its wind; returns the image."""
     low, high, cmap = color_scale(field)
     (bottom, top), (left, right) = edges(field.coords[0]), edges(field.coords[1])
     scale, unit = length_scale(max(right - left, top - bottom), field.coord_units[1])
@@ -67,26 +71,57 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True) -> Any:
         interpolation="none",
         aspect=_aspect(field),
     )
-    if contours and min(values.shape) >= 8 and np.isfinite(values).all():
-        levels = np.linspace(low, high, 11)[1:-1]
-        if field.middle is not None:
-            levels = np.delete(levels, 4)  # the middle itself, where rounding decides
-        inside = levels[(levels > values.min()) & (levels < values.max())]
-        if inside.size:
-            axes.contour(
-                *(points / scale for points in reversed(field.coords)),
-                values,
-                levels=inside,
-                colors="#22303c",
-                linewidths=0.35,
-                alpha=0.55,
-                linestyles="solid",
-            )
+    if contours:
+        _contours(axes, field, values, scale)
+    if arrows and field.wind is not None:
+        _arrows(axes, field, index, scale)
     axes.set_xlabel(f"{field.dims[1]} ({unit})" if unit else field.dims[1], fontsize=7.5)
     axes.set_ylabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0], fontsize=7.5)
     axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
     axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
+    axes.ticklabel_format(style="plain", useOffset=False)
     return image
+
+
+def _contours(axes: Any, field: Slices, values: Array, scale: float) -> None:
+    """Thin lines at tenths of the color scale."""
+    if min(values.shape) < 8 or not np.isfinite(values).all():
+        return
+    low, high, _ = color_scale(field)
+    levels = np.linspace(low, high, 11)[1:-1]
+    if field.middle is not None:
+        levels = np.delete(levels, 4)  # the middle itself, where rounding decides
+    inside = levels[(levels > values.min()) & (levels < values.max())]
+    if inside.size:
+        color = INK if field.middle is not None else "#ffffff"
+        points = (places / scale for places in reversed(field.coords))
+        axes.contour(*points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid")
+
+
+def _arrows(axes: Any, field: Slices, index: int, scale: float) -> None:
+    """The flow; the longest arrow of all times is as long as arrows are apart, and a half."""
+    wind = field.wind
+    assert wind is not None
+    color = INK if field.middle is not None else "#ffffff"
+    gap = WIDTH * 0.81 / len(wind.columns)
+    places = np.meshgrid(wind.columns / scale, wind.rows / scale)
+    long = np.hypot(wind.across[index], wind.up[index]) > SHORTEST * wind.most
+    if not long.any():
+        return
+    axes.quiver(
+        *(place[long] for place in places),
+        wind.across[index][long],
+        wind.up[index][long],
+        color=color,
+        alpha=0.75,
+        angles="uv",
+        scale_units="inches",
+        scale=wind.most / (1.5 * gap),
+        width=0.0032,
+        headwidth=3.6,
+        headlength=4.2,
+        minlength=0.0,
+    )
 
 
 def panels(field: Slices) -> list[str]:
@@ -111,7 +146,7 @@ def colorbar(field: Slices) -> str:
     bar.outline.set_visible(False)
     bar.ax.set_xlim(*shown_range(field))
     bar.ax.xaxis.set_major_formatter(_tick_text(bar.ax.get_xticks()))
-    units = "" if field.units in ("", "1") else f" in {field.units}"
+    units = f" in {pretty(field.units)}" if pretty(field.units) else ""
     return to_svg(figure, f"color scale of {field.long_name}{units}: {number(low)} to {number(high)}", "bar")
 
 
@@ -141,17 +176,16 @@ def shown_range(field: Slices) -> tuple[float, float]:
 
 def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
-    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
-    shape = float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
-    height = 0.83 * WIDTH * shape + 0.58
+    height = 0.81 * WIDTH * shape_of(field) + 0.58
     label = f"t = {moment(field.times[index], field.times[-1])}"
+    title = f"{label}, {field.places[index]}" if field.places else label
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((0.15, 0.36 / height, 0.83, (height - 0.58) / height))
+        axes = figure.add_axes((0.14, 0.36 / height, 0.81, (height - 0.58) / height))
         draw(axes, field, index, contours)
-        axes.set_title(label, pad=4)
-        text = to_svg(figure, f"{field.long_name} at {label}", "panel")
+        axes.set_title(title, pad=4)
+        text = to_svg(figure, f"{field.long_name} at {title}", "panel")
         if len(text) - _image_bytes(text) < CONTOUR_BYTES:
             break
     return text
@@ -168,6 +202,12 @@ def _lines(field: Slices) -> str:
     axes.grid(axis="y")
     axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return to_svg(figure, f"{field.long_name} along {field.dims[0]}", "wide")
+
+
+def shape_of(field: Slices) -> float:
+    """Height over width of a panel."""
+    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
+    return float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
 
 
 def _aspect(field: Slices) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.reader import find_fields
+from hpckit.report.field_file import FieldFile
 from hpckit.report.maps import draw, extend_of, shown_range
 from hpckit.report.slices import Slices, read_slices
 from hpckit.report.style import pyplot
-from hpckit.report.units import moment
+from hpckit.report.units import moment, with_units
 
 KINDS = ("png", "svg", "pdf")
 
@@ -28,7 +29,8 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
     if kind not in KINDS:
         raise InputError(f"no picture can be written as {file.name}", do=f"use a name that ends in {', '.join(KINDS)}")
     plt = pyplot()
-    slices = read_slices(find_fields(directory), most_times=times, most_points=800)
+    with FieldFile(find_fields(directory)) as fields:
+        slices = read_slices(fields, most_times=times, most_points=800)
     field = _choose([item for item in slices if item.values.ndim == 3], variable)
     figure, axes = plt.subplots(
         1,
@@ -46,8 +48,7 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
     bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend_of(field))
     bar.ax.set_ylim(*shown_range(field))
     bar.outline.set_visible(False)
-    units = "" if field.units in ("", "1") else f" ({field.units})"
-    figure.suptitle(field.long_name + units, x=0.005, ha="left", fontsize=9.5)
+    figure.suptitle(with_units(field.long_name, field.units), x=0.005, ha="left", fontsize=9.5)
     figure.patch.set_facecolor("white")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=160, facecolor="white")

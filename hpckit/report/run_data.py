@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.report.units import metric_unit
+from hpckit.report.units import metric_unit, with_units
 
 Record = dict[str, Any]
 FAILURES = "attempts/*/failure.json"
@@ -48,6 +48,13 @@ class RunData:
         """The name of the app."""
         return str(self.summary.get("app") or self.resolved.get("app") or "")
 
+    @property
+    def periodic(self) -> tuple[str, ...]:
+        """The axes whose ends meet, as far as the summary tells."""
+        record = self.summary.get("decomposition")
+        names = record.get("periodic") if isinstance(record, dict) else None
+        return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
     def tell(self, text: str) -> None:
         """Note a problem, once; the page shows it."""
         if text not in self.problems:
@@ -71,7 +78,7 @@ class RunData:
         """The name of a metric, or the title given, with the metric's unit where it has one: `w_max (m/s)`."""
         shape = (self.summary.get("decomposition") or {}).get("shape") or []
         unit = metric_unit(self.app, name, len(shape))
-        return f"{title or name} ({unit})" if unit else title or name
+        return with_units(title or name, unit)
 
 
 def is_number(value: Any) -> bool:

@@ -8,11 +8,9 @@ from typing import Any
 
 from hpckit.report import charts
 from hpckit.report.findings import Finding
-from hpckit.report.maps import colorbar, panels
 from hpckit.report.numbers import NOT_COMPUTE, compute_imbalance, flatten
 from hpckit.report.page import caption, escape, folded, grid, section, table
 from hpckit.report.run_data import RunData
-from hpckit.report.slices import Slices
 from hpckit.report.units import duration, number, percent, scaled
 
 Record = dict[str, Any]
@@ -101,20 +99,6 @@ def findings(found: Sequence[Finding]) -> str:
         for finding in found
     )
     return f'<ul class="findings">{items}</ul>' if items else ""
-
-
-def fields(slices: Sequence[Slices]) -> str:
-    """Each field at several times with one color scale."""
-    parts = []
-    for field in slices:
-        units = "" if field.units in ("", "1") else f" ({field.units})"
-        said = f"{number(field.low)} to {number(field.high)}" + (f"; {field.note}" if field.note else "")
-        parts.append(f"<h3>{escape(field.long_name + units)} <span>{escape(said)}</span></h3>")
-        if field.low == field.high:
-            parts.append(caption("The same value everywhere at all times shown."))
-            continue
-        parts += [colorbar(field), grid(panels(field)) if field.values.ndim > 2 else "".join(panels(field))]
-    return section("Fields", *parts)
 
 
 def conservation(run: RunData, numbers: Record) -> str:

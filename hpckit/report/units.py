@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 MINUS = "\u2212"
+POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 # Metrics by app ('' for all); the slab is per meter of depth, the lake over its density.
 METRIC_UNITS = {
     "": {"dt": "s"},
@@ -20,6 +22,18 @@ def metric_unit(app: str, name: str, dims: int = 0) -> str:
     """The unit of a metric on a grid of `dims` dims, '' where it has none or is not known."""
     unit = METRIC_UNITS.get(app, {}).get(name) or METRIC_UNITS[""].get(name, "")
     return unit.format(dims=dims) if dims or "{" not in unit else ""
+
+
+def pretty(unit: str) -> str:
+    """A unit with its powers raised: m s-1 as m s⁻¹, m/s2 as m/s²; '' for none."""
+    if unit in ("", "1"):
+        return ""
+    return re.sub(r"(?<=[A-Za-z])-?\d+", lambda power: power.group().translate(POWERS), unit)
+
+
+def with_units(name: str, unit: str) -> str:
+    """A name with its unit behind it, where it has one: `wind along x (m s⁻¹)`."""
+    return f"{name} ({pretty(unit)})" if pretty(unit) else name
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -58,6 +72,8 @@ def duration(seconds: float) -> str:
         return f"{number(1e3 * seconds, 3)} ms"
     if seconds < 120:
         return f"{number(seconds, 3)} s"
+    if seconds >= 3 * 86400:
+        return f"{number(seconds / 86400, 3)} days"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -88,3 +104,9 @@ def time_scale(end: float) -> tuple[float, str]:
 def length_scale(extent: float, unit: str) -> tuple[float, str]:
     """Metres become kilometres from 2 km on; other units stay."""
     return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 else (1.0, "" if unit == "1" else unit)
+
+
+def scaled_place(value: float, unit: str) -> str:
+    """A place as people say it: 10.25 km."""
+    scale, name = length_scale(value, unit)
+    return f"{number(value / scale)} {name}".strip()

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather3d.setups import column_of, initial_state
+from hpckit.apps.weather3d.tracers import start_of as tracer_start
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
 from hpckit.bench import c_rival
@@ -22,6 +23,11 @@ from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.time_steps import step_count
 
 RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb", 6: "b"}  # ranks, and which axes they are on: x, y or both
+TRACERS = [
+    {"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25},
+    {"name": "smoke", "x": 2000.0, "y": 19_000.0, "sharp": True},
+    {"name": "haze", "shape": "layer", "z": 3000.0, "background": 0.5},
+]
 CORNER = {"amplitude": 10.0, "x": 2500.0, "y": 2000.0}
 OPEN = ("open", "channel")
 SOUNDING = """959.0 298.9 14.6
@@ -50,13 +56,25 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
         "diffusion": 300.0,
     }
     cases["rest"] = {**cases["sounding3d"], "bubbles": []}
-    cases["walls"] = {"grid": grid, "sides": {"x": "walls", "y": "walls"}, "bubbles": [CORNER], "diffusion": 300.0}
+    for name in ("thermal3d", "rest"):
+        cases[name] |= {"tracers": TRACERS}
+    cases["walls"] = {
+        "grid": grid,
+        "tracers": TRACERS,
+        "sides": {"x": "walls", "y": "walls"},
+        "bubbles": [CORNER],
+        "diffusion": 300.0,
+        "smagorinsky": {"coefficient": 0.25},
+        "drag": 0.01,
+    }
     cases["open"] = {
         "grid": grid,
         "base": {"kind": "stable", "u": 8.0, "v": -5.0},
         "sides": {"x": "open", "y": "open"},
         "lid": {"depth": 4000.0},
+        "tracers": TRACERS,
         "bubbles": [CORNER],
+        "smagorinsky": {"coefficient": 0.25, "prandtl": 1.0},
     }
     cases["channel"] = {"grid": grid, "sides": {"x": "open", "y": "walls"}, "base": {"u": 20.0}, "bubbles": [CORNER]}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
@@ -70,18 +88,39 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding):
                 many = np.load(tmp_path / f"{name}-{ranks}{axis}.npz")
                 assert tuple(many["sizes"]) == {"x": (1, 1, ranks), "y": (1, ranks, 1), "b": (1, 2, ranks // 2)}[axis]
                 np.testing.assert_array_equal(many["state"], one["state"], err_msg=f"{name}, {ranks} ranks on {axis}")
-                np.testing.assert_allclose(many["watch"], one["watch"], rtol=1e-12)
+                np.testing.assert_allclose(many["watch"], one["watch"], rtol=1e-12, atol=1e-12)
+                if "tracers" in one:
+                    np.testing.assert_array_equal(many["tracers"], one["tracers"], err_msg=f"{name} {ranks} {axis}")
+        if "tracers" in one:
+            tracers_are_sound(cases[name], one["state"], one["tracers"])
         start = start_of(cases[name])
         if name == "rest":
             assert np.abs(one["state"] - start).max() < 1e-11
             continue
         assert np.abs(one["state"][RHO_W]).max() > 1e-4, f"{name} does not move"
         volume = np.prod([size / count for size, count in zip((20e3, 20e3, 10e3), (29, 27, 11), strict=True)])
-        entered = one["watch"][-2:].sum() / volume if name in OPEN else 0.0
+        entered = one["watch"][9:11].sum() / volume if name in OPEN else 0.0
         assert abs(one["state"][0].sum() - entered) < 1e-13 * start_mass(cases[name])
         if name in OPEN:
-            assert (np.abs(one["watch"][-2:]) > 1e-9 * start_mass(cases[name]) * volume).all(), one["watch"]
+            assert (np.abs(one["watch"][9:11]) > 1e-9 * start_mass(cases[name]) * volume).all(), one["watch"]
     whole_runs(tmp_path)
+
+
+def tracers_are_sound(settings: dict, state: np.ndarray, tracers: np.ndarray) -> None:
+    """What is uniform stays so, nothing new arises, and all that was there is there unless the sides are open."""
+    np.testing.assert_allclose(tracers[0], 0.25, rtol=1e-14)
+    assert (tracers.min(axis=(1, 2, 3)) >= (0.25 - 1e-14, 0, 0.5 - 1e-14)).all()
+    assert (tracers.max(axis=(1, 2, 3)) <= np.array((0.25, 1, 1.5)) + 1e-14).all()
+    config = Config.model_validate(settings)
+    base = base_state(column_of(config.base), config.grid.nz, config.grid.dz).column[0][:, None, None]
+    grid = config.grid
+    z, y, x = ((np.arange(n) + 0.5) * d for n, d in ((grid.nz, grid.dz), (grid.ny, grid.dy), (grid.nx, grid.dx)))
+    for number in (1, 2):
+        first = tracer_start(config.tracers[number], config, z[:, None, None], y[:, None], x)
+        assert number == 2 or np.abs(tracers[number] - first).max() > 1e-9
+        if "open" not in settings.get("sides", {}).values():
+            before, after = (first * (start_of(settings)[0] + base)).sum(), (tracers[number] * (state[0] + base)).sum()
+            assert after == pytest.approx(before, rel=1e-14)
 
 
 def start_of(settings: dict) -> np.ndarray:
@@ -158,6 +197,9 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
         ({"sides": {"x": "walls"}, "base": {"u": 1.0}}, "sides.x are walls, which the wind of base.u would blow"),
         ({"sides": {"y": "open", "width": 10_000.0}}, "leaves no interior in y, which is 20000 m"),
+        ({"tracers": [{"name": "theta"}]}, "tracers.0.name = 'theta' is taken"),
+        ({"tracers": [{"name": "smoke"}, {"name": "smoke"}]}, "tracers.1.name = 'smoke' is taken by tracers.0"),
+        ({"tracers": [{"name": "Smoke 1"}]}, "String should match pattern"),
         ({"lid": {"depth": 1e4}}, "lid.depth of 10000 m leaves nothing"),
         ({"jet": {"speed": 5.0, "z": 11_000.0}}, "move jet.y or jet.z"),
         ({"diffusion": 1e5}, "diffusion = 100000 m2/s is unstable"),

@@ -230,7 +230,7 @@ def test_diffusion_is_the_reference():
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_diffusion_damps_a_wave_by_the_factor_of_the_scheme(dim):
-    """1 - 4 K dt / d2 sin2(k d / 2) for each field where the density is constant; between walls cosines, of w a sine."""
+    """1 - 4 K dt / d2 sin2(k d / 2) for each field at constant density; between walls cosines, of w a sine."""
     shape, amount = (8, 9, 11), 200.0
     base = base_state(neutral(300.0), 8, DZ)
     column, calm = base.column.copy(), np.zeros((4, 8))

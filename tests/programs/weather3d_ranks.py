@@ -50,10 +50,18 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
             watch = model.watch()
             require_sound(model, watch, model.dt)
             state = model.state.gather()
+            tracers = model.tracers.field.gather() if model.tracers else None
             if comm.rank == 0:
                 values = [value for value in vars(watch).values() if not isinstance(value, dict)]
                 values += watch.more.values()
-                np.savez(folder / f"{name}-{comm.size}{axis}.npz", state=state, watch=values, sizes=mesh.topology.sizes)
+                more = {} if tracers is None else {"tracers": tracers}
+                np.savez(
+                    folder / f"{name}-{comm.size}{axis}.npz",
+                    state=state,
+                    watch=values,
+                    sizes=mesh.topology.sizes,
+                    **more,
+                )
 
 if comm.size > 1:
     config = Config.model_validate({"grid": {"nx": 29, "ny": 27, "nz": 8}})

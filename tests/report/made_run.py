@@ -13,6 +13,8 @@ from hpckit.io import FieldWriter
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
+# Options of a report that is built quickly, for tests of something else.
+LEAN = {"times": 2, "frames": 0, "hovmoeller": "off", "spectra": False, "roofline": False}
 TIMES = np.linspace(0.0, 1000.0, 9)
 
 

@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from made_run import make_run
+from made_run import LEAN, make_run
 
 from hpckit.cli.apps import App, apps
 from hpckit.cli.main import main
@@ -29,7 +29,7 @@ def test_an_app_brings_a_section(tmp_path):
         yield Section("published", "Beside published numbers", table(("what", "ours", "theirs"), rows), {"front": 14.5})
 
     directory = make_run(tmp_path / "run")
-    page = build_report(directory, SimpleNamespace(sections=sections)).read_text()
+    page = build_report(directory, SimpleNamespace(sections=sections), **LEAN).read_text()
     assert page.index("<h2>Fields</h2>") < page.index("<h2>Beside published numbers</h2>")
     assert page.index("<h2>Beside published numbers</h2>") < page.index("<h2>Conservation</h2>")
     assert record_of(directory)["sections"] == {"published": {"front": 14.5}}
@@ -42,7 +42,7 @@ def test_an_app_that_fails_does_not_end_the_report(tmp_path):
         raise KeyError("<front>")
 
     directory = make_run(tmp_path / "run")
-    page = build_report(directory, SimpleNamespace(sections=sections)).read_text()
+    page = build_report(directory, SimpleNamespace(sections=sections), **LEAN).read_text()
     assert "sections of the report failed: KeyError" in page
     assert "<front>" not in page
     assert "<h2>Conservation</h2>" in page
@@ -73,7 +73,7 @@ def test_settings_come_from_the_run_file_and_then_from_options():
 
 def test_options_of_the_verb(tmp_path, capsys):
     directory = make_run(tmp_path / "run")
-    assert main(["report", str(directory), "--times", "3"]) == 0
+    assert main(["report", str(directory), "--times", "3", "--frames", "0", "--no-spectra", "--no-roofline"]) == 0
     assert len(record_of(directory)["fields"]["theta"]["times_shown"]) == 3
     assert main(["report", str(directory), "--times", "0"]) == 2
     assert main(["report", str(directory), "--frames", "-1"]) == 2

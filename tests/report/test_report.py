@@ -9,15 +9,16 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from made_run import TIMES, make_run
+from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
 from hpckit.report.charts import least_span
+from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.findings import find
 from hpckit.report.maps import WARM, color_scale, extend_of
 from hpckit.report.run_data import RunData
-from hpckit.report.slices import Slices, _evenly, read_slices
+from hpckit.report.slices import Slices, read_slices
 from hpckit.report.units import duration, moment, number, scaled
 
 pytest.importorskip("matplotlib")
@@ -111,7 +112,7 @@ def test_failed_run_shows_the_failure_first(tmp_path):
     failure = {"rank": 1, "error": error, "traceback": ["File <here>\n"], "exit_code": 4}
     (directory / "attempts/000").mkdir(parents=True)
     (directory / "attempts/000/failure.json").write_text(json.dumps(failure))
-    page = build_report(directory).read_text()
+    page = build_report(directory, **LEAN).read_text()
     text = re.sub(r"<[^>]+>", " ", page)
     for part in ("HPK-400 blow-up", "u is not finite", "rank 1, step 120", "lower dt", "File &lt;here&gt;"):
         assert part in text
@@ -124,7 +125,7 @@ def test_missing_and_broken_pieces_are_told(tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "resolved.json").write_text('{"app": "other", "values": {}}')
-    assert "other" in build_report(bare).read_text()
+    assert "other" in build_report(bare, **LEAN).read_text()
 
     broken = make_run(tmp_path / "broken")
     (broken / "provenance.json").write_text("{")
@@ -136,7 +137,7 @@ def test_missing_and_broken_pieces_are_told(tmp_path):
 
     gone = make_run(tmp_path / "gone")
     (gone / "output/frames/000004/frame.h5").unlink()
-    build_report(gone)
+    build_report(gone, **LEAN)
     found = json.loads((gone / "report/report.json").read_text())["findings"]
     assert any("frames/000004/frame.h5" in finding["text"] for finding in found)
 
@@ -148,7 +149,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     directory = make_run(tmp_path / "run")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SetupError) as caught:
-        build_report(directory)
+        build_report(directory, **LEAN)
     assert "analysis" in caught.value.do
 
 
@@ -163,7 +164,8 @@ def test_picture_for_a_readme(tmp_path):
 
 def test_slices_are_means_of_blocks(tmp_path):
     directory = make_run(tmp_path / "run", shape=(40, 83))
-    theta = read_slices(directory / "output/fields.h5", most_times=3, most_points=21)[0]
+    with FieldFile(directory / "output/fields.h5") as file:
+        theta = read_slices(file, most_times=3, most_points=21)[0]
     assert (theta.name, theta.times) == ("theta", [TIMES[0], TIMES[4], TIMES[8]])
     assert theta.values.shape == (3, 20, 20)
     with h5py.File(directory / "output/fields.h5") as file:
@@ -173,12 +175,12 @@ def test_slices_are_means_of_blocks(tmp_path):
     assert theta.middle == 0
 
 
-def test_evenly_spaced_frames():
-    assert _evenly(11, 6).tolist() == [0, 2, 4, 6, 8, 10]
-    assert _evenly(7, 6).tolist() == [0, 3, 6]
-    assert _evenly(12, 6).tolist() == [0, 2, 4, 7, 9, 11]
-    assert _evenly(9, 3).tolist() == [0, 4, 8]
-    assert [_evenly(n, 6).tolist() for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
+def testevenly_spaced_frames():
+    assert evenly(11, 6).tolist() == [0, 2, 4, 6, 8, 10]
+    assert evenly(7, 6).tolist() == [0, 3, 6]
+    assert evenly(12, 6).tolist() == [0, 2, 4, 7, 9, 11]
+    assert evenly(9, 3).tolist() == [0, 4, 8]
+    assert [evenly(n, 6).tolist() for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_numbers_as_people_read_them():
@@ -237,7 +239,7 @@ def test_short_runs_have_no_findings_on_shares_of_time(run):
 def test_units_of_metrics_follow_the_app(tmp_path):
     run = RunData(tmp_path, {"app": "diffusion", "decomposition": {"shape": [3, 3, 5]}})
     assert [run.with_unit(name) for name in ("heat", "temperature_max", "dt", "cfl")] == [
-        "heat (K m3)",
+        "heat (K m\u00b3)",
         "temperature_max (K)",
         "dt (s)",
         "cfl",

@@ -1,0 +1,102 @@
+"""What the grid does not resolve: diffusion with a constant or an eddy viscosity, of the air and of what it carries."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.sides import HORIZONTAL, state_walls
+from hpckit.apps.weather3d.tracers import Tracers
+from hpckit.exchange import HaloExchange
+from hpckit.field import Field
+from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.kernels.euler3d.dispatch import diffuse
+from hpckit.kernels.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
+from hpckit.mesh import Mesh
+from hpckit.timing import PhaseTimer
+
+
+class Mixing:
+    """Constant diffusion and Smagorinsky's of a run on this rank. `base`: what neither touches, float64[4, nz]."""
+
+    def __init__(self, config: Config, mesh: Mesh, state: Field, column: np.ndarray, base: np.ndarray) -> None:
+        grid = config.grid
+        self.config = config
+        self._mesh = mesh
+        self._column, self._base = column, base
+        self._spacing = (grid.dx, grid.dy, grid.dz)
+        self._work = np.empty_like(state.data)
+        self._viscosity = np.zeros(state.data.shape[1:])
+        self._exchange = HaloExchange(mesh, state, state_walls(config), axes=HORIZONTAL)  # corners too
+        self._greatest = 0.0
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time spent in MPI waits so far."""
+        return self._exchange.wait_seconds
+
+    def apply(self, state: Field, tracers: Tracers | None, dt: float, timer: PhaseTimer) -> None:
+        """Mix over dt (s), tracers as theta; each of the two after its halo."""
+        config = self.config
+        if config.smagorinsky.coefficient:
+            self._fill_halo(state, tracers, timer)
+            with timer("mixing"):
+                self._smagorinsky(state, tracers, dt)
+        if config.diffusion:
+            self._fill_halo(state, tracers, timer)
+            with timer("mixing"):
+                diffuse(state.data, self._column, self._base, self._spacing, config.diffusion * dt, self._work)
+                if tracers:
+                    self._viscosity[:] = config.diffusion
+                    self._mix_tracers(state, tracers, dt)
+
+    def _smagorinsky(self, state: Field, tracers: Tracers | None, dt: float) -> None:
+        coefficient, prandtl = self.config.smagorinsky.coefficient, self.config.smagorinsky.prandtl
+        limit = viscosity_limit(self.config, dt)
+        self._greatest = eddy_viscosity(
+            state.data, self._column, self._spacing, coefficient, prandtl, limit, self._work, self._viscosity
+        )
+        mix(state.data, self._base, self._spacing, dt, prandtl, self._work, self._viscosity)
+        if tracers:
+            self._mix_tracers(state, tracers, dt / prandtl)
+
+    def _fill_halo(self, state: Field, tracers: Tracers | None, timer: PhaseTimer) -> None:
+        with timer("halo"):
+            self._exchange(state)
+            if tracers:
+                for axis in HORIZONTAL:
+                    tracers.fill_halo(axis)
+
+    def _mix_tracers(self, state: Field, tracers: Tracers, dt: float) -> None:
+        mix_tracers(
+            tracers.field.data, tracers.spare.data, state.data, self._column, self._spacing, dt, self._viscosity
+        )  # fmt: skip
+        tracers.swap()
+
+    def watch(self) -> dict[str, float]:
+        """Collective: the greatest eddy viscosity of the last step (m2/s), where there is one."""
+        if not self.config.smagorinsky.coefficient:
+            return {}
+        greatest = np.array(self._greatest)
+        self._mesh.comm.Allreduce(MPI.IN_PLACE, greatest, op=MPI.MAX)
+        return {"eddy_viscosity_max": float(greatest)}
+
+
+def viscosity_limit(config: Config, dt: float) -> float:
+    """The greatest eddy viscosity (m2/s) that an explicit step of dt (s) stands, for momentum and scalars."""
+    grid = config.grid
+    share = min(0.25, config.smagorinsky.prandtl / 2)
+    return share / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
+
+
+def warm_up() -> None:
+    """Compile the kernels (or load them)."""
+    shape = (FIELDS, 4, 3 * HALO, 3 * HALO)
+    state, column, base, spacing = np.zeros(shape), np.ones((3, 4)), np.zeros((4, 4)), (1.0, 1.0, 1.0)
+    work, viscosity, q = state.copy(), np.zeros(shape[1:]), np.zeros((1, 4, 12, 12))
+    diffuse(state, column, base, spacing, 0.0, work)
+    eddy_viscosity(state, column, spacing, 0.2, 1.0, 1.0, work, viscosity)
+    mix(state, base, spacing, 0.0, 1.0, work, viscosity)
+    mix_tracers(q, q.copy(), state, column, spacing, 0.0, viscosity)

@@ -1,0 +1,112 @@
+"""The tracers of a run: their fields, and what moves them."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.weather3d.config import Config, Tracer
+from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
+from hpckit.exchange import HaloExchange
+from hpckit.field import Field
+from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler3d.constants import FIELDS, RHO
+from hpckit.kernels.tracers.constants import REACH
+from hpckit.kernels.tracers.dispatch import transport
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+
+HALOS = (0, REACH, REACH)
+
+
+class Tracers:
+    """Mixing ratios of the air on this rank, [tracers, nz, ny, nx]; each sweep of the air carries them along.
+
+    `before` a sweep and `after` it go in pairs.
+    """
+
+    def __init__(self, config: Config, mesh: Mesh) -> None:
+        grid = config.grid
+        self.names = [tracer.name for tracer in config.tracers]
+        self._mesh = mesh
+        self._spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
+        decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
+        self.field = Field.zeros(decomposition, mesh, name="tracers", components=len(self.names))
+        self.spare = self.field.like()
+        walls = scalar_walls(config)
+        self.exchanges = {
+            axis: HaloExchange(mesh, self.field, {axis: walls[axis]} if axis in walls else None, axes=axis)
+            for axis in HORIZONTAL
+        }
+        nz, ny, nx = self.field.interior.shape[1:]
+        self._old = np.zeros((nz, ny + 2 * HALO, nx + 2 * HALO))
+        z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
+        for number, tracer in enumerate(config.tracers):
+            self.field.interior[number] = start_of(tracer, config, z, y, x)
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time spent in MPI waits so far."""
+        return sum(exchange.wait_seconds for exchange in self.exchanges.values())
+
+    def fill_halo(self, axis: str) -> None:
+        """Fill the halo along an axis."""
+        self.exchanges[axis](self.field)
+
+    def before(self, axis: str, state: np.ndarray) -> None:
+        """Before the air is swept along an axis, and after its halo was filled: keep its density."""
+        if axis in self.exchanges:
+            self.fill_halo(axis)
+        np.copyto(self._old, state[RHO])
+
+    def after(self, axis: str, state: np.ndarray, column: np.ndarray, mass_flux: np.ndarray, dt: float) -> None:
+        """After the sweep: go with the mass flux that it told."""
+        rate = dt / self._spacing[axis]
+        transport(
+            self.field.data, self.spare.data, self._old, state, column, mass_flux, "zyx".index(axis), rate
+        )  # fmt: skip
+        self.swap()
+
+    def swap(self) -> None:
+        """What was written to the spare field is the state now."""
+        self.field, self.spare = self.spare, self.field
+
+    def watch(self, state: np.ndarray, column: np.ndarray, cell_volume: float) -> dict[str, float]:
+        """Collective: mass (kg), least and greatest mixing ratio of each tracer, by metric name."""
+        if not self.names:
+            return {}
+        rho = state[RHO, :, HALO:-HALO, HALO:-HALO] + column[0, :, None, None]
+        q = self.field.interior
+        mass = (rho * q).sum(axis=(1, 2, 3)) * cell_volume
+        ends = np.array([-q.min(axis=(1, 2, 3)), q.max(axis=(1, 2, 3))])
+        self._mesh.comm.Allreduce(MPI.IN_PLACE, mass, op=MPI.SUM)
+        self._mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        return {
+            f"{name}_{what}": float(value)
+            for i, name in enumerate(self.names)
+            for what, value in (("mass", mass[i]), ("min", -ends[0, i]), ("max", ends[1, i]))
+        }
+
+
+def start_of(tracer: Tracer, config: Config, z: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The mixing ratio at the start in cells with these middles (m)."""
+    far_z = (z - tracer.z) / tracer.radius_z
+    if tracer.shape == "uniform":
+        hill = np.ones(np.broadcast_shapes(z.shape, y.shape, x.shape))
+    else:
+        squares = far_z**2 + 0.0 * (y + x)
+        if tracer.shape == "blob":
+            periodic = periodic_axes(config)
+            far_x = distance(x - tracer.x, config.grid.width, "x" in periodic) / tracer.radius_x
+            far_y = distance(y - tracer.y, config.grid.length, "y" in periodic) / tracer.radius_y
+            squares = far_x**2 + far_y**2 + squares
+        inside = np.cos(np.pi / 2 * np.sqrt(np.minimum(squares, 1.0))) ** 2
+        hill = np.where(squares < 1, 1.0 if tracer.sharp else inside, 0.0)
+    return tracer.background + tracer.amount * hill
+
+
+def warm_up() -> None:
+    """Compile the transport (or load it)."""
+    state, q = np.zeros((FIELDS, 4, 3 * HALO, 3 * HALO)), np.zeros((1, 4, HALO + 2 * REACH, HALO + 2 * REACH))
+    flux = np.zeros((4, HALO, HALO + 1))
+    transport(q, q.copy(), state[RHO].copy(), state, np.ones((3, 4)), flux, 2, 0.0)

@@ -1,0 +1,161 @@
+"""`hpckit plan OPERATION`: prove, price and draw collective plans, at any scale and without MPI."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.terminal import print_table
+from hpckit.errors import InputError
+from hpckit.plan.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.collective import CollectivePlan
+from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.machine import Machine, machine_of, shipped
+from hpckit.plan.price import price
+from hpckit.plan.prove import prove
+
+UNITS = {"": 1, "b": 1, **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)}}
+UNITS |= {f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)} | {
+    prefix: 1024**n for n, prefix in enumerate("kmgt", 1)
+}
+# Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
+MOST_STEPS = 10_000
+EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `plan`."""
+    options = _parser().parse_args(arguments)
+    operation = _operation(options.operation)
+    nbytes = parse_bytes(options.bytes)
+    machine = machine_of(options.machine)
+    chosen = options.algorithm or list(ALGORITHMS[operation])
+    plans = [_plan(operation, name, machine, options) for name in chosen]
+    if options.prove:
+        for plan in plans:
+            proof = prove(plan)
+            print(f"proved: {title(plan)}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+    if options.draw is not None:
+        return _draw(plans, options.draw, machine, nbytes)
+    rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
+    rows.sort(key=lambda row: row["seconds"] or float("inf"))
+    if options.json:
+        head = {"operation": operation, "ranks": options.ranks, "bytes": nbytes, "machine": machine.name}
+        print(json.dumps({**head, "source": machine.source, "algorithms": rows}))
+        return 0
+    _print(operation, options.ranks, nbytes, machine, rows)
+    return 0
+
+
+def parse_bytes(text: str) -> int:
+    """A size as users write it: 4096, 64KiB, 1.5GB. K, M, G, T alone are powers of 1024. Raises `InputError`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in UNITS:
+        raise InputError(f"{text!r} is no size", do="write a number of bytes with a unit, as in 4096, 64KiB or 1.5GB")
+    return round(float(match[1]) * UNITS[match[2].lower()])
+
+
+def _parser() -> argparse.ArgumentParser:
+    it = argparse.ArgumentParser(
+        prog="hpckit plan",
+        description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
+        epilog=f"example: {EXAMPLE}",
+    )
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join(ALGORITHMS)}")
+    it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
+    it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
+    it.add_argument(
+        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
+    )
+    it.add_argument("--algorithm", action="append", metavar="NAME", help="only this one; may be repeated")
+    it.add_argument("--segments", type=int, help="parts into which messages are cut, where an algorithm can do it")
+    it.add_argument("--root", type=int, help="the rank that gives or gets")
+    it.add_argument("--node-size", type=int, help="ranks of a node (default: of the machine's innermost level)")
+    it.add_argument("--servers", type=int, help="parameter servers (default: about the square root of the ranks)")
+    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
+    it.add_argument(
+        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
+    )
+    it.add_argument("--json", action="store_true", help="print one JSON object")
+    return it
+
+
+def _operation(name: str) -> str:
+    """The operation that a name stands for: allreduce, all-reduce and all_reduce are one."""
+    plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
+    # Unknown names go on as they are: collective_plan knows what to say of them.
+    operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
+    if operation not in ALGORITHMS:
+        collective_plan(operation, "", 1)
+    return operation
+
+
+def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
+    takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
+    given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
+    node_size = options.node_size or machine.levels[0].ranks or options.ranks
+    given["node_size"] = node_size
+    if options.ranks > node_size and options.ranks % node_size == 0:
+        given["shape"] = (options.ranks // node_size, node_size)
+    wanted = {key: value for key, value in given.items() if value is not None and key in takes}
+    return collective_plan(operation, algorithm, options.ranks, **wanted)
+
+
+def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_for: bool) -> Iterator[dict[str, Any]]:
+    for plan in plans:
+        row: dict[str, Any] = {"algorithm": plan.algorithm, "steps": plan.length, "seconds": None}
+        if plan.length > MOST_STEPS and not plan.runs and not asked_for:
+            yield row
+            continue
+        it = price(plan, machine, nbytes)
+        # As nccl-tests define it: what a rank's link must at least carry, over the time.
+        share = {"all_reduce": 2 * (plan.ranks - 1) / plan.ranks}.get(plan.operation, (plan.ranks - 1) / plan.ranks)
+        busbw = nbytes * share / it.seconds if it.seconds > 0 else None
+        yield {**row, "seconds": it.seconds, **it.critical, "busbw": busbw, "link_bytes": it.link_bytes}
+
+
+def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list[dict[str, Any]]) -> None:
+    print(f"{operation} of {nbytes} bytes on {ranks} ranks of {machine.name}; times in ms, busbw in GB/s")
+    parts = ("latency", "transfer", "contention", "reduction")
+    table = [
+        [
+            row["algorithm"],
+            row["steps"],
+            *(_number(row.get(key), 1e3) for key in ("seconds", *parts)),
+            _number(row.get("busbw"), 1e-9),
+        ]
+        for row in rows
+    ]
+    print_table(["algorithm", "steps", "time", *parts, "busbw"], table)
+    slow = [row["algorithm"] for row in rows if row["seconds"] is None]
+    if slow:
+        print(
+            f"not priced, {MOST_STEPS} steps or more; ask by name: " + " ".join(f"--algorithm {name}" for name in slow)
+        )
+    print("latency to reduction: what the path that ends last is made of")
+    if machine.source:
+        print(f"numbers of the machine: {machine.source}")
+
+
+def _number(value: float | None, scale: float) -> str:
+    return "-" if value is None else f"{value * scale:.4g}"
+
+
+def _draw(plans: list[CollectivePlan], target: str, machine: Machine, nbytes: int) -> int:
+    if target == "-":
+        print("\n\n".join(draw(plan) for plan in plans))
+        return 0
+    if len(plans) != 1:
+        names = ", ".join(plan.algorithm for plan in plans)
+        raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
+    try:
+        Path(target).write_text(draw_svg(plans[0], machine, nbytes), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the picture cannot be written: {error.strerror}", where=target) from error
+    print(f"{title(plans[0])}: drawn in {target}")
+    return 0

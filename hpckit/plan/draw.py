@@ -1,0 +1,125 @@
+"""Plans as pictures: a text table of who sends what to whom, and an SVG of ranks by time."""
+
+from __future__ import annotations
+
+import colorsys
+from html import escape
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.plan.collective import CollectivePlan
+from hpckit.plan.flights import Flight, flight_count, flights, ranks_of
+from hpckit.plan.halo import HaloPlan
+from hpckit.plan.machine import Level, Machine
+from hpckit.plan.price import Event, timeline
+
+# Above these a picture says nothing any more, and a table fills screens.
+MOST_RANKS = 64
+MOST_MESSAGES = 8192
+# Without a machine every step takes one unit of time.
+STEPS = Machine("steps", (Level("all", 0, 0.0, 1.0),), 0.0, float("inf"))
+ROW, LEFT, TOP, WIDTH = 26, 70, 46, 900
+
+
+def draw(plan: CollectivePlan | HaloPlan) -> str:
+    """A table, a line a step and a column a rank: `2>3` says that the rank sends its slot 2 (of a halo plan: the layer
+    where the slab starts) to rank 3, `2-5>3` slots 2 to 5. `+` steps are added where they arrive.
+
+    Raises `InputError` for more ranks or messages than a table can show.
+    """
+    ranks = _checked(plan)
+    rows = []
+    for number, flight in enumerate(flights(plan, 1.0, 1)):
+        cells = dict(zip(map(int, flight.sender), _cells(plan, number, flight), strict=True))
+        rows.append([f"{number + 1}{'+' if flight.reduce else ' '}", *(cells.get(rank, ".") for rank in range(ranks))])
+    head = ["step", *(f"rank {rank}" for rank in range(ranks))]
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
+    return "\n".join([title(plan), *lines])
+
+
+def draw_svg(
+    plan: CollectivePlan | HaloPlan, machine: Machine | None = None, nbytes: float = 0.0, itemsize: int = 8
+) -> str:
+    """An SVG picture: a row a rank, time to the right (of the machine, or a step a unit), a color a slot.
+
+    A bar in the upper half of a row leaves the rank, one in the lower half arrives. Raises `InputError` as `draw`.
+    """
+    ranks = _checked(plan)
+    if machine is None:
+        events = [
+            Event(number, int(s), int(d), int(slot), 0.0, number, number + 0.9, flight.reduce)
+            for number, flight in enumerate(flights(plan, 1.0, 1))
+            for s, d, slot in zip(flight.sender, flight.receiver, flight.slot, strict=True)
+        ]
+    else:
+        events = list(timeline(plan, machine, nbytes, itemsize))
+    end = max((event.end for event in events), default=1.0) or 1.0
+    height = TOP + ROW * ranks + 34
+    unit = "step" if machine is None else f"{1e6 * end:.4g} us on {escape(machine.name)}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
+        'font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="10" y="22" font-size="15">{escape(title(plan))}</text>',
+    ]
+    for rank in range(ranks):
+        y = TOP + ROW * rank
+        parts.append(f'<text x="10" y="{y + 17}">rank {rank}</text>')
+        parts.append(f'<line x1="{LEFT}" x2="{LEFT + WIDTH}" y1="{y + ROW - 1}" y2="{y + ROW - 1}" stroke="#ddd"/>')
+    slots = plan.slots if isinstance(plan, CollectivePlan) else 2 * len(plan.order)
+    for event in events:
+        parts += _bars(event, end, slots, isinstance(plan, HaloPlan))
+    parts.append(f'<text x="{LEFT}" y="{height - 12}">time: {unit}; upper bar leaves, lower bar arrives</text></svg>')
+    return "\n".join(parts)
+
+
+def title(plan: CollectivePlan | HaloPlan) -> str:
+    """What a plan is, in a few words."""
+    if isinstance(plan, HaloPlan):
+        return f"halo exchange of {plan.decomposition.shape} cells on {ranks_of(plan)} ranks, {len(plan.order)} phases"
+    return f"{plan.operation} by {plan.algorithm}: {plan.ranks} ranks, {plan.length} steps, {plan.slots} slots"
+
+
+def _bars(event: Event, end: float, slots: int, by_step: bool) -> list[str]:
+    x, width = LEFT + WIDTH * event.begin / end, max(WIDTH * (event.end - event.begin) / end, 1.0)
+    color = _color(event.number if by_step else event.slot, slots)
+    verb = "adds" if event.reduce else "stores"
+    text = f"step {event.number + 1}: rank {event.sender} sends slot {event.slot}, rank {event.receiver} {verb} it"
+    bars = []
+    for rank, half in ((event.sender, 0), (event.receiver, 1)):
+        y = TOP + ROW * rank + 1 + half * (ROW / 2 - 1)
+        bars.append(
+            f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{ROW / 2 - 3:.1f}" fill="{color}" '
+            f'fill-opacity="{0.55 if half else 1}"><title>{text}</title></rect>'
+        )
+    return bars
+
+
+def _color(slot: int, slots: int) -> str:
+    red, green, blue = colorsys.hls_to_rgb((slot % max(slots, 1)) / max(slots, 1), 0.5, 0.6)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def _cells(plan: CollectivePlan | HaloPlan, number: int, flight: Flight) -> list[str]:
+    """What each sender of a flight does."""
+    if isinstance(plan, HaloPlan):
+        ends = flight.slot
+    else:
+        step = plan.step(number)
+        ends = (step.send[1][flight.sender] - 1) % plan.slots
+    return [
+        f"{first}>{to}" if first == last else f"{first}-{last}>{to}"
+        for first, last, to in zip(flight.slot, ends, flight.receiver, strict=True)
+    ]
+
+
+def _checked(plan: CollectivePlan | HaloPlan) -> int:
+    ranks = ranks_of(plan)
+    if ranks > MOST_RANKS or flight_count(plan) * max(np.log2(max(ranks, 2)), 1) > MOST_MESSAGES:
+        raise InputError(
+            f"a plan of {ranks} ranks and {flight_count(plan)} steps is too large to draw",
+            do=f"draw it for at most {MOST_RANKS} ranks",
+        )
+    return ranks

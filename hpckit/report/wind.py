@@ -1,0 +1,70 @@
+"""The flow in a picture: few vectors of the velocities along its two dims, at cell centers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.report.field_file import Dim, FieldFile, Variable
+
+Array = npt.NDArray[Any]
+ROWS, COLUMNS = 13, 22  # of arrows, at most
+
+
+@dataclass(frozen=True)
+class Wind:
+    """Arrows [times, rows, columns]: `across` along the picture's columns, `up` along its rows, at `rows`, `columns`.
+
+    `most` is the length of the longest, in `units`.
+    """
+
+    rows: Array
+    columns: Array
+    across: Array
+    up: Array
+    most: float
+    units: str
+
+
+def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: Mapping[str, int]) -> Wind | None:
+    """The flow on the two dims `kept`, others fixed at the indices of `cut`; None where the run has no such velocities
+    or they are 0.
+    """
+    if len(kept) != 2 or any(dim.face for dim in kept):
+        return None
+    up, across = (file.velocity(dim.axis) for dim in kept)
+    if up is None or across is None:
+        return None
+    picks = [_picks(len(dim.points), most) for dim, most in zip(kept, (ROWS, COLUMNS), strict=True)]
+    parts = [
+        np.stack([_at_centers(file, one, frame, cut, kept)[np.ix_(*picks)] for frame in frames]) for one in (across, up)
+    ]
+    most = float(np.hypot(*parts).max())
+    if not (np.isfinite(most) and most > 0):
+        return None
+    rows, columns = (dim.points[pick] for dim, pick in zip(kept, picks, strict=True))
+    return Wind(rows, columns, parts[0], parts[1], most, across.units)
+
+
+def _picks(count: int, most: int) -> Array:
+    """Indices in the middles of up to `most` equal parts."""
+    parts = min(count, most)
+    return ((np.arange(parts) + 0.5) * count / parts).astype(int)
+
+
+def _at_centers(file: FieldFile, variable: Variable, frame: int, cut: Mapping[str, int], kept: Sequence[Dim]) -> Array:
+    """A velocity at the cell centers of a picture: faces give the mean of the two beside a cell."""
+    index = tuple(cut.get(dim.axis, slice(None)) for dim in variable.dims)
+    values = file.read(variable, frame, index)
+    left = [dim for dim in variable.dims if dim.axis not in cut]
+    for axis, (dim, center) in enumerate(zip(left, kept, strict=True)):
+        if dim.face:
+            after = np.roll(values, -1, axis) if dim.periodic else np.take(values, range(1, len(dim.points)), axis)
+            before = np.take(values, range(after.shape[axis]), axis)
+            values = 0.5 * (before + after)
+            values = np.take(values, range(min(len(center.points), values.shape[axis])), axis)
+    return values

@@ -1,0 +1,66 @@
+"""`hpckit plan`: tables, JSON, drawings and wrong input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hpckit.cli.main import main
+from hpckit.cli.plan import parse_bytes
+from hpckit.errors import InputError
+
+
+def test_algorithms_are_compared_best_first(capsys):
+    assert main(["plan", "allreduce", "--ranks", "512", "--bytes", "64MiB", "--machine", "nvlink", "--prove"]) == 0
+    out = capsys.readouterr().out
+    assert "proved: all_reduce by ring: 512 ranks" in out
+    first = [line.split()[0] for line in out.splitlines() if line.strip()]
+    rows = [word for word in first if word in ("torus", "ring", "tree", "naive")]
+    assert rows == ["torus", "ring", "tree", "naive"]
+    assert "data sheet" in out
+
+
+def test_json_has_everything(capsys):
+    assert main(["plan", "all-to-all", "--ranks", "6", "--bytes", "1.5MB", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["operation"], said["bytes"], said["ranks"]) == ("all_to_all", 1_500_000, 6)
+    (row,) = said["algorithms"]
+    assert row["seconds"] == pytest.approx(
+        sum(row[part] for part in ("latency", "transfer", "contention", "reduction"))
+    )
+
+
+def test_drawings(capsys, tmp_path):
+    assert main(["plan", "allreduce", "--ranks", "4", "--algorithm", "ring", "--draw"]) == 0
+    assert "all_reduce by ring: 4 ranks" in capsys.readouterr().out
+    target = tmp_path / "ring.svg"
+    assert main(["plan", "allreduce", "--ranks", "4", "--algorithm", "ring", "--draw", str(target)]) == 0
+    assert target.read_text().startswith("<svg")
+    assert main(["plan", "allreduce", "--ranks", "4", "--draw", str(target)]) == 2
+    assert "one plan goes into one picture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["allredce"], "did you mean 'all_reduce'"),
+        (["allreduce", "--machine", "nix"], "there is no machine 'nix'"),
+        (["allreduce", "--bytes", "3foo"], "'3foo' is no size"),
+        (["allreduce", "--ranks", "0"], "0 ranks"),
+        (["broadcast", "--root", "16"], "root 16 is none of the 16 ranks"),
+        (["allreduce", "--algorithm", "rnig"], "did you mean 'ring'"),
+    ],
+)
+def test_wrong_input_is_one_message(arguments, said, capsys):
+    assert main(["plan", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_sizes():
+    assert [parse_bytes(text) for text in ("0", "4096", "64KiB", "1.5GB", "2k", "1e6 B")] == [
+        0, 4096, 65536, 1_500_000_000, 2048, 1_000_000,
+    ]  # fmt: skip
+    for text in ("", "-1", "1 2", "5 parsecs"):
+        with pytest.raises(InputError):
+            parse_bytes(text)

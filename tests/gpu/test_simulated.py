@@ -1,0 +1,106 @@
+"""CUDA kernels, exchanges and runs in Numba's simulator, in processes of their own: against the forms for the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import run_limited
+
+SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
+SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2", "output.single=false", "--no-report")
+
+
+def hpckit(*words: object, cwd: Path, timeout: float = 120, **more: str):
+    command = [sys.executable, "-m", "hpckit.cli.main", *map(str, words)]
+    return run_limited(command, timeout, cwd=cwd, env={**os.environ, "HPCKIT_CONFIG": os.devnull, **more})
+
+
+def temperature(directory: Path) -> np.ndarray:
+    with h5py.File(directory / "output" / "fields.h5") as file:
+        return file["temperature"][()]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, ranks):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    outcome = mpirun(ranks, "device_exchange.py", timeout=200)
+    assert "all good 12" in outcome.stdout
+    assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_program_of_the_docs_runs(mpirun, monkeypatch, tmp_path, ranks):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    text = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"<!-- program: gpu -->\n```python\n(.*?)```", text, re.S)
+    program = tmp_path / "gpu.py"
+    program.write_text(found)
+    mpirun(ranks, program)
+
+
+def test_the_kernel_of_the_docs_damps(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    kernel = text.split("```python\n")[2].split("```")[0]
+    check = """
+from hpckit.kernels.device_array import SimulatedArray
+values = np.arange(11.0)
+damp(values.view(SimulatedArray), 0.25)
+np.testing.assert_array_equal(values, np.arange(11.0) * math.exp(-0.25))
+"""
+    program = tmp_path / "damp.py"
+    program.write_text(kernel + check)
+    done = run_limited([sys.executable, str(program)], 60, env={**os.environ, **SIMULATED})
+    assert done.code == 0, done.stderr
+
+
+def test_every_kernel_agrees_with_the_cpu_and_two_ranks_share_a_gpu(tmp_path):
+    outcome = hpckit("bench", "gpu", "--json", cwd=tmp_path, timeout=280, **SIMULATED)
+    assert outcome.code == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert result["checks"]["failed"] == 0
+    rows = result["results"]
+    assert all(row["simulated"] for row in rows)
+    assert {row["dtype"] for row in rows if "check" in row} == {"float64", "float32"}
+    assert [row["ranks"] for row in rows if str(row.get("check", "")).startswith("heat equation")] == [1, 2]
+    assert result["ratios"] == {}, "the simulator's times are no figures"
+
+
+def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_path):
+    assert hpckit("run", "heat", *SMALL, "--directory", "cores", cwd=tmp_path).code == 0
+    for ranks in (1, 2):
+        name = f"gpu{ranks}"
+        done = hpckit("run", "heat", *SMALL, "--gpu", "-n", ranks, "--directory", name, cwd=tmp_path, **SIMULATED)
+        assert done.code == 0, done.stderr
+        assert f"GPU: simulated GPU (Numba's CUDA simulator), {ranks} rank" in done.stdout
+        assert "MPI staged through the host" in done.stdout
+        np.testing.assert_array_equal(temperature(tmp_path / name), temperature(tmp_path / "cores"))
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        assert summary["device"]["ranks"] == ranks
+
+
+def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):
+    done = hpckit("run", "heat", *SMALL, "time.safety=40", "--gpu", cwd=tmp_path, **SIMULATED)
+    assert done.code == 4
+    assert "HPK-400" in done.stderr
+    assert "rank 0, step 3, cell" in done.stderr
+
+
+def test_what_cannot_run_on_a_gpu_is_refused(tmp_path):
+    without = hpckit("run", "heat", "--gpu", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert without.code == 3
+    assert "HPK-300 bad environment: no GPU can be used" in without.stderr
+    assert "pip install 'hpckit[gpu]'" in without.stderr
+    assert not (tmp_path / "runs").exists()
+    bench = hpckit("bench", "gpu", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert bench.code == 3
+    assert "HPK-300" in bench.stderr
+    alone = hpckit("run", "heat", "--gpu-mpi", "staged", cwd=tmp_path)
+    assert alone.code == 2
+    assert "--gpu-mpi is given without --gpu" in alone.stderr

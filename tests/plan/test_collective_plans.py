@@ -1,0 +1,197 @@
+"""Collective plans: every algorithm proved for many rank counts, closed forms of rounds and bytes, planted faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpckit.errors import InputError, PlanError
+from hpckit.plan.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.collective import CollectivePlan, Step
+from hpckit.plan.prove import prove
+
+NAMES = [(operation, algorithm) for operation, builders in ALGORITHMS.items() for algorithm in builders]
+
+
+def variants(operation, algorithm, ranks):
+    """Option sets worth proving."""
+    takes = ALGORITHMS[operation][algorithm][1]
+    sets = [{}]
+    if "segments" in takes:
+        sets.append({"segments": 3})
+    if "root" in takes:
+        sets = [{**options, "root": root} for options in sets for root in {0, ranks // 2, ranks - 1}]
+    if "node_size" in takes:
+        sets = [{"node_size": size} for size in (1, 2, 3, 40)]
+    if "servers" in takes:
+        sets = [{"servers": servers} for servers in {1, min(2, ranks), ranks}]
+    return sets
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), NAMES)
+def test_every_algorithm_does_what_its_operation_promises(operation, algorithm):
+    for ranks in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17):
+        for options in variants(operation, algorithm, ranks):
+            assert prove(collective_plan(operation, algorithm, ranks, **options)).ranks == ranks
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
+def test_a_thousand_ranks(algorithm):
+    options = {"node_size": 64} if algorithm == "hierarchical" else {}
+    assert prove(collective_plan("all_reduce", algorithm, 1024, **options)).ranks == 1024
+
+
+def test_torus_shapes():
+    for shape in ((3, 5), (5, 3), (1, 15), (15, 1)):
+        prove(collective_plan("all_reduce", "torus", 15, shape=shape))
+    with pytest.raises(InputError, match="4 x 4 does not hold 15") as caught:
+        collective_plan("all_reduce", "torus", 15, shape=(4, 4))
+    assert "3 x 5" in caught.value.do
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16])
+def test_closed_forms(ranks):
+    """Rounds and elements a rank sends: Thakur, Rabenseifner and Gropp 2005, table of costs."""
+    n, log = 7 * ranks * 16, (ranks - 1).bit_length()
+    ring = collective_plan("all_reduce", "ring", ranks)
+    assert ring.rounds() == 2 * (ranks - 1)
+    assert (ring.sent(n) == 2 * (ranks - 1) * n // ranks).all()
+    tree = collective_plan("all_reduce", "tree", ranks)
+    assert tree.rounds() == 2 * log
+    assert tree.sent(n).sum() == 2 * (ranks - 1) * n
+    naive = collective_plan("all_reduce", "naive", ranks)
+    assert naive.rounds() == 2 * (ranks - 1)
+    assert naive.sent(n)[0] == (ranks - 1) * n
+    gather = collective_plan("all_gather", "doubling", ranks)
+    assert gather.rounds() == log
+    assert (gather.sent(n) == (ranks - 1) * n // ranks).all()
+    exchange = collective_plan("all_to_all", "pairwise", ranks)
+    assert exchange.rounds() == ranks - 1
+    assert (exchange.sent(n) == (ranks - 1) * n // ranks).all()
+    if ranks == 2**log:
+        doubling = collective_plan("all_reduce", "recursive_doubling", ranks)
+        assert (doubling.rounds(), set(doubling.sent(n))) == (log, {log * n})
+        halving = collective_plan("all_reduce", "halving_doubling", ranks)
+        assert (halving.rounds(), set(halving.sent(n))) == (2 * log, {2 * (ranks - 1) * n // ranks})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_fewer_elements_than_ranks(count):
+    plan = collective_plan("all_reduce", "ring", 4)
+    sizes = plan.sizes(count)
+    assert sizes.sum() == count
+    assert sizes.max() - sizes.min() <= 1
+    assert plan.sent(count).sum() == 6 * count
+
+
+def test_counts_of_the_callers():
+    counts = [5, 0, 2, 11]
+    for operation, algorithm in (("gather", "tree"), ("scatter", "naive"), ("all_gather", "ring")):
+        plan = collective_plan(operation, algorithm, 4, counts=counts)
+        prove(plan)
+        assert list(plan.sizes(18)) == counts
+    matrix = [[1, 2, 3], [4, 0, 6], [0, 8, 9]]
+    plan = collective_plan("all_to_all", "pairwise", 3, counts=matrix)
+    prove(plan)
+    assert list(plan.sent(0)) == [5, 10, 8]
+    with pytest.raises(InputError, match="3 x 3 whole numbers"):
+        collective_plan("all_to_all", "pairwise", 3, counts=[1, 2, 3])
+
+
+def fault(plan: CollectivePlan, number: int, change) -> CollectivePlan:
+    """The plan with one step changed."""
+
+    def step(i: int) -> Step:
+        return change(plan.step(i)) if i == number else plan.step(i)
+
+    return dataclasses.replace(plan, step=step)
+
+
+def at(values, rank, value):
+    changed = np.array(values)
+    changed[rank] = value
+    return changed
+
+
+def test_planted_faults_are_named():
+    plan = collective_plan("all_reduce", "ring", 5)
+
+    def lose_a_receive(step):
+        return dataclasses.replace(step, recv_from=at(step.recv_from, 3, -1))
+
+    def wrong_peer(step):
+        return dataclasses.replace(step, send_to=at(step.send_to, 2, 0))
+
+    def nobody_there(step):
+        return dataclasses.replace(step, send_to=at(step.send_to, 2, 9))
+
+    def longer(step):
+        return dataclasses.replace(step, send=(step.send[0], at(step.send[1], 1, step.send[1][1] + 1)))
+
+    def twice(step):
+        return dataclasses.replace(step, reduce=True)
+
+    def lost(step):
+        return dataclasses.replace(step, reduce=False)
+
+    def wrong_slot(step):
+        first = at(step.send[0], 0, 0)  # in place of 1, which is as long
+        return dataclasses.replace(step, send=(first, first + 1))
+
+    for number, change, said in (
+        (2, lose_a_receive, "step 2: rank 4 sends to rank 3, whose side of it is with nobody"),
+        (1, wrong_peer, "step 1: rank 2 sends to rank 0, whose side of it is with rank 1"),
+        (0, nobody_there, "step 0: rank 2 sends to rank 9, there are 5 ranks"),
+        (3, longer, "step 3: rank 1 sends 2 slots from slot . on, rank 0 takes 1"),
+        (6, twice, "ends with a wrong slot"),
+        (2, lost, "ends with a wrong slot"),
+        (0, wrong_slot, "ends with a wrong slot"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            prove(fault(plan, number, change))
+
+
+def test_a_segmented_plan_may_not_send_what_is_still_on_its_way():
+    plan = collective_plan("all_reduce", "ring", 4, segments=2)
+    with pytest.raises(PlanError, match="which step 0 completed; the plan allows what is 4 steps old"):
+        prove(dataclasses.replace(plan, lag=4))
+
+
+def test_a_store_into_what_leaves_is_refused():
+    plan = collective_plan("all_reduce", "recursive_doubling", 4)
+    with pytest.raises(PlanError, match=r"step 1: rank \d stores into slot 0 while it sends it"):
+        prove(fault(plan, 1, lambda step: dataclasses.replace(step, reduce=False)))
+
+
+def test_names_and_numbers_that_cannot_be():
+    for arguments, options, said, do in (
+        (("all_reduc", "ring", 4), {}, "no operation 'all_reduc'", "did you mean 'all_reduce'"),
+        (("all_reduce", "rnig", 4), {}, "no algorithm of all_reduce 'rnig'", "did you mean 'ring'"),
+        (("all_reduce", "ring", 0), {}, "on 0 ranks", "1 rank or more"),
+        (("all_reduce", "ring", 4), {"root": 1}, "takes no option root", "segments"),
+        (("broadcast", "tree", 4), {"root": 4}, "root 4 is none of the 4", "0 to 3"),
+        (("all_reduce", "ring", 4), {"segments": 0}, "1 segment or more", ""),
+        (("all_reduce", "parameter_server", 4), {"servers": 5}, "5 parameter servers on 4", "1 to 4"),
+    ):
+        with pytest.raises(InputError, match=said) as caught:
+            collective_plan(*arguments, **options)
+        assert do in caught.value.do
+    with pytest.raises(InputError, match="a halo plan or a collective plan"):
+        prove(42)
+
+
+def test_the_program_of_the_docs_runs():
+    text = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(program, {})
+
+
+def test_the_docs_name_every_algorithm():
+    text = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
+    for operation, algorithm in NAMES:
+        assert f"`{operation}`" in text
+        assert f"`{algorithm}`" in text

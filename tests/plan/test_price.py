@@ -1,0 +1,141 @@
+"""Prices against closed forms, machine files, drawings."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from hpckit.errors import InputError
+from hpckit.plan import price as price_module
+from hpckit.plan.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.halo import halo_plan
+from hpckit.plan.machine import Level, Machine, machine_of, shipped
+from hpckit.plan.price import price, timeline
+from hpckit.plan.topology import Topology
+
+FLAT = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
+ALPHA, BETA, GAMMA = 4e-6, 1 / 5e9, 1 / 10e9
+N = 64e6
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 7, 16])
+def test_closed_forms(p):
+    """T = steps alpha + bytes beta + added bytes gamma (Thakur, Rabenseifner and Gropp 2005)."""
+    log = (p - 1).bit_length()
+    forms = {"ring": 2 * (p - 1) * (ALPHA + N / p * BETA) + (p - 1) * N / p * GAMMA}
+    if p == 2**log:
+        forms["halving_doubling"] = 2 * log * ALPHA + (p - 1) / p * N * (2 * BETA + GAMMA)
+        forms["recursive_doubling"] = log * (ALPHA + N * (BETA + GAMMA))
+        forms["tree"] = 2 * log * (ALPHA + N * BETA) + log * N * GAMMA
+    for algorithm, seconds in forms.items():
+        it = price(collective_plan("all_reduce", algorithm, p), FLAT, N)
+        assert it.seconds == pytest.approx(seconds, rel=1e-12)
+        assert sum(it.critical.values()) == pytest.approx(it.seconds, rel=1e-12)
+        assert it.critical["contention"] == 0.0
+
+
+def test_segments_hide_the_adding_behind_the_transfer():
+    whole, cut = (price(collective_plan("all_reduce", "ring", 8, segments=k), FLAT, N).seconds for k in (1, 16))
+    transfer, adding = 2 * 7 / 8 * N * BETA, 7 / 8 * N * GAMMA
+    assert whole == pytest.approx(transfer + adding, rel=1e-2)
+    assert transfer < cut < transfer + 0.1 * adding + 2 * 7 * 16 * ALPHA
+
+
+def test_shared_links_and_levels():
+    """Two nodes of 2: all-to-all between nodes shares the uplink of 1e9 bytes/s."""
+    levels = (Level("node", 2, 0.0, 8e9, uplink=1e9), Level("net", 0, 0.0, 4e9))
+    it = price(collective_plan("all_to_all", "pairwise", 4), Machine("two", levels, 0.0, 1e9), 4e6)
+    # Step 0 copies within the rank. In step 1 one message leaves each node, in step 2 both, in step 3 one.
+    assert it.seconds == pytest.approx(1e6 / 8e9 + (1e6 + 2e6 + 1e6) / 1e9, rel=1e-12)
+    assert it.critical["contention"] > it.critical["transfer"]
+    assert it.link_bytes["node"] == 4e6
+    bus = Machine("bus", (Level("node", 4, 0.0, 8e9, shared=8e9), Level("net", 0, 0.0, 4e9)), 0.0, 1e30)
+    assert price(collective_plan("all_gather", "ring", 4), bus, 4e6).seconds == pytest.approx(3 * 4e6 / 8e9, rel=1e-9)
+
+
+@pytest.mark.parametrize(("machine", "ranks"), [("infiniband", 4096), ("nvlink", 1024), ("ethernet", 768)])
+def test_a_stretch_taken_whole_costs_what_its_steps_cost(machine, ranks, monkeypatch):
+    machine = machine_of(machine)
+    small = Machine(machine.name, tuple(_smaller(level) for level in machine.levels), machine.overhead, 8e9)
+    plan = collective_plan("all_reduce", "ring", ranks // 16, segments=2)
+    quick = price(plan, small, 3e7)
+    monkeypatch.setattr(price_module, "runs", lambda plan: [])
+    stepwise = price(plan, small, 3e7)
+    np.testing.assert_allclose(quick.rank_seconds, stepwise.rank_seconds, rtol=1e-9)
+    assert quick.critical == pytest.approx(stepwise.critical, rel=1e-9)
+    assert quick.link_bytes == pytest.approx(stepwise.link_bytes, rel=1e-12)
+
+
+def _smaller(level):
+    return Level(level.name, level.ranks // 8, level.latency, level.bandwidth, level.uplink, level.shared)
+
+
+def test_ten_thousand_ranks_are_priced():
+    it = price(collective_plan("all_reduce", "torus", 16384, shape=(2048, 8)), machine_of("nvlink"), 64 << 20)
+    assert it.steps == 2 * (2047 + 7)
+    assert 0 < it.seconds < 1
+
+
+def test_halo_plans_are_priced_too():
+    topology = Topology(("y", "x"), (1, 2))
+    plan = halo_plan(Decomposition((10, 8), topology, halo=(0, 1)))
+    # One column of 10 items of 8 bytes each way at the same time.
+    assert price(plan, FLAT, itemsize=8).seconds == pytest.approx(ALPHA + 80 * BETA, rel=1e-12)
+
+
+def test_shipped_machines_say_where_their_numbers_come_from():
+    assert shipped() == ["ethernet", "infiniband", "nvlink"]
+    for name in shipped():
+        machine = machine_of(name)
+        assert "data sheet" in machine.source or "IEEE" in machine.source
+        assert machine.levels[-1].ranks == 0
+
+
+def test_all_mistakes_of_a_machine_file_at_once(tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(
+        "reduction = -1\ncolor = 1\n[[level]]\nname='a'\nranks=3\nlatency=0\nbandwidth='x'\n"
+        "[[level]]\nname='b'\nranks=4\nlatency=0\nbandwidth=1\nspeed=2\n[[level]]\nlatency=-1\nbandwidth=1\n"
+    )
+    with pytest.raises(InputError) as caught:
+        machine_of(path)
+    for said in ("unknown: color", "overhead", "reduction (bytes/s) is a number above 0, not -1", "not 'x'", "3 to 4",
+                 "level b: unknown speed", "latency (s) is a number 0 or more, not -1"):  # fmt: skip
+        assert said in caught.value.do
+    path.write_text("level = 3\n[")
+    with pytest.raises(InputError, match="no TOML"):
+        machine_of(path)
+    with pytest.raises(InputError, match="no machine 'nix'") as caught:
+        machine_of("nix")
+    assert "nvlink" in caught.value.do
+
+
+def test_the_table_of_a_ring():
+    lines = draw(collective_plan("all_reduce", "ring", 4)).splitlines()
+    assert lines[0] == "all_reduce by ring: 4 ranks, 6 steps, 4 slots"
+    assert lines[1].split() == ["step", "rank", "0", "rank", "1", "rank", "2", "rank", "3"]
+    assert lines[2].split() == ["1+", "1>3", "2>0", "3>1", "0>2"]
+    assert lines[5].split() == ["4", "0>1", "1>2", "2>3", "3>0"]
+    assert len(lines) == 8
+    assert "4-0>2" in draw(collective_plan("all_gather", "doubling", 5))
+
+
+@pytest.mark.parametrize("operation", ALGORITHMS)
+def test_pictures_hold_every_message_twice(operation):
+    algorithm = next(iter(ALGORITHMS[operation]))
+    plan = collective_plan(operation, algorithm, 6)
+    sent = sum(int((step.send_to >= 0).sum()) for step in plan.steps())
+    for machine in (None, FLAT):
+        root = ElementTree.fromstring(draw_svg(plan, machine, 1e6))
+        bars = [element for element in root.iter() if element.tag.endswith("title")]
+        assert len(bars) == 2 * sent
+    assert sum(1 for _ in timeline(plan, FLAT, 1e6)) == sent
+
+
+def test_what_is_too_large_to_draw_is_refused():
+    with pytest.raises(InputError, match="too large to draw"):
+        draw(collective_plan("all_reduce", "ring", 65))

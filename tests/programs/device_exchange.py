@@ -1,0 +1,140 @@
+"""Halo exchange between fields on a simulated GPU: the same halos as between the same fields on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.device import HOST, SimulatedGpu, find_gpu
+from hpckit.errors import InputError
+from hpckit.kernels.device_array import SimulatedArray
+
+WORLD = MPI.COMM_WORLD
+DEVICE = find_gpu(WORLD)
+SHAPES = {1: (13,), 2: (7, 11), 3: (7, 6, 9)}
+FILLS = [{"y": hp.mirror}, {"y": (hp.zero_gradient, hp.fixed(3.0))}, {"y": hp.antisymmetric}]
+
+
+def both(dec, mesh, dtype, components=(), rng=None):
+    """The same random values on the host and on the device, halo and all."""
+    host = hp.Field.zeros(dec, mesh, dtype, components=components)
+    there = hp.Field.zeros(dec, mesh, dtype, components=components, device=DEVICE)
+    host.data[...] = (100 * rng.normal(size=host.data.shape)).astype(dtype)
+    there.data[...] = DEVICE.to_device(host.data)
+    return host, there
+
+
+def check(mesh, pairs, what, **options):
+    """Exchange, exchange in two halves, and accumulate."""
+    hosts, theres = [host for host, _ in pairs], [there for _, there in pairs]
+    with hp.HaloExchange(mesh, hosts, **options) as on_host, hp.HaloExchange(mesh, theres, **options) as on_device:
+        assert on_host.nbytes == on_device.nbytes
+        on_host(hosts)
+        on_device(theres)
+        for host, there in pairs:
+            assert isinstance(there.data, SimulatedArray)
+            np.testing.assert_array_equal(DEVICE.to_host(there.data), host.data, err_msg=f"{what} rank {mesh.rank}")
+            host.interior[...] *= 2
+            there.interior[...] *= 2
+        on_host.start(hosts)
+        on_device.start(theres)
+        on_host.finish(hosts)
+        on_device.finish(theres)
+        on_host.accumulate(hosts)
+        on_device.accumulate(theres)
+        for host, there in pairs:
+            np.testing.assert_array_equal(DEVICE.to_host(there.data), host.data, err_msg=f"{what} rank {mesh.rank}")
+
+
+def halos(rng):
+    """All numbers of dims, periodic or not, several widths."""
+    count = 0
+    for dims, width in ((1, 2), (2, 1), (2, 2), (3, 1)):
+        names = ("z", "y", "x")[-dims:]
+        for periodic in (names, (), names[-1:]):
+            with hp.Mesh(WORLD, periodic=periodic, shape=SHAPES[dims], halo=width, **dict.fromkeys(names, 0)) as mesh:
+                dec = hp.Decomposition(SHAPES[dims], mesh.topology, halo=width)
+                dtype = (np.float64, np.float32, np.int32)[count % 3]
+                check(mesh, [both(dec, mesh, dtype, rng=rng)], f"{dims} dims, {periodic}, {width}")
+                count += 1
+    return count
+
+
+def several_fields_walls_and_components(rng):
+    """Staggered fields of different dtypes and widths in one exchange, with walls; one sweep alone."""
+    with hp.Mesh(WORLD, y=0, x=0, periodic="x", shape=(12, 14), halo=2) as mesh:
+        centers = hp.Decomposition((12, 14), mesh.topology, halo=2)
+        faces = hp.Decomposition((12, 14), mesh.topology, halo=1, location=("face", "center"))
+        pairs = [
+            both(centers, mesh, np.float64, (2,), rng),
+            both(centers, mesh, np.float32, rng=rng),
+            both(faces, mesh, np.float64, rng=rng),
+        ]
+        check(mesh, pairs, "walls", walls=FILLS)
+        check(mesh, pairs, "one axis", axes="x")
+
+
+def fields(rng):
+    """Scatter, gather, sums and extremes of a field on the device are those of the host."""
+    values = rng.normal(size=(13, 17)) if WORLD.rank == 0 else None
+    with hp.Mesh(WORLD, y=0, x=0) as mesh:
+        dec = hp.Decomposition((13, 17), mesh.topology)
+        host = hp.Field.from_global(values, dec, mesh)
+        there = hp.Field.from_global(values, dec, mesh, device=DEVICE)
+        assert isinstance(there.data, SimulatedArray)
+        assert isinstance(there.like().data, SimulatedArray)
+        np.testing.assert_array_equal(there.to_host(), host.interior)
+        whole = there.gather()
+        if mesh.rank == 0:
+            assert type(whole) is np.ndarray
+            np.testing.assert_array_equal(whole, values)
+        assert (there.min(), there.max()) == (host.min(), host.max())
+        assert there.sum(repro=True).hex() == host.sum(repro=True).hex()
+        assert there.norm(repro=True).hex() == host.norm(repro=True).hex()
+        assert np.isclose(there.sum(), host.sum(), rtol=1e-14)
+        there.set_from_host(7)
+        assert there.sum() == 7 * 13 * 17
+        numbers = hp.Field.zeros(dec, mesh, np.int32, device=DEVICE)
+        numbers.set_from_host(3)
+        assert numbers.sum() == 3 * 13 * 17
+        assert numbers.max() == 3
+
+
+def refusals():
+    """What is on one side is not taken for what is on the other."""
+    with hp.Mesh(WORLD, y=0, x=0, periodic=("y", "x")) as mesh:
+        dec = hp.Decomposition((12, 12), mesh.topology)
+        host, there = hp.Field.zeros(dec, mesh), hp.Field.zeros(dec, mesh, device=DEVICE)
+        halo = hp.HaloExchange(mesh, there)
+        with pytest.raises(InputError, match="field 0 is on the host, the exchange was made for fields on a GPU"):
+            halo(host)
+        with pytest.raises(InputError, match="is on a GPU, the exchange was made for fields on the host"):
+            hp.HaloExchange(mesh, host)(there)
+        with pytest.raises(InputError, match="some of the fields are on a GPU"):
+            hp.HaloExchange(mesh, [host, there])
+        with pytest.raises(InputError, match="the array is on a GPU, the device of the field is CPU"):
+            hp.Field(there.data, dec, mesh)
+        with pytest.raises(TypeError, match="copy it with"):
+            there.interior[...] = np.ones(there.interior.shape)
+        with pytest.raises(TypeError, match="copy it with"):
+            _ = there.data + host.data
+        with pytest.raises(InputError, match="float16"):
+            hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, np.float16, device=DEVICE))
+        halo.close()
+
+
+def main():
+    assert isinstance(DEVICE, SimulatedGpu)
+    assert DEVICE.ranks == WORLD.size
+    assert not HOST.is_gpu
+    rng = np.random.default_rng(WORLD.rank)
+    count = halos(rng)
+    several_fields_walls_and_components(rng)
+    fields(np.random.default_rng(5))
+    refusals()
+    hp.print_root(f"all good {count}")
+
+
+main()

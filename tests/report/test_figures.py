@@ -1,0 +1,233 @@
+"""Diagrams, sections and animation: right values, no blank panels, bounded reading, one self-contained page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+from made_run import LEAN, make_run
+from made_waves import write_waves
+from test_report import refuse_external
+
+from hpckit.report import build_report
+from hpckit.report.animation import MOST_BYTES, animate
+from hpckit.report.field_file import FieldFile
+from hpckit.report.fields_section import cross_sections, cut_place, extremum, fields_section
+from hpckit.report.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
+from hpckit.report.slices import read_slice, read_slices
+from hpckit.report.units import pretty, with_units
+
+pytest.importorskip("matplotlib")
+Image = pytest.importorskip("PIL.Image")
+
+LENGTH = 4000.0
+SPEED = 12.5
+TIMES = np.arange(0.0, 161.0, 16.0)
+THETA = {"theta": {"units": "K", "long_name": "potential temperature deviation"}}
+
+
+@pytest.fixture(scope="module")
+def wave(tmp_path_factory):
+    """A wave that travels to +x at SPEED, the same at all z."""
+
+    def values(time, z, x):
+        return {"theta": 2.0 * np.sin(2 * np.pi * (x - SPEED * time) / LENGTH) + 0 * z}
+
+    output = tmp_path_factory.mktemp("wave") / "o"
+    return write_waves(output, "zx", (900.0, LENGTH), (9, 80), "x", TIMES, THETA, values)
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory):
+    """A warm cell that moves up a level and along x a time; at rest at first."""
+
+    def values(time, z, y, x):
+        theta = np.zeros(z.shape)
+        step = round(time / 10)
+        theta[2 + step, 5, 3 + 2 * step] = 4.0 - 0.1 * step
+        wind = {"u": 3.0 * time / 40 + 0 * x, "v": 0 * x, "w": time / 10 * np.ones(x.shape)}
+        return {"theta": theta, **wind}
+
+    winds = {name: {"units": "m s-1"} for name in "uvw"}
+    output = tmp_path_factory.mktemp("box") / "o"
+    shape, times = (9, 11, 13), np.arange(0.0, 41.0, 10.0)
+    return write_waves(output, "zyx", (900.0, 1100.0, 1300.0), shape, "yx", times, {**THETA, **winds}, values)
+
+
+def test_a_travelling_wave_has_the_slope_of_its_speed(wave):
+    with FieldFile(wave, ("x",)) as file:
+        made, how = diagrams(file, file.main(), "auto")
+    assert how == "mean"
+    assert [one.dims for one in made] == [("time", "x")]  # nothing happens along z
+    times, x = made[0].coords
+    assert times.tolist() == TIMES.tolist()
+    expected = 2.0 * np.sin(2 * np.pi * (x - SPEED * times[:, None]) / LENGTH)
+    np.testing.assert_allclose(made[0].values[0], expected, atol=1e-13)
+    crest = x[made[0].values[0].argmax(axis=1)]
+    speed = np.polyfit(times, np.unwrap(crest, period=LENGTH), 1)[0]
+    assert speed == pytest.approx(SPEED, rel=0.02)
+    record = hovmoeller_numbers(made, how)["axes"]["x"]
+    np.testing.assert_allclose(record["values"], expected, rtol=1e-5, atol=1e-12)
+    assert hovmoeller_section(made, how).count("<svg") == 2  # a scale and a diagram
+
+
+def test_the_extremum_follows_a_warm_cell(box, monkeypatch):
+    with FieldFile(box, ("y", "x")) as file:
+        made, how = diagrams(file, file.main(), "auto")
+        monkeypatch.setattr("hpckit.report.field_file.SLAB_BYTES", 3000)
+        pieces, _ = diagrams(file, file.main(), "extremum")
+        means, _ = diagrams(file, file.main(), "mean")
+        monkeypatch.setattr("hpckit.report.hovmoeller.READ_BYTES", 10_000)
+        few, _ = diagrams(file, file.main(), "extremum")
+    assert how == "extremum"
+    for one in (made, pieces):
+        z, y, x = (field.values[0] for field in one)
+        assert z.argmax(axis=1).tolist() == [2, 3, 4, 5, 6]
+        assert set(y.argmax(axis=1).tolist()) == {5}
+        assert x.argmax(axis=1).tolist() == [3, 5, 7, 9, 11]
+        np.testing.assert_allclose(z.max(axis=1), [4.0, 3.9, 3.8, 3.7, 3.6], rtol=1e-6)
+    assert means[0].values[0][0, 2] == pytest.approx(4.0 / (11 * 13))
+    assert few[0].values[0].shape[1] <= 9
+
+
+def test_fields_that_say_nothing_have_no_diagrams(tmp_path):
+    still = write_waves(
+        tmp_path / "a", "zx", (1.0, 1.0), (4, 5), "x", (0.0, 1.0), THETA, lambda t, z, x: {"theta": 0 * x}
+    )
+    with FieldFile(still) as file:
+        assert diagrams(file, file.main(), "auto") == ([], "auto")
+        assert animate(file, file.main(), (), 30) is None
+        assert extremum(file, file.main(), 0) == (2, 2)
+
+
+def test_times_without_anything_to_see_are_left_out(box):
+    with FieldFile(box, ("y", "x")) as file:
+        theta, u, v, w = read_slices(file, main="theta", place=(2, 5, 3))
+    assert theta.note == "cut at y = 550 m"
+    assert (u.blank, u.times) == ([], [0.0, 10.0, 20.0, 30.0, 40.0])  # one value at a time, all times alike
+    assert v.low == v.high == 0
+    page = fields_section([theta, u, v, w], [])
+    assert "The same value everywhere" in page
+
+
+def test_a_start_at_rest_has_no_blank_panel(tmp_path):
+    def values(time, z, x):
+        return {"theta": time * np.sin(2 * np.pi * x / 80.0) + 0 * z}
+
+    path = write_waves(tmp_path / "a", "zx", (30.0, 80.0), (6, 16), "x", (0.0, 1.0, 2.0), THETA, values)
+    with FieldFile(path, ("x",)) as file:
+        theta = read_slices(file)[0]
+    assert (theta.blank, theta.times) == ([0.0], [1.0, 2.0])
+    page = fields_section([theta], [])
+    assert page.count('class="panel"') == 2
+    assert "Not drawn: t = 0" in page
+
+
+def test_sections_go_through_the_extremum(box):
+    with FieldFile(box, ("y", "x")) as file:
+        main = file.main()
+        assert cut_place(file, main, "extremum") == (6, 5, 11)
+        assert cut_place(file, main, "center") == (4, 5, 6)
+        along_x, along_y, above = cross_sections(file, main, "extremum", 400)
+        middle = cross_sections(file, main, "center", 400)
+    assert [one.dims for one in (along_x, along_y, above)] == [("z", "x"), ("z", "y"), ("y", "x")]
+    assert along_y.places == ["x = 350 m", "x = 750 m", "x = 1\u2009150 m"]
+    for time, (step, value) in enumerate(((0, 4.0), (2, 3.8), (4, 3.6))):
+        assert along_x.values[time].argmax() == (2 + step) * 13 + 3 + 2 * step
+        assert above.values[time].max() == pytest.approx(value)
+    assert len({one.scale for one in (along_x, along_y, above)}) == 1
+    assert along_x.wind.most == pytest.approx(5.0)  # u 3, w 4
+    assert along_x.wind.up[2].max() == pytest.approx(4.0)
+    assert above.wind.most == pytest.approx(3.0)
+    assert all(len(one.times) == 1 or one.places for one in middle)
+    page = fields_section([], [along_x, along_y, above])
+    assert "z = 650 m" in page
+    assert "the longest is 5 m s\u207b\u00b9" in page
+
+
+def test_flow_on_faces_is_brought_to_the_centers(tmp_path):
+    from lone import LoneMesh
+
+    from hpckit.io import FieldWriter
+    from hpckit.plan.decomposition import Decomposition
+
+    mesh = LoneMesh("y", "x", periodic=("x",))
+    cells = Decomposition((4, 6), mesh.topology)
+    units = {"units": "m s-1"}
+    variables = {
+        "h": {},
+        "u": {**units, "location": ("center", "face")},
+        "v": {**units, "location": ("face", "center")},
+    }
+    coords = {"y": np.arange(4) + 0.5, "x": np.arange(6) + 0.5}
+    with FieldWriter(tmp_path, mesh, cells, coords, {"y": "m", "x": "m"}, variables) as writer:
+        u = np.tile(np.arange(6.0), (4, 1))
+        v = np.tile(np.arange(5.0)[:, None], (1, 6))
+        writer.write(0.0, {"h": u, "u": u, "v": v})
+    with FieldFile(tmp_path / "fields.h5", ("x",)) as file:
+        wind = read_slice(file, file.main(), [0], 400, {}, wind=True).wind
+    assert wind.across[0, 0].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 2.5]
+    assert wind.up[0, :, 0].tolist() == [0.5, 1.5, 2.5, 3.5]
+
+
+def test_the_animation_is_small_and_moves(wave):
+    with FieldFile(wave, ("x",)) as file:
+        made = animate(file, file.main(), (), 30)
+        assert animate(file, file.main(), (), 2) is None
+    picture = Image.open(io.BytesIO(made.moving))
+    assert picture.n_frames == len(TIMES)
+    frames = []
+    for number in range(picture.n_frames):
+        picture.seek(number)
+        frames.append(np.asarray(picture.convert("RGB")).astype(int))
+    assert frames[0].shape == (made.height, made.width, 3)
+    assert all(np.abs(a - b).max() > 100 for a, b in itertools.pairwise(frames))
+    assert frames[0][0, 0].tolist() == [255, 255, 255]
+    assert 2 <= len(made.stills) <= 4
+    assert len(made.moving) + sum(map(len, made.stills)) < MOST_BYTES
+
+
+def test_a_large_animation_is_made_smaller(wave):
+    with FieldFile(wave, ("x",)) as file:
+        large = animate(file, file.main(), (), 30)
+        small = animate(file, file.main(), (), 30, len(large.moving))
+        assert animate(file, file.main(), (), 30, 3_000) is None
+    assert small.width < large.width
+    assert len(small.moving) < len(large.moving)
+
+
+def test_the_page_has_all_of_them_and_loads_nothing(tmp_path):
+    directory = make_run(tmp_path / "run")
+    page = build_report(directory).read_text()
+    refuse_external(page)
+    assert len(page.encode()) < 3_000_000
+    for title in ("Animation", "Place and time", "Spectra"):
+        assert f"<h2>{title}</h2>" in page
+    assert "prefers-reduced-motion" in page
+    moving = re.search(r'class="motion"[^>]*src="data:image/png;base64,([^"]+)"', page).group(1)
+    assert b"acTL" in base64.b64decode(moving)
+    record = json.loads((directory / "report/report.json").read_text())
+    assert record["hovmoeller"]["variable"] == "theta"
+    assert record["animation"]["times"][-1] == 1000.0
+    (spectrum,) = record["spectra"]
+    total = np.sum(spectrum["density"], axis=1) * spectrum["ring_width_rad_per_m"]
+    np.testing.assert_allclose(total, spectrum["variance"], rtol=1e-6)
+
+
+def test_parts_are_left_out_when_asked(tmp_path):
+    directory = make_run(tmp_path / "run")
+    page = build_report(directory, **{**LEAN, "variable": "p"}).read_text()
+    for title in ("Animation", "Place and time", "Spectra"):
+        assert f"<h2>{title}</h2>" not in page
+
+
+def test_units_have_raised_powers():
+    assert pretty("m s-1") == "m s\u207b\u00b9"
+    assert pretty("kg m-3") == "kg m\u207b\u00b3"
+    assert pretty("m5/s2") == "m\u2075/s\u00b2"
+    assert with_units("w", "1") == "w"
