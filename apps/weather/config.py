@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.atmosphere.settings import Base, Output, Section
+from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, needs_gpu
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
+
+GPU = True  # takes `hpckit run --gpu`
 
 
 class Grid(Section):
@@ -82,6 +85,7 @@ class Config(Section):
     output: Output = Field(default_factory=Output, description="what is written")
     report: Report = Field(default_factory=Report, description="what the report shows")
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
+    precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     compat: bool = Field(
         False,
         description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the"
@@ -103,6 +107,11 @@ class Config(Section):
         if self.inflow.speed and abs(self.inflow.z - self.grid.height / 2) > self.grid.height / 2:
             raise ValueError(f"inflow.z of {self.inflow.z:g} m is not between the ground and {self.grid.height:g} m")
         return self
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """What of the settings cannot be on a GPU, or not without one."""
+    yield from needs_gpu(config.precision, gpu)
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
