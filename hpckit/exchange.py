@@ -133,10 +133,15 @@ class HaloExchange:
                 phase.begin()
             self.wait_seconds += phase.complete()
         self._flying = None
-        with self._lane or nullcontext():
-            if self._has_walls:
-                for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
-                    layout.fill_walls(array, walls, self.mesh.rank)
+        if self._lane is not None:
+            with self._lane:
+                self._fill_walls(arrays)
+        elif self._has_walls:
+            self._fill_walls(arrays)
+
+    def _fill_walls(self, arrays: Arrays) -> None:
+        for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
+            layout.fill_walls(array, walls, self.mesh.rank)
 
     def accumulate(self, fields: Any) -> None:
         """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.

@@ -39,11 +39,17 @@ if not hasattr(np, "row_stack"):  # gone in NumPy 2.5; numba-cuda 0.30 asks for 
 
 from numba import cuda
 
+try:
+    from numba.cuda.core import config as _cuda_config
+except ImportError:  # Numba's own CUDA target
+    from numba import config as _cuda_config
+
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
 __all__ = ["Kernel", "blocks", "compile_only", "cuda", "kernel", "kernels", "simulating", "threads"]
 
 MOST_VIEWS = 1024
+_cuda_config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a rim is small
 Dispatcher = numba.core.dispatcher.Dispatcher
 
 
@@ -122,7 +128,7 @@ def _view(argument: Any) -> Any:
         return argument
     if not argument.flags.c_contiguous:
         raise TypeError("a kernel takes C-contiguous arrays")
-    key = (argument.data.ptr, argument.shape, argument.dtype.str, argument.device.id)
+    key = (argument.data.ptr, argument.shape, argument.dtype.str, argument.data.device_id)
     view = _views.get(key)
     if view is None:
         if len(_views) >= MOST_VIEWS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from hpckit.gpu_driver import driver_count, missing
 
 ABI_LETTERS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "MPICH"}
 THREAD_LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
@@ -221,7 +222,27 @@ def gpu() -> None:
         say("gpu", "fail", "a kernel on the GPU computes something else than NumPy")
         return
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"]
-    say("gpu", "ok", f"{count} x {name.decode() if isinstance(name, bytes) else name}: a kernel agrees with NumPy")
+    found = f"{count} x {name.decode() if isinstance(name, bytes) else name}"
+    if driver_count():
+        _own_kernel(found)
+    else:
+        say("gpu", "ok", f"{found}: a kernel agrees with NumPy")
+
+
+def _own_kernel(found: str) -> None:
+    """Run one of our kernels, as `hpckit run --gpu` would."""
+    if problem := missing():
+        say("gpu", "warn", f"{found}, but `hpckit run --gpu` cannot use it: {problem}", do="pip install 'hpckit[gpu]'")
+        return
+    from hpckit.bench.gpu_cases import checks
+    from hpckit.device import Gpu
+
+    wrong = [row for row in checks()[0].rows(Gpu()) if not row["passed"]]
+    if wrong:
+        text = f"{found}: a kernel differs from the CPU by {wrong[0]['difference']:.2g} in {wrong[0]['dtype']}"
+        say("gpu", "fail", text, do="hpckit bench gpu says which kernels do")
+    else:
+        say("gpu", "ok", f"{found}: CuPy and hpckit's own kernels agree with the CPU")
 
 
 def gpu_mpi() -> None:
@@ -232,11 +253,9 @@ def gpu_mpi() -> None:
         return
     from mpi4py import MPI
 
-    try:
-        aware = bool(ctypes.CDLL(None).MPIX_Query_cuda_support())
-    except AttributeError:
-        aware = False
-    if not aware:
+    from hpckit.device import takes_device_memory
+
+    if not takes_device_memory():
         say("gpu_mpi", "ok", "this MPI does not take device memory; hpckit copies through the host")
         return
     n = 4099

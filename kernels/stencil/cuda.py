@@ -124,9 +124,9 @@ def diffuse_flux(out: Any, field: Any, conductivity: Any, factor: Sequence[Any],
 
 def star(out: Any, field: Any, weights: Sequence[Any], box: Box) -> None:
     """As `reference.star`."""
-    _run(cell_kernel(star_point(field.ndim, tuple(weights), False)), out, field, 0, (), box)
+    _run(cell_kernel(star_point(field.ndim, field.dtype, tuple(weights), False)), out, field, 0, (), box)
 
 
 def star_laplacian(out: Any, field: Any, weights: Sequence[Any], box: Box) -> None:
     """As `reference.star_laplacian`."""
-    _run(cell_kernel(star_point(field.ndim, tuple(weights), True)), out, field, 0, (), box)
+    _run(cell_kernel(star_point(field.ndim, field.dtype, tuple(weights), True)), out, field, 0, (), box)

@@ -173,8 +173,11 @@ def flux_kernel(ndim: int) -> Any:
 
 
 @cache
-def star_point(ndim: int, weights: tuple, symmetric: bool) -> Any:
-    """The new value of a cell for one set of weights: of `reference.star_laplacian` if symmetric, else of `star`."""
+def star_point(ndim: int, dtype: np.dtype, weights: tuple, symmetric: bool) -> Any:
+    """The new value of a cell for one set of weights: of `reference.star_laplacian` if symmetric, else of `star`.
+
+    dtype: that of the weights; without it a weight of 0.25 in single precision would be taken for that in double.
+    """
     pair = (_sum_of_pairs if symmetric else _difference_of_pairs)[ndim - 1]
     total = _center(weights[0]) if symmetric else _pairs(pair, 1, weights[0])
     for distance, weight in enumerate(weights[1:], start=1 if symmetric else 2):
@@ -192,11 +195,11 @@ def star_point(ndim: int, weights: tuple, symmetric: bool) -> Any:
 
 
 @cache
-def star_kernel(ndim: int, weights: tuple, symmetric: bool) -> Any:
+def star_kernel(ndim: int, dtype: np.dtype, weights: tuple, symmetric: bool) -> Any:
     """The compiled star of one set of weights: `reference.star_laplacian` if symmetric, else `reference.star`."""
     names = tuple(float(weight).hex() for weight in weights)
-    point = star_point(ndim, weights, symmetric)
-    return _sweep(point, False, True, "star", ndim, symmetric, weights[0].dtype.str, names)
+    point = star_point(ndim, dtype, weights, symmetric)
+    return _sweep(point, False, True, "star", ndim, symmetric, dtype.str, names)
 
 
 def _center(weight: Any) -> Any:
@@ -277,9 +280,9 @@ def diffuse_flux(out: np.ndarray, field: np.ndarray, conductivity: Any, factor: 
 
 def star(out: np.ndarray, field: np.ndarray, weights: Sequence[Any], box: Box) -> None:
     """As `reference.star`."""
-    _run(star_kernel(field.ndim, tuple(weights), False), out, field, 0, (), box)
+    _run(star_kernel(field.ndim, field.dtype, tuple(weights), False), out, field, 0, (), box)
 
 
 def star_laplacian(out: np.ndarray, field: np.ndarray, weights: Sequence[Any], box: Box) -> None:
     """As `reference.star_laplacian`."""
-    _run(star_kernel(field.ndim, tuple(weights), True), out, field, 0, (), box)
+    _run(star_kernel(field.ndim, field.dtype, tuple(weights), True), out, field, 0, (), box)

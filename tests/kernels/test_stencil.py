@@ -80,6 +80,15 @@ def test_pieces_equal_the_whole_bit_by_bit(shape, dtype):
             np.testing.assert_array_equal(got, whole, err_msg=f"{name} {cuts}")
 
 
+def test_weights_that_both_precisions_hold_keep_their_precision():
+    for dtype in (np.float64, np.float32):
+        field, _, out = fields((13, 37), dtype)
+        expected = strided(out)
+        stencil.star(out, field, (0.25, 0.125))
+        stencil.star(expected, field, (0.25, 0.125))
+        np.testing.assert_array_equal(out, expected)
+
+
 def test_planes_taken_in_strips_have_the_bits_of_the_reference(monkeypatch):
     field, coefficient, out = fields((6, 45, 31))
     expected = strided(out)
@@ -175,7 +184,7 @@ def hot_kernels():
     yield "flux", lambda: simd.flux_kernel.__wrapped__(3), None, (0.1,) * 3
     for radius in (2, 4):
         weights = tuple(f(weight) for weight in reference.prk_weights(radius))
-        yield f"star {radius}", lambda w=weights: simd.star_kernel.__wrapped__(2, w, False), 0, ()
+        yield f"star {radius}", lambda w=weights: simd.star_kernel.__wrapped__(2, w[0].dtype, w, False), 0, ()
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
