@@ -71,7 +71,7 @@ def tile_kernel(dtype: np.dtype, fields: int, forced: bool, open_side: bool, flu
 
 
 def _sweep(fields: int, forced: bool, open_side: bool, fluxed: bool) -> Any:
-    size = fields * PITCH
+    size, both = fields * PITCH, 2 * fields
 
     def sweep(state, out, column, force, inflow, mass_flux, layout, steps, status, mark):
         """One tile, 12 threads or more beyond its cells; the grid is tiles, rows, levels. All but tables are flat.
@@ -83,7 +83,7 @@ def _sweep(fields: int, forced: bool, open_side: bool, fluxed: bool) -> Any:
         step, rate, nu, step1, rate1, nu1, step2, rate2, nu2, _ = steps
         now = cuda.shared.array(size, real)  # a line each: the simulator knows arrays by their line
         flux = cuda.shared.array(size, real)
-        behind = cuda.shared.array(fields, real)  # fluxes between the two cells behind the edge of inflow
+        behind = cuda.shared.array(both, real)  # fluxes between the two cells behind each edge of inflow
         old, left = cuda.local.array(fields, real), cuda.local.array(fields, real)
         near = cuda.local.array(16, real)
         thread, level = cuda.threadIdx.x, cuda.blockIdx.z
@@ -99,12 +99,12 @@ def _sweep(fields: int, forced: bool, open_side: bool, fluxed: bool) -> Any:
             if thread < count + 2 * HALO:
                 old[field] = state[u8(at + field * pitch)]
             now[u8(field * PITCH + thread)] = old[field]
-        place = -1  # behind the edge of inflow: 0 or 1
+        place, edge = -1, 0  # behind an edge of inflow 0 or 1; which of the two edges
         if open_side and inflow[1, level] > 0.0:
             if edges & 1 and 0 <= cell <= 1:
                 place = cell
             if edges & 2 and cells <= cell <= cells + 1:
-                place = cell - cells
+                place, edge = cell - cells, fields
         cuda.syncthreads()
         failed = 0
         for stage in range(3):
@@ -117,13 +117,13 @@ def _sweep(fields: int, forced: bool, open_side: bool, fluxed: bool) -> Any:
                     fluxes_behind(now, thread, place, left, near, inflow[0, level], inflow[1, level], base, nu)
                     if place == 1:
                         for field in range(fields):
-                            behind[field] = left[field]
+                            behind[u8(edge + field)] = left[field]
             cuda.syncthreads()
             if lowest <= thread < highest:
                 for field in range(fields):
                     right = flux[u8(field * PITCH + thread + 1)]
                     if open_side and place == 0:
-                        right = behind[field]
+                        right = behind[u8(edge + field)]
                     value = old[field] - rate * (right - left[field])
                     if forced and field == RHO_W:
                         value += step * force[u8(at)]
