@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.errors import SetupError
 from hpckit.gpu_driver import driver_count, missing, no_gpu
 from hpckit.kernels.device_array import SimulatedArray, address, as_host
+from hpckit.kernels.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -77,11 +79,11 @@ class Device:
 
     def copy_out(self, source: Any, target: np.ndarray) -> None:
         """Copy a contiguous array of the device to pinned memory, in the current stream."""
-        target[...] = as_host(source)
+        target[...] = source
 
     def copy_in(self, source: np.ndarray, target: Any) -> None:
         """Copy pinned memory to a contiguous array of the device, in the current stream."""
-        as_host(target)[...] = source
+        target[...] = source
 
     def describe(self) -> str:
         """One line for a header."""
@@ -111,11 +113,36 @@ class SimulatedGpu(Device):
 
     def to_host(self, array: Any) -> np.ndarray:
         """As of any device."""
+        current_stream().run()
         return np.array(as_host(array))
 
     def to_device(self, values: Any) -> Any:
         """As of any device."""
-        return np.array(as_host(values), order="C").view(SimulatedArray)
+        return np.array(values, order="C").view(SimulatedArray)
+
+    def wait(self) -> None:
+        """As of any device."""
+        wait_for_all()
+
+    def stream(self) -> Any:
+        """As of any device."""
+        return SimulatedStream()
+
+    def event(self) -> Any:
+        """As of any device."""
+        return SimulatedEvent()
+
+    def current_stream(self) -> Any:
+        """As of any device."""
+        return current_stream()
+
+    def copy_out(self, source: Any, target: np.ndarray) -> None:
+        """As of any device."""
+        current_stream().give(lambda: np.copyto(target, as_host(source)))
+
+    def copy_in(self, source: np.ndarray, target: Any) -> None:
+        """As of any device."""
+        current_stream().give(lambda: np.copyto(as_host(target), source))
 
     def borrowed(self, array: Any) -> Any:
         """As of any device."""
@@ -166,8 +193,16 @@ class Gpu(Device):
         return self._cupy
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """As of any device; 512-byte aligned."""
-        return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        """As of any device; 512-byte aligned. Raises `SetupError` where the GPU has no room for it."""
+        try:
+            return self._cupy.zeros(tuple(shape), np.dtype(dtype))
+        except self._cupy.cuda.memory.OutOfMemoryError:
+            needed = math.prod(shape) * np.dtype(dtype).itemsize
+            raise SetupError(
+                f"{self.name} has no room for an array of {needed / 1e9:.3g} GB",
+                likely=f"of its {self.memory / 1e9:.3g} GB, {_ranks_text(self.ranks)}",
+                do="use more GPUs, or a smaller grid",
+            ) from None
 
     def to_host(self, array: Any) -> np.ndarray:
         """As of any device."""
@@ -263,7 +298,7 @@ def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     else:
         count = driver_count() or 1
         direct = mpi == "direct" or (mpi == "auto" and takes_device_memory())
-        device = Gpu(node.rank * count // max(count, node.size), direct)
+        device = Gpu(gpu_of(node.rank, node.size, count), direct)
         device.ranks = _sharing(node, device.place)
     node.Free()
     return device
@@ -273,6 +308,11 @@ def _simulating() -> bool:
     import numba
 
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+
+def gpu_of(rank: int, ranks: int, count: int) -> int:
+    """The GPU of a rank of a node, by number: one each while there are enough, else blocks of neighbors share one."""
+    return rank * count // max(count, ranks)
 
 
 def takes_device_memory() -> bool:

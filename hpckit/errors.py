@@ -98,9 +98,10 @@ class RankLostError(HpckitError):
 
 
 EXIT_STOPPED = 75  # ended early on purpose, with complete files: run it again
+EXIT_MISSED = 1  # a validation found numbers that are not what they should be
 EXIT_CODES = {
     0: "done",
-    1: "unexpected error (a fault of hpckit or of user code; the traceback is kept)",
+    1: "unexpected error (a fault of hpckit or of user code; the traceback is kept), or a validation missed a number",
     2: "bad input: run file, option or data file",
     3: "bad environment: MPI, launcher, package or folder",
     4: "blow-up: a field is not finite, or the CFL limit is broken",

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpckit.device import HOST, Device
-from hpckit.errors import EXIT_STOPPED
+from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
 from hpckit.plan.decomposition import Decomposition
 from hpckit.run_directory import RunDirectory, plain
 from hpckit.timing import PhaseTimer
@@ -26,9 +25,11 @@ from hpckit.timing import PhaseTimer
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpckit.device import Device
+
 LINE_SECONDS = 5.0  # between two progress lines
 FILE_SECONDS = 0.5  # between two writes of progress.json
-STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED}
+STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
 _clock = time.monotonic  # `time` is also what apps call the simulated time
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
@@ -56,7 +57,8 @@ class Run:
 
     `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
-    `device` is where this rank's fields should live: the host, or a GPU (`hpckit run --gpu`).
+    `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
+    another app for `nested`; `parent` is the run whose early stop is also one of this.
     """
 
     def __init__(
@@ -67,10 +69,14 @@ class Run:
         app: str = "",
         title: str = "",
         lines: bool = True,
-        device: Device = HOST,
+        device: Device | None = None,
+        parent: Run | None = None,
+        start: Start | None = None,
     ) -> None:
+        from hpckit.device import HOST
+
         self.comm = comm
-        self.device = device
+        self.device = device or HOST
         self.rank = comm.rank
         self.size = comm.size
         self.app = app
@@ -80,13 +86,14 @@ class Run:
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
+        self._parent, self._start_app = parent, start
         self._stop = False
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
 
     def say(self, text: str) -> None:
-        """Print a line, from rank 0."""
-        if self.rank == 0:
+        """Print a line, from rank 0; a nested run is silent."""
+        if self.rank == 0 and self._parent is None:
             # One write, so that lines of other ranks cannot come between text and line end.
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
@@ -132,13 +139,33 @@ class Run:
         """
         from mpi4py import MPI
 
-        asked = self._stop or (self.rank == 0 and self.directory.stop_requested())
-        flag = np.array([asked], dtype=np.int32)
+        flag = np.array([self._asked_to_stop()], dtype=np.int32)
         self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
         return bool(flag[0])
 
+    def nested(self, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
+        """Collective: run another app to its end in the folder `cases/NAME` of this run; returns that run's directory.
+
+        `target` is an app or APP/PRESET, `settings` are nested tables laid over it. So a program of runs needs to know
+        no other app but by its settings and its output. Raises what that run raises, and `SetupError` in a run made by
+        hand without `start`.
+        """
+        if self._start_app is None:
+            raise SetupError(
+                "this run cannot start another app",
+                likely="it was made by hand, without `start`",
+                do="start it with hpckit run",
+            )
+        return self._start_app(self, target, settings, name)
+
+    def _asked_to_stop(self) -> bool:
+        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
+        asked = self._stop or (self.rank == 0 and self.directory.stop_requested())
+        return asked or (self._parent is not None and self._parent._asked_to_stop())
+
     def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
-        """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done" or "stopped".
+        """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done", "stopped" or
+        "missed" (a validation whose numbers are not what they should be).
 
         `summary` holds the app's figures; its "decomposition" may be a `Decomposition`, which is written out with the
         block and host of each rank.
@@ -188,6 +215,9 @@ class Run:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop = True
+
+
+Start = Callable[[Run, str, Mapping[str, Any], str], RunDirectory]
 
 
 def progress_line(state: Mapping[str, Any]) -> str:

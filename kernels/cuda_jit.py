@@ -45,6 +45,7 @@ except ImportError:  # Numba's own CUDA target
     from numba import config as _cuda_config
 
 from hpckit.kernels.device_array import SimulatedArray, as_host
+from hpckit.kernels.simulated_stream import current_stream
 
 __all__ = ["Kernel", "blocks", "compile_only", "cuda", "kernel", "kernels", "simulating", "threads"]
 
@@ -91,7 +92,7 @@ class Kernel:
         grid, block, *shared = shape
         if simulating():
             values = [_simulated(argument) for argument in arguments]
-            self._dispatcher[grid, block, 0, *shared](*values)
+            current_stream().give(lambda: self._dispatcher[grid, block, 0, *shared](*values))
             return
         values = [_view(argument) for argument in arguments]
         self._dispatcher[grid, block, _stream(), *shared](*values)

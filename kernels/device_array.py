@@ -10,24 +10,34 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.simulated_stream import current_stream
+
 
 class SimulatedArray(np.ndarray):
-    """Memory of a simulated GPU. As CuPy does, it refuses to be mixed with NumPy arrays: copy with the device first."""
+    """Memory of a simulated GPU. As CuPy does, it refuses to be mixed with NumPy arrays: copy with the device first.
+
+    What is written to it is given to the current simulated stream.
+    """
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """A NumPy function of simulated arrays and numbers."""
         for each in (*inputs, *(options.get("out") or ())):
             _refuse_host(each)
         plain = [as_host(each) for each in inputs]
-        if options.get("out"):
-            options["out"] = tuple(as_host(each) for each in options["out"])
+        out = options.pop("out", None)
+        if out:
+            options["out"] = tuple(as_host(each) for each in out)
+            current_stream().give(lambda: getattr(ufunc, method)(*plain, **options))
+            return out[0] if len(out) == 1 else out
+        current_stream().run()
         result = getattr(ufunc, method)(*plain, **options)
         return result.view(SimulatedArray) if isinstance(result, np.ndarray) else result
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """As of NumPy, from numbers and simulated arrays only."""
         _refuse_host(value)
-        super().__setitem__(index, as_host(value))
+        target = as_host(self)
+        current_stream().give(lambda: target.__setitem__(index, as_host(value)))
 
 
 def _refuse_host(value: Any) -> None:

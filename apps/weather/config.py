@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, needs_gpu
+from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
@@ -37,11 +37,15 @@ class Grid(Section):
 class Bubble(Section):
     """A patch of warm or cold air at the start: amplitude cos(pi d / 2)**2 within the ellipse d < 1."""
 
-    amplitude: float = Field(3.0, ge=-100, le=100, description="theta perturbation in the middle, K")
+    amplitude: float = Field(3.0, ge=-100, le=100, description="perturbation in the middle, K")
     x: float = Field(10_000.0, description="middle, m")
     z: float = Field(2_000.0, description="middle, m")
     radius_x: float = Field(2_000.0, gt=0, description="half axis, m")
     radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
+    of: Literal["theta", "temperature"] = Field("theta", description="what amplitude is a perturbation of")
+    keeps: Literal["density", "pressure"] = Field(
+        "density", description="what it leaves undisturbed: warmed suddenly, or long enough ago for sound to leave"
+    )
 
 
 class Source(Section):
@@ -79,11 +83,15 @@ class Config(Section):
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     source: Source = Field(default_factory=Source, description="vertical force of the mountain-wave set-up")
     inflow: Inflow = Field(default_factory=Inflow, description="jet of the injection set-up")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
     report: Report = Field(default_factory=Report, description="what the report shows")
+    diffusion: float = Field(
+        0.0, ge=0, description="constant diffusion of u, w and theta (deviations from the base state), m2/s"
+    )
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     compat: bool = Field(
@@ -106,12 +114,23 @@ class Config(Section):
                 )
         if self.inflow.speed and abs(self.inflow.z - self.grid.height / 2) > self.grid.height / 2:
             raise ValueError(f"inflow.z of {self.inflow.z:g} m is not between the ground and {self.grid.height:g} m")
+        if self.wave.amplitude and self.base.kind != "isothermal":
+            raise ValueError(f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that")
+        dt = min(self.grid.dx, self.grid.dz) / self.time.max_speed * self.time.cfl
+        most = 0.5 / (dt * (self.grid.dx**-2 + self.grid.dz**-2))
+        if self.diffusion > most:
+            raise ValueError(
+                f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
+                " this grid, or lower time.cfl"
+            )
         return self
 
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     """What of the settings cannot be on a GPU, or not without one."""
     yield from needs_gpu(config.precision, gpu)
+    if gpu and config.diffusion:
+        yield "diffusion has no form for GPUs yet: leave it out, or run without --gpu"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -137,6 +156,55 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "bubbles": [{"amplitude": -20.0, "z": 5000.0, "radius_x": 4000.0, "radius_z": 2000.0}],
             "time": {"end": 600.0},
             "output": {"every": 60.0},
+        },
+    ),
+    "straka": (
+        "the benchmark density current of Straka et al. (1993) on 100 m, with its diffusion",
+        {
+            "grid": {"nx": 512, "nz": 64, "width": 51_200.0, "height": 6_400.0},
+            "bubbles": [
+                {
+                    "amplitude": -15.0,
+                    "x": 25_600.0,
+                    "z": 3000.0,
+                    "radius_x": 4000.0,
+                    "radius_z": 2000.0,
+                    "of": "temperature",
+                    "keeps": "pressure",
+                }
+            ],
+            "diffusion": 75.0,
+            "time": {"end": 900.0},
+            "output": {"every": 90.0},
+        },
+    ),
+    "rising_bubble": (
+        "a small warm bubble in a box of 1 km (Robert 1993; the smooth one of Giraldo and Restelli 2008) on 5 m",
+        {
+            "grid": {"nx": 200, "nz": 200, "width": 1000.0, "height": 1000.0},
+            "bubbles": [
+                {
+                    "amplitude": 0.5,
+                    "x": 500.0,
+                    "z": 350.0,
+                    "radius_x": 250.0,
+                    "radius_z": 250.0,
+                    "keeps": "pressure",
+                }
+            ],
+            "time": {"end": 700.0, "monitor": 500},
+            "output": {"every": 70.0},
+        },
+    ),
+    "linear_waves": (
+        "a faint warm band in an isothermal channel sends out inertia-gravity waves (Baldauf and Brdar 2013)",
+        {
+            "grid": {"nx": 600, "nz": 20, "width": 300_000.0, "height": 10_000.0},
+            "base": {"kind": "isothermal", "temperature": 250.0, "u": 20.0},
+            "bubbles": [],
+            "wave": {"amplitude": 0.01},
+            "time": {"end": 1800.0},
+            "output": {"every": 180.0},
         },
     ),
     "gravity_waves": (

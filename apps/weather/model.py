@@ -16,6 +16,7 @@ from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
+from hpckit.kernels.euler2d.diffusion.dispatch import diffuse
 from hpckit.kernels.euler2d.dispatch import diagnose, sweep_x, sweep_z
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
@@ -61,6 +62,8 @@ class Model:
         )
         self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
         self.exchange = HaloExchange(mesh, self.state)
+        self.calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
+        self.work = np.empty_like(self.state.data) if config.diffusion else None
         self.force = self._table(vertical_force(config, self.base, self.columns))
         self.inflow = self._table(inflow_rows(config, self.base))
         self.column, self.height = self._table(self.base.column), self._table(self.base.height)
@@ -84,10 +87,10 @@ class Model:
         return self.exchange.wait_seconds
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): both sweeps, x first in every other step."""
-        for direction in "xz" if self.steps_done % 2 == 0 else "zx":
-            status = self._x(dt, timer) if direction == "x" else self._z(dt, timer)
-            if status & NOT_FINITE and self.first_broken_step is None:
+        """Advance by dt (s): both sweeps and diffusion, in the reverse order every other step."""
+        parts = [self._x, self._z, self._diffuse][: 3 if self.config.diffusion else 2]
+        for part in parts if self.steps_done % 2 == 0 else reversed(parts):
+            if part(dt, timer) & NOT_FINITE and self.first_broken_step is None:
                 self.first_broken_step = self.steps_done + 1
         self.steps_done += 1
 
@@ -112,6 +115,14 @@ class Model:
         base, grid = self.base, self.config.grid
         with timer("z sweep"):
             return sweep_z(self.state.data, base.faces, base.ghost, grid.dz, dt, self.config.beta, self.force)
+
+    def _diffuse(self, dt: float, timer: PhaseTimer) -> int:
+        base, grid = self.base, self.config.grid
+        with timer("halo"):
+            self.exchange(self.state)
+        with timer("diffusion"):
+            diffuse(self.state.data, base.column, self.calm, grid.dx, grid.dz, self.config.diffusion * dt, self.work)
+        return 0  # what is lost here is seen by the next sweep
 
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
@@ -143,4 +154,5 @@ def warm_up() -> None:
     column = np.ones((3, 4))
     sweep_x(state, column, 1.0, 1e-6, 0.0, NONE, np.zeros((2, 0)), True, True)
     sweep_z(state, faces, np.ones(4), 1.0, 1e-6, 0.0, NONE)
+    diffuse(state, column, np.zeros((3, 4)), 1.0, 1.0, 0.0, state.copy())
     diagnose(state, column, np.ones(4))

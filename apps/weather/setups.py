@@ -7,7 +7,8 @@ import numpy as np
 from hpckit.apps.weather.config import Bubble, Config, Source
 from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.atmosphere.profiles import Profile
-from hpckit.kernels.euler2d.constants import C0, GAMMA, RHO_THETA, RHO_U
+from hpckit.atmosphere.start import exner, wave_temperature
+from hpckit.kernels.euler2d.constants import C0, GAMMA, RHO, RHO_THETA, RHO_U
 
 SOURCE_PASSES = 3  # how often the mini-app adds the vertical force to a tendency
 
@@ -15,18 +16,27 @@ SOURCE_PASSES = 3  # how often the mini-app adds the vertical force to a tendenc
 def initial_state(config: Config, profile: Profile, base: BaseState, columns: np.ndarray) -> np.ndarray:
     """Deviations from the base state at the start, float64[4, nz, columns], for columns of cells given by index.
 
-    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; rho' and rho w are 0.
+    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; the air is at rest in the base wind.
     """
-    dx, dz, nz = config.grid.dx, config.grid.dz, config.grid.nz
+    grid, nz = config.grid, config.grid.nz
     state = np.zeros((4, nz, len(columns)))
-    state[RHO_U] = (base.column[0] * base.wind)[:, None]
     for point_z, weight_z in zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True):
-        z = (np.arange(nz) + point_z)[:, None] * dz
-        rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
+        z = (np.arange(nz) + point_z)[:, None] * grid.dz
+        pressure, theta = profile.pressure(z), profile.theta(z)
+        rho = (pressure / C0) ** (1 / GAMMA) / theta
         for point_x, weight_x in zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True):
-            x = (columns + point_x)[None, :] * dx
+            x = (columns + point_x)[None, :] * grid.dx
+            light = wave_temperature(config.wave, config.base, x, z, grid.width, grid.height) / exner(pressure)
             for bubble in config.bubbles:
-                state[RHO_THETA] += weight_x * weight_z * rho * _hill(bubble, x, z, config.grid.width)
+                warmer = _hill(bubble, x, z, grid.width)
+                if bubble.of == "temperature":
+                    warmer = warmer / exner(pressure)
+                if bubble.keeps == "density":
+                    state[RHO_THETA] += weight_x * weight_z * rho * warmer
+                else:
+                    light = light + warmer
+            state[RHO] -= weight_x * weight_z * rho * light / (theta + light)
+    state[RHO_U] = (base.column[0][:, None] + state[RHO]) * base.wind[:, None]
     return state
 
 

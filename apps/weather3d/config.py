@@ -55,14 +55,14 @@ class Sides(Section):
     x: Side = Field("periodic", description="the sides across x")
     y: Side = Field("periodic", description="the sides across y")
     width: float = Field(4_000.0, ge=0, description="depth of the relaxation zone inside an open side, m; 0: none")
-    time: float = Field(20.0, gt=0, description="time scale of the relaxation at an open side, s; it fades inward")
+    time: float = Field(60.0, gt=0, description="time scale of the relaxation at an open side, s; it fades inward")
 
 
 class Lid(Section):
     """A Rayleigh sponge below the lid, which relaxes u, v, w and theta toward the base state; depth 0 turns it off."""
 
     depth: float = Field(0.0, ge=0, description="depth of the sponge, m")
-    time: float = Field(60.0, gt=0, description="time scale at the lid, s; it fades downward")
+    time: float = Field(300.0, gt=0, description="time scale at the lid, s; it fades downward")
 
 
 class Base(settings.Base):
@@ -84,10 +84,28 @@ class Bubble(Section):
     radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
 
 
+class Band(Section):
+    """A band of warm air across the box that sends out inertia-gravity waves (Skamarock and Klemp 1994).
+
+    theta' = amplitude sin(pi z / height) / (1 + ((x - x0) / half_width)**2); amplitude 0 turns it off.
+    """
+
+    amplitude: float = Field(0.0, ge=-10, le=10, description="theta perturbation in the middle, K")
+    x: float = Field(100_000.0, description="middle, m")
+    half_width: float = Field(5_000.0, gt=0, description="distance at which half of it is left, m")
+
+
+class Wave(settings.Wave):
+    """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none."""
+
+    along: Literal["x", "y"] = Field("x", description="the direction in which they travel; its middle is x there")
+
+
 class Jet(Section):
     """A jet along x at the start, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0 turns it off.
 
-    A small v of the same shape, a wave along x, lets it meander.
+    A small v of the same shape, a wave along x, lets it meander. A balanced jet starts with the pressure and density
+    that hold it against the Coriolis force, exactly in the grid's own operators, and stays.
     """
 
     speed: float = Field(0.0, ge=-150, le=150, description="u in the middle, m/s")
@@ -97,6 +115,7 @@ class Jet(Section):
     half_height: float = Field(3_000.0, gt=0, description="half of its extent in z, m")
     wobble: float = Field(1.0, ge=-50, le=50, description="amplitude of v, m/s")
     waves: int = Field(2, ge=1, description="waves of v along x")
+    balanced: bool = Field(False, description="start in geostrophic and hydrostatic balance")
 
 
 class Smagorinsky(Section):
@@ -144,6 +163,8 @@ class Config(Section):
     lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    band: Band = Field(default_factory=Band, description="a band of warm air at the start")
+    wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     jet: Jet = Field(default_factory=Jet, description="a jet at the start")
     tracers: tuple[Tracer, ...] = Field((), description="what the air carries")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
@@ -186,6 +207,10 @@ class Config(Section):
                 )
         if jet.speed and not (0 <= jet.y <= grid.length and 0 <= jet.z <= grid.height):
             yield f"the jet at y {jet.y:g} m, z {jet.z:g} m lies outside {box}: move jet.y or jet.z"
+        if self.band.amplitude and not 0 <= self.band.x <= grid.width:
+            yield f"band.x of {self.band.x:g} m lies outside {box}: move it"
+        if self.wave.amplitude and self.base.kind != "isothermal":
+            yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
         if self.lid.depth >= grid.height:
             yield f"lid.depth of {self.lid.depth:g} m leaves nothing of {grid.height:g} m: lower it"
 
@@ -199,6 +224,9 @@ class Config(Section):
                 yield f"sides.{axis} are walls, which the wind of {name} would blow through: drop one of the two"
             if kind == "open" and 2 * sides.width >= extent:
                 yield f"sides.width of {sides.width:g} m leaves no interior in {axis}, which is {extent:g} m: lower it"
+
+        if self.jet.speed and self.jet.balanced and not (self.coriolis and sides.y == "walls"):
+            yield "jet.balanced needs a Coriolis force and walls beside the jet: set coriolis and sides.y = 'walls'"
 
     def _wrong_names(self) -> Iterator[str]:
         """Tracers that are called like something else."""

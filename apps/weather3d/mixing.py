@@ -42,11 +42,11 @@ class Mixing:
         config = self.config
         if config.smagorinsky.coefficient:
             self._fill_halo(state, tracers, timer)
-            with timer("mixing"):
+            with timer("eddy viscosity"):
                 self._smagorinsky(state, tracers, dt)
         if config.diffusion:
             self._fill_halo(state, tracers, timer)
-            with timer("mixing"):
+            with timer("diffusion"):
                 diffuse(state.data, self._column, self._base, self._spacing, config.diffusion * dt, self._work)
                 if tracers:
                     self._viscosity[:] = config.diffusion

@@ -32,6 +32,51 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"every": 300.0},
         },
     ),
+    "balanced_jet": (
+        "a jet in geostrophic and thermal-wind balance between walls stays as it is",
+        {
+            "grid": {"nx": 8, "ny": 64, "nz": 20, "width": 200e3, "length": 1600e3},
+            "sides": {"y": "walls"},
+            "base": {"kind": "stable", "frequency": 0.01},
+            "bubbles": [],
+            "jet": {
+                "speed": 15.0,
+                "y": 800e3,
+                "z": 6000.0,
+                "half_width": 200e3,
+                "half_height": 4000.0,
+                "wobble": 0.0,
+                "balanced": True,
+            },
+            "coriolis": 1e-4,
+            "beta": 0.0,
+            "time": {"end": 10_800.0, "monitor": 100, "cfl": 1.2},
+            "output": {"every": 1080.0},
+        },
+    ),
+    "inertia_gravity_waves": (
+        "waves spread from a band of warm air in a stable wind: the short channel of Skamarock and Klemp (1994)",
+        {
+            "grid": {"nx": 300, "ny": 6, "nz": 20, "width": 300e3, "length": 6e3},
+            "base": {"kind": "stable", "frequency": 0.01, "u": 20.0},
+            "bubbles": [],
+            "band": {"amplitude": 0.01},
+            "time": {"end": 3000.0, "monitor": 50},
+            "output": {"every": 300.0},
+        },
+    ),
+    "inertia_gravity_waves_long": (
+        "the same under the Coriolis force in a channel of 6000 km: nearly hydrostatic",
+        {
+            "grid": {"nx": 300, "ny": 6, "nz": 10, "width": 6000e3, "length": 120e3},
+            "base": {"kind": "stable", "frequency": 0.01, "u": 20.0},
+            "bubbles": [],
+            "band": {"amplitude": 0.01, "x": 2000e3, "half_width": 100e3},
+            "coriolis": 1e-4,
+            "time": {"end": 60_000.0, "monitor": 500},
+            "output": {"every": 6000.0},
+        },
+    ),
     "sounding3d": (
         "a dry thermal in an observed atmosphere with its shear: give base.file=… (WRF input_sounding or Wyoming"
         " listing)",

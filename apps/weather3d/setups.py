@@ -1,4 +1,4 @@
-"""What a run starts from: bubbles and the jet, as arrays for the kernels."""
+"""What a run starts from: bubbles, a band of warm air and the jet, as arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import itertools
 
 import numpy as np
 
-from hpckit.apps.weather3d.config import Base, Config
+from hpckit.apps.weather3d.balance import balanced_flow
+from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.atmosphere.profiles import Profile, profile_of
+from hpckit.atmosphere.start import exner, wave_temperature
 from hpckit.kernels.euler2d.constants import C0, GAMMA
-from hpckit.kernels.euler3d.constants import FIELDS, RHO_THETA, RHO_U, RHO_V
+from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
 
 
 def column_of(base: Base) -> Profile:
@@ -26,39 +28,67 @@ def initial_state(
 ) -> np.ndarray:
     """Deviations from the base state at the start, float64[5, nz, rows, columns], for cells given by index in y and x.
 
-    Bubbles are means over each cell by Gauss-Legendre quadrature of 3 x 3 x 3 points, winds are taken in its middle;
-    rho' and rho w are 0.
+    Warm and cold air are means over each cell by Gauss-Legendre quadrature of 3 x 3 x 3 points, winds are taken in its
+    middle; rho w is 0, and rho' but for the wave and for a jet in balance.
     """
     grid = config.grid
     levels = np.arange(grid.nz)[:, None, None]
     y_index, x_index = rows[None, :, None], columns[None, None, :]
     state = np.zeros((FIELDS, grid.nz, len(rows), len(columns)))
-    wraps, extents = periodic_axes(config), {"x": grid.width, "y": grid.length}
-
-    def far_from(way: np.ndarray, axis: str) -> np.ndarray:
-        return distance(way, extents[axis], axis in wraps)
-
     gauss = list(zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True))
     for (point_z, weight_z), (point_y, weight_y), (point_x, weight_x) in itertools.product(gauss, repeat=3):
-        z = (levels + point_z) * grid.dz
-        x, y = (x_index + point_x) * grid.dx, (y_index + point_y) * grid.dy
-        rho = (profile.pressure(z) / C0) ** (1 / GAMMA) / profile.theta(z)
-        for bubble in config.bubbles:
-            far_x, far_y = far_from(x - bubble.x, "x"), far_from(y - bubble.y, "y")
-            squares = (
-                (far_x / bubble.radius_x) ** 2
-                + (far_y / bubble.radius_y) ** 2
-                + ((z - bubble.z) / bubble.radius_z) ** 2
-            )
-            hill = np.where(squares < 1, np.cos(np.pi / 2 * np.sqrt(squares)) ** 2, 0.0)
-            state[RHO_THETA] += weight_x * weight_y * weight_z * bubble.amplitude * rho * hill
-    state[RHO_U] = (base.column[0] * base.wind)[:, None, None]
-    state[RHO_V] = (base.column[0] * base.wind_v)[:, None, None]
-    jet = config.jet
-    if jet.speed:
-        far = far_from((y_index + 0.5) * grid.dy - jet.y, "y")
-        high = (base.height[:, None, None] - jet.z) / jet.half_height
-        momentum = base.column[0][:, None, None] / (np.cosh(far / jet.half_width) * np.cosh(high)) ** 2
-        state[RHO_U] += jet.speed * momentum
-        state[RHO_V] += jet.wobble * momentum * np.sin(2 * np.pi * jet.waves * (x_index + 0.5) / grid.nx)
+        z, y, x = (levels + point_z) * grid.dz, (y_index + point_y) * grid.dy, (x_index + point_x) * grid.dx
+        pressure, theta = profile.pressure(z), profile.theta(z)
+        rho = (pressure / C0) ** (1 / GAMMA) / theta
+        warmth = sum((_bubble(config, bubble, z, y, x) for bubble in config.bubbles), start=_band(config, z, x))
+        place, extent = (x, grid.width) if config.wave.along == "x" else (y, grid.length)
+        light = wave_temperature(config.wave, config.base, place, z, extent, grid.height) / exner(pressure)
+        weight = weight_x * weight_y * weight_z
+        state[RHO_THETA] += weight * rho * warmth
+        state[RHO] -= weight * rho * light / (theta + light)
+    total = base.column[0][:, None, None] + state[RHO]
+    state[RHO_U], state[RHO_V] = total * base.wind[:, None, None], total * base.wind_v[:, None, None]
+    if config.jet.speed:
+        _add_jet(state, config, base, rows, columns)
     return state
+
+
+def _bubble(config: Config, bubble: Bubble, z: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Theta' of a bubble, K."""
+    wraps = periodic_axes(config)
+    far_x = distance(x - bubble.x, config.grid.width, "x" in wraps) / bubble.radius_x
+    far_y = distance(y - bubble.y, config.grid.length, "y" in wraps) / bubble.radius_y
+    squares = far_x**2 + far_y**2 + ((z - bubble.z) / bubble.radius_z) ** 2
+    return bubble.amplitude * np.where(squares < 1, np.cos(np.pi / 2 * np.sqrt(squares)) ** 2, 0.0)
+
+
+def _band(config: Config, z: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Theta' of the band of Skamarock and Klemp, K."""
+    band = config.band
+    far = distance(x - band.x, config.grid.width, "x" in periodic_axes(config)) / band.half_width
+    return band.amplitude * np.sin(np.pi * z / config.grid.height) / (1 + far**2)
+
+
+def _add_jet(state: np.ndarray, config: Config, base: BaseState, rows: np.ndarray, columns: np.ndarray) -> None:
+    """The jet on top of what is there; its pressure and density too where it is to be in balance."""
+    grid, jet = config.grid, config.jet
+    rho = base.column[0][:, None]
+    if jet.balanced:
+        u = jet.speed * jet_shape(config, base.height, np.arange(grid.ny))
+        rho_change, rho_theta = balanced_flow(u, base, grid.dy, grid.dz, config.coriolis)
+        state[RHO] += rho_change[:, rows, None]
+        state[RHO_THETA] += rho_theta[:, rows, None]
+        state[RHO_U] += (rho_change * base.wind[:, None] + (rho + rho_change) * u)[:, rows, None]
+        state[RHO_V] += (rho_change * base.wind_v[:, None])[:, rows, None]
+    else:
+        state[RHO_U] += (rho * jet.speed * jet_shape(config, base.height, rows))[:, :, None]
+    wave = np.sin(2 * np.pi * jet.waves * (columns + 0.5) / grid.nx)
+    state[RHO_V] += (rho * jet.wobble * jet_shape(config, base.height, rows))[:, :, None] * wave
+
+
+def jet_shape(config: Config, height: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The jet's wind over its speed in the middle, [nz, rows], at these heights (m) and rows of cells."""
+    grid, jet = config.grid, config.jet
+    far = distance((rows + 0.5) * grid.dy - jet.y, grid.length, "y" in periodic_axes(config)) / jet.half_width
+    high = (height[:, None] - jet.z) / jet.half_height
+    return 1 / (np.cosh(far) * np.cosh(high)) ** 2

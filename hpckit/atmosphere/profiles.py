@@ -39,6 +39,8 @@ def profile_of(base: Base) -> Profile:
         return observed(sounding, virtual=base.virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
     if base.kind == "stable":
         return stable(base.theta, base.frequency, base.u)
+    if base.kind == "isothermal":
+        return isothermal(base.temperature, base.u)
     return standard(base.u) if base.kind == "standard" else neutral(base.theta, base.u)
 
 
@@ -69,6 +71,17 @@ def stable(theta: float, frequency: float, u: float = 0.0) -> Profile:
         lambda z: np.full_like(z, u),
         0.95 * top,
         "stable",
+    )
+
+
+def isothermal(temperature: float, u: float = 0.0) -> Profile:
+    """The same temperature (K) at all heights, 1000 hPa at the ground: p = p0 exp(-g z / (R T))."""
+    return Profile(
+        lambda z: temperature * np.exp(GRAVITY * z / (CP * temperature)),
+        lambda z: P0 * np.exp(-GRAVITY * z / (RD * temperature)),
+        lambda z: np.full_like(z, u),
+        np.inf,
+        "isothermal",
     )
 
 

@@ -27,13 +27,14 @@ class Section(BaseModel):
 class Base(Section):
     """The atmosphere at rest (or in uniform flow) that the run starts from and deviates from."""
 
-    kind: Literal["neutral", "stable", "standard", "sounding"] = Field(
+    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding"] = Field(
         "neutral",
-        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; standard: US Standard Atmosphere"
-        " 1976; sounding: from base.file",
+        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; isothermal: one temperature;"
+        " standard: US Standard Atmosphere 1976; sounding: from base.file",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
+    temperature: float = Field(250.0, gt=100, le=1000, description="temperature, K (isothermal)")
     u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
     file: InputFile | None = Field(
         None, description="sounding: WRF input_sounding or University of Wyoming listing, found out by itself"
@@ -54,6 +55,18 @@ class Base(Section):
                         f" or leave base.{name} out"
                     )
         return self
+
+
+class Wave(Section):
+    """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none.
+
+    T' = amplitude exp(z / (2 S)) sin(pi z / height) exp(-((x - x0) / half_width)**2) at undisturbed pressure, with the
+    scale height S = R T / g of the isothermal base state.
+    """
+
+    amplitude: float = Field(0.0, ge=-10, le=10, description="temperature perturbation at the ground's scale, K")
+    x: float = Field(100_000.0, description="middle, m")
+    half_width: float = Field(5_000.0, gt=0, description="distance at which it has fallen to 1/e, m")
 
 
 class Output(Section):

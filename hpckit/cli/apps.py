@@ -75,13 +75,14 @@ class App:
 
 @cache
 def apps() -> dict[str, App]:
-    """All apps by name, in alphabetical order."""
-    folders = list(importlib.import_module("hpckit.apps").__path__)
-    found = {
-        module.name: App(module.name, f"hpckit.apps.{module.name}")
-        for module in pkgutil.iter_modules(folders)
-        if any(Path(folder, module.name, "config.py").exists() for folder in folders)
-    }
+    """All apps by name, in alphabetical order. An app in the folder of another is called OUTER/INNER."""
+    folders = [Path(folder) for folder in importlib.import_module("hpckit.apps").__path__]
+    found = {}
+    for outer in pkgutil.iter_modules([str(folder) for folder in folders]):
+        inner = pkgutil.iter_modules([str(folder / outer.name) for folder in folders])
+        for name in (outer.name, *(f"{outer.name}/{module.name}" for module in inner if module.ispkg)):
+            if any((folder / name / "config.py").exists() for folder in folders):
+                found[name] = App(name, f"hpckit.apps.{name.replace('/', '.')}")
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         found.setdefault(entry.name, App(entry.name, entry.value))
     return dict(sorted(found.items()))
@@ -95,20 +96,30 @@ def find_app(name: str) -> App:
 
 
 def find_preset(name: str) -> tuple[App, str]:
-    """The app and preset that `name` means: a preset of any app, `APP.PRESET`, or an app alone (its defaults, "").
+    """The app and preset that `name` means: a preset of any app, `APP/PRESET` or `APP.PRESET`, or an app alone (its
+    defaults, "").
 
     Raises `InputError` with the nearest name, or where two apps have the preset.
     """
     if name in apps():
         return apps()[name], ""
-    app_name, _, preset = name.partition(".")
-    if preset and app_name in apps() and preset in apps()[app_name].presets:
-        return apps()[app_name], preset
+    named = [(apps()[outer], last) for outer, _, last in map(name.rpartition, "/.") if outer in apps()]
+    for app, preset in named:
+        if preset in app.presets:
+            return app, preset
+    if named:
+        app, preset = named[0]
+        inner = [other.rpartition("/")[2] for other in apps() if other.startswith(f"{app.name}/")]
+        raise InputError(
+            f"the app {app.name} has no preset {preset!r}",
+            likely=did_you_mean(preset, [*app.presets, *inner]),
+            do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
+        )
     owners = [app for app in apps().values() if name in app.presets]
     if len(owners) == 1:
         return owners[0], name
     if owners:
-        choices = ", ".join(f"{app.name}.{name}" for app in owners)
+        choices = ", ".join(f"{app.name}/{name}" for app in owners)
         raise InputError(f"the preset {name!r} is in several apps", do=f"say which: {choices}")
     known = [*apps(), *(preset for app in apps().values() for preset in app.presets)]
     raise InputError(

@@ -94,8 +94,9 @@ def check(config: type[BaseModel], tree: Mapping[str, Any]) -> BaseModel:
 
 
 def is_run_file(target: str) -> bool:
-    """`target` is meant as a file, not as the name of a preset."""
-    return target.endswith(".toml") or "/" in target or Path(target).exists()
+    """`target` is meant as a file, not as the name of a preset or as APP/PRESET."""
+    named = target.rpartition("/")[0] in apps() or target in apps()
+    return target.endswith(".toml") or Path(target).exists() or ("/" in target and not named)
 
 
 def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, source: str) -> list[Mistake]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from hpckit.checks import VALIDATION
+from hpckit.cli.failure import FAILURE
 from hpckit.cli.launch import JobEnd
-from hpckit.cli.terminal import ranks_text, rate_text
-from hpckit.cli.worker import FAILURE
+from hpckit.cli.nested import CASES
+from hpckit.cli.terminal import print_table, ranks_text, rate_text
 from hpckit.errors import BlowUpError, HpckitError, RankLostError
 from hpckit.run_context import clock_text, utc_now
 from hpckit.run_directory import RunDirectory
@@ -29,7 +31,10 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
         return code
     for line in _headline(summary):
         print(line)
+    _print_checks(directory)
     if report:
+        for case in sorted((directory.path / CASES).glob("*/resolved.json")):
+            _build_report(RunDirectory(case.parent), quiet=True)
         _build_report(directory)
     if summary["status"] == "stopped":
         print(f"stopped early, files complete: {directory.path}")
@@ -96,12 +101,39 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     return [", ".join(parts)]
 
 
-def _build_report(directory: RunDirectory) -> None:
+def _print_checks(directory: RunDirectory) -> None:
+    """The numbers of a validation beside the ones they should be, and how many miss."""
+    record = directory.read_json(VALIDATION)
+    if record is None:
+        return
+    columns = ("case", "number", "ours", "should be", "unit", "source", "")
+    rows = [
+        (
+            check["case"],
+            check["quantity"],
+            "not finite" if check["ours"] is None else f"{check['ours']:.6g}",
+            check["allowed"],
+            check["unit"],
+            check["source"],
+            "pass" if check["passed"] else "MISS",
+        )
+        for check in record["checks"]
+    ]
+    print_table(columns, rows)
+    missed = [row for row in rows if row[-1] == "MISS"]
+    print(f"{len(rows) - len(missed)} of {len(rows)} numbers are what they should be")
+    for case, quantity, ours, allowed, *_ in missed:
+        print(f"missed: {case}, {quantity}: {ours}, should be {allowed}")
+
+
+def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
     """Build the report; the end of the run stays what it is where that fails."""
     from hpckit.cli.report import build
 
     try:
-        print(f"report: {build(directory)}")
+        path = build(directory)
+        if not quiet:
+            print(f"report: {path}")
     except HpckitError as error:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
     except Exception as error:

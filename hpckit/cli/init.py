@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         list_presets()
         return 0
     app, preset = find_preset(options.name)
-    path = options.file or Path(f"{preset or app.name}.toml")
+    path = options.file or Path(f"{preset or app.name.replace('/', '-')}.toml")
     write_new(path, load(options.name, settings, NO_LAYERS).run_file)
     print(f"wrote {path}; run it:  hpckit run {shlex.quote(str(path))} -n 2")
     return 0

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.failure import FAILURE
 from hpckit.cli.terminal import print_table, rate_text
-from hpckit.cli.worker import FAILURE
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
 

@@ -14,7 +14,7 @@ from typing import Any
 import hpckit
 from hpckit.run_context import utc_now
 
-PACKAGES = ("numpy", "numba", "mpi4py", "h5py")
+PACKAGES = ("numpy", "numba", "mpi4py", "h5py", "cupy-cuda13x", "numba-cuda")
 # Nothing else of the environment is kept: it may hold secrets.
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -28,6 +28,7 @@ VARIABLES = (
     "MPI4PY_LIBMPI",
     "MPI4PY_MPIABI",
     "CUDA_VISIBLE_DEVICES",
+    "NUMBA_ENABLE_CUDASIM",
     "SLURM_JOB_ID",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NTASKS",

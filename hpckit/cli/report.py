@@ -54,9 +54,14 @@ def main(arguments: list[str]) -> int:
 
 def build(directory: RunDirectory, **options: Any) -> Path:
     """Build the report of a run with what its app adds; `options` come before those of the run file."""
+    from hpckit.cli.peaks import machine_of
     from hpckit.report.build import build_report
+    from hpckit.report.settings import settings_of
 
-    return build_report(directory.path, extension_of(directory), **options)
+    extension = extension_of(directory)
+    settings = settings_of(directory.read_json("resolved.json") or {}, [], **options)
+    draws = settings.roofline and hasattr(extension, "work") and directory.path.joinpath("summary.json").exists()
+    return build_report(directory.path, extension, machine_of(directory) if draws else None, **options)
 
 
 def extension_of(directory: RunDirectory) -> ModuleType | None:

@@ -10,12 +10,12 @@ import os
 import socket
 import sys
 import time
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from hpckit.errors import HpckitError, SetupError
-from hpckit.run_context import Run, gather_json, rank_logger, utc_now
+from hpckit.cli.failure import FAILURE, failure_record
+from hpckit.cli.nested import start_nested
+from hpckit.errors import SetupError
+from hpckit.run_context import Run, gather_json, rank_logger
 from hpckit.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from hpckit.device import Device
 
-FAILURE = "attempts/000/failure.json"
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
 
 
@@ -55,9 +54,13 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config_type = importlib.import_module(f"{record['package']}.config").Config
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
-        run = Run(comm, directory, app=record["app"], title=record["title"], lines=lines, device=device)
+        names = {"app": record["app"], "title": record["title"]}
+        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested)
         if device.is_gpu:
             run.say(f"GPU: {device.describe()}")
+            if comm.rank == 0:
+                provenance = directory.read_json("provenance.json") or {}
+                directory.write_json("provenance.json", {**provenance, "gpu": device.facts()})
         run.listen()
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":
@@ -65,39 +68,6 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         return run.status
     except BaseException as error:
         _abort(directory, comm, error, run.step if run else None, announce)
-
-
-def failure_record(
-    error: BaseException, rank: int, size: int, step: int | None, traceback_file: Path
-) -> dict[str, object]:
-    """The content of `failure.json`: who failed, when and how, and the text to show."""
-    place = f"rank {rank} of {size} on {socket.gethostname()}" + (f", step {step}" if step is not None else "")
-    if isinstance(error, HpckitError):
-        shown = error
-        if not shown.where:
-            shown.where = place
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        last = f", {os.path.basename(frames[-1].filename)} line {frames[-1].lineno}" if frames else ""
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        if isinstance(error, SystemExit):
-            said = f"sys.exit({error.code!r}) was called before the run was over"
-        shown = HpckitError(said, where=place + last, do=f"the traceback is in {traceback_file}")
-    code = shown.exit_code
-    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 0:
-        code = error.code
-    return {
-        "rank": rank,
-        "ranks": size,
-        "host": socket.gethostname(),
-        "step": step,
-        "time": utc_now(),
-        "kind": type(error).__name__,
-        "error": shown.to_dict(),
-        "report": shown.report(),
-        "exit_code": code,
-        "traceback": traceback.format_exception(error),
-    }
 
 
 def _check_size(expected: int, size: int) -> None:

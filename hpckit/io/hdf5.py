@@ -72,9 +72,12 @@ def store(file: h5py.Group, blocks: Mapping[str, Array], compression: int) -> No
 def store_virtual(
     file: h5py.Group, name: str, shape: Sequence[int], dtype: npt.DTypeLike, sources: Sequence[Source]
 ) -> h5py.Dataset:
-    """A dataset whose values lie in other files (names relative to this one); what is missing there reads as NaN."""
+    """A dataset whose values lie in other files (names relative to this one); what is missing there reads as NaN, of
+    whole numbers as the smallest there is.
+    """
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_fill_value(np.array(np.nan, dtype))
+    dtype = np.dtype(dtype)
+    plist.set_fill_value(np.array(np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype))
     space = h5py.h5s.create_simple(tuple(shape))
     for start, count, source, source_shape in sources:
         space.select_hyperslab(start, count)

@@ -134,11 +134,13 @@ def _encode(field: Slices, width: int, most: int) -> Animation:
 def _pictures(field: Slices, width: int, picks: Sequence[int]) -> list[np.ndarray]:
     """The frames as RGB images on one color scale; the axes are drawn once."""
     plt = pyplot()
-    inches = 5.2
-    figure = plt.figure(figsize=(inches, inches * (0.74 * shape_of(field) + 0.14)), dpi=width / inches)
+    wide = 5.2  # inches
+    tall = 0.74 * wide * shape_of(field) + 0.76
+    figure = plt.figure(figsize=(wide, tall), dpi=width / wide)
     figure.patch.set_facecolor("white")
-    axes = figure.add_axes((0.10, 0.16, 0.74, 0.72))
-    bar_axes = figure.add_axes((0.86, 0.16, 0.022, 0.72))
+    low, high = 0.46 / tall, 1.0 - 0.76 / tall
+    axes = figure.add_axes((0.10, low, 0.74, high))
+    bar_axes = figure.add_axes((0.86, low, 0.022, high))
     image = draw(axes, field, picks[0], contours=False, arrows=False)
     axes.set_aspect("auto")
     bar = figure.colorbar(image, cax=bar_axes, extend=extend_of(field))

@@ -12,7 +12,7 @@ from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.report import sections
 from hpckit.report.animation import animation_section
-from hpckit.report.extension import Section, app_sections, placed
+from hpckit.report.extension import Section, Work, app_sections, app_work, placed
 from hpckit.report.field_file import variable_names
 from hpckit.report.fields_section import fields_section
 from hpckit.report.figures import Figures, make_figures, read_fields
@@ -20,19 +20,22 @@ from hpckit.report.findings import find
 from hpckit.report.hovmoeller import hovmoeller_section
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
+from hpckit.report.roofline import roofline, roofline_section
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.settings import Report, settings_of
 from hpckit.report.spectra_section import spectra_section
 
+Record = dict[str, Any]
 MOST_BYTES = 3_000_000
 POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough
 
 
-def build_report(directory: Path, extension: Any = None, **options: Any) -> Path:
+def build_report(directory: Path, extension: Any = None, machine: Record | None = None, **options: Any) -> Path:
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
 
-    `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `options` are fields of
-    `hpckit.report.settings.Report` and come before those of the run file.
+    `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `machine`: the
+    measured peaks of the node, or the reason why there are none (`hpckit.cli.peaks.machine_of`), for the roofline.
+    `options` are fields of `hpckit.report.settings.Report` and come before those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the
     report cannot be written.
@@ -42,9 +45,10 @@ def build_report(directory: Path, extension: Any = None, **options: Any) -> Path
     if options.get("variable"):
         _require_variable(run, settings.variable)
     brought = app_sections(extension, run)
+    work = app_work(extension, run) if settings.roofline else []
     figures = make_figures(run, settings, MOST_BYTES * 3 // 10)  # base64 makes four bytes of three
     for points in POINTS:
-        text, record = compose(run, points, settings, figures, brought)
+        text, record = compose(run, points, settings, figures, brought, work, machine or {})
         if len(text.encode()) < MOST_BYTES:
             break
     target = run.directory / "report"
@@ -67,11 +71,18 @@ def _require_variable(run: RunData, variable: str) -> None:
 
 
 def compose(
-    run: RunData, points: int, settings: Report, figures: Figures, brought: Sequence[Section]
+    run: RunData,
+    points: int,
+    settings: Report,
+    figures: Figures,
+    brought: Sequence[Section],
+    work: Sequence[Work],
+    machine: Record,
 ) -> tuple[str, dict[str, Any]]:
     """The page, and the numbers in it, with fields of at most `points` points a dim."""
     fields, cuts = read_fields(run, points, settings)
     values = plain({**numbers(run, fields), **figures.numbers()})
+    values["roofline"] = plain(roofline(values, work, machine))
     values["sections"] = {one.key: plain(one.numbers) for one in brought}
     found = find(values)
     values["findings"] = [finding.to_dict() for finding in found]
@@ -91,6 +102,7 @@ def compose(
         sections.history(run, values),
         placed(brought, "conservation"),
         sections.phases(values),
+        roofline_section(values["roofline"]),
         placed(brought, "phases"),
         sections.decomposition(values),
         sections.provenance(values),

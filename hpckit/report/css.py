@@ -42,7 +42,7 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 svg { display: block; width: 100%; height: auto; }
 .bar { max-width: 380px; margin: 6px 0 2px; }
 .chart { max-width: 420px; }
-.wide { max-width: 820px; }
+.wide { max-width: 820px; } .roof { max-width: 620px; }
 .film label { display: block; color: var(--muted); font-size: 13px; margin: 4px 0 8px; }
 .film img { max-width: 100%; height: auto; }
 .film .strip { display: none; grid-template-columns: repeat(2, 1fr); gap: 6px; max-width: 900px; }

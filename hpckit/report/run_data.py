@@ -49,6 +49,12 @@ class RunData:
         return str(self.summary.get("app") or self.resolved.get("app") or "")
 
     @property
+    def values(self) -> Record:
+        """The settings of the run."""
+        values = self.resolved.get("values")
+        return values if isinstance(values, dict) else {}
+
+    @property
     def periodic(self) -> tuple[str, ...]:
         """The axes whose ends meet, as far as the summary tells."""
         record = self.summary.get("decomposition")

@@ -85,7 +85,7 @@ def law_of(one: Spectrum) -> Fit | None:
 def _found(one: Spectrum, law: Fit | None) -> str:
     """Slope and effective resolution in words."""
     if law is None:
-        return "Too few waves between the peak and the grid for a power law."
+        return "No power law between the peak and waves of 12 cells."
     text = f"Slope {number(law.slope, 3)}"
     if law.cutoff is None:
         return f"{text}; it holds to the shortest wave."
@@ -115,6 +115,7 @@ def _picture(one: Spectrum) -> str:
     _laws(axes, *binned(k, one.mean[: one.rings]))
     axes.set_ylim(floor * 0.5, top * 4)
     axes.set_xlim(k[0] * 0.9, k[-1])
+    axes.xaxis.set_minor_formatter("")
     axes.set(xlabel="wavenumber (rad m\u207b\u00b9)", ylabel=f"density ({pretty(one.units)})", title=one.name)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower left", handlelength=1.2)

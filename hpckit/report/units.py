@@ -13,7 +13,17 @@ METRIC_UNITS = {
     "": {"dt": "s"},
     "diffusion": {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"},
     "weather": {"mass": "kg/m", "energy": "J/m", "w_max": "m/s", "theta_min": "K", "theta_max": "K"},
-    "weather3d": {"mass": "kg", "energy": "J", "w_max": "m/s", "theta_min": "K", "theta_max": "K"},
+    "flood": {"mass": "m3", "energy": "m5/s2", "speed_max": "m/s", "depth_max": "m", "wet_area": "m2"},
+    "weather3d": {
+        "mass": "kg",
+        "energy": "J",
+        "w_max": "m/s",
+        "theta_min": "K",
+        "theta_max": "K",
+        "mass_through_sides": "kg",
+        "mass_relaxed": "kg",
+        "eddy_viscosity_max": "m2/s",
+    },
     "shallow_water": {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"},
 }
 

@@ -13,12 +13,13 @@ from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
 from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral
+from hpckit.atmosphere.profiles import isothermal, neutral, profile_of
 from hpckit.atmosphere.stability import stable_cfl
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
-from hpckit.kernels.euler2d.constants import HALO, RHO_THETA
+from hpckit.exact.gravity_waves import Channel, waves
+from hpckit.kernels.euler2d.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U
 from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
 from hpckit.time_steps import is_frame, step_count
 
@@ -61,7 +62,11 @@ def soundings(tmp_path_factory):
 def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, soundings):
     """Every set-up on 29 columns (blocks of 8, 7, 7, 7 on four ranks), and the refusals, which are collective."""
     grid = {"nx": 29, "nz": 13}
-    cases = {name: {**settings, "grid": grid} for name, (_, settings) in PRESETS.items() if name != "sounding"}
+    cases = {
+        name: {**settings, "grid": {**settings.get("grid", {}), **grid}}
+        for name, (_, settings) in PRESETS.items()
+        if name != "sounding"
+    }
     # The force reaches over the edges of blocks and around the slab.
     cases["gravity_waves"] |= {"source": {"amplitude": 0.01, "x": 300.0, "radius_x": 6000.0}, "compat": True}
     cases["steady force"] = cases["gravity_waves"] | {"compat": False}
@@ -222,12 +227,42 @@ def test_presets_are_valid_and_their_arrays_are_right():
         base = base_state(neutral(300.0), config.grid.nz, config.grid.dz)
         columns = np.arange(config.grid.nx)
         start = initial_state(config, neutral(300.0), base, columns)
-        theta = start[RHO_THETA] / base.column[0][:, None]
+        total = base.column[0][:, None] + start[RHO]
+        theta = (base.column[1][:, None] + start[RHO_THETA]) / total - base.theta[:, None]
         for bubble in config.bubbles:
             row, column = round(bubble.z / config.grid.dz), round(bubble.x / config.grid.dx)
-            assert theta[row, column] == pytest.approx(bubble.amplitude, rel=5e-3)
+            ratio = 1 - GRAVITY * bubble.z / (CP * 300.0) if bubble.of == "temperature" else 1.0
+            assert theta[row, column] == pytest.approx(bubble.amplitude / ratio, rel=8e-3)
+            moved = RHO_THETA if bubble.keeps == "density" else RHO  # where the pressure is kept, rho theta is
+            assert [field for field in range(4) if np.abs(start[field]).max() > 0] == [moved]
         assert bool(vertical_force(config, base, columns).size) == (name == "gravity_waves")
         assert inflow_rows(config, base).shape == ((2, 200) if name == "injection" else (2, 0))
+
+
+def test_the_wave_starts_as_the_exact_one():
+    config = Config.model_validate({**PRESETS["linear_waves"][1], "app": "weather"})
+    grid, profile = config.grid, profile_of(config.base)
+    base = base_state(profile, grid.nz, grid.dz)
+    start = initial_state(config, profile, base, np.arange(grid.nx))
+    total = base.column[0][:, None] + start[RHO]
+    theta = base.column[1][:, None] / total - base.theta[:, None]
+    channel = Channel(grid.width, grid.height, 250.0, 20.0, 0.01, 100_000.0, 5_000.0, 0.0, GRAVITY, RD, CP)
+    exact = waves(channel, 0.0, (np.arange(grid.nx) + 0.5) * grid.dx, base.height)["theta"]
+    assert np.abs(theta - exact).max() < 5e-3 * exact.max()  # means over cells, not their middles
+    np.testing.assert_allclose(start[RHO_U] / total, 20.0, rtol=1e-14)
+    assert not start[RHO_THETA].any()
+    with pytest.raises(ValidationError, match="needs an isothermal base state"):
+        Config.model_validate({"wave": {"amplitude": 0.01}})
+    with pytest.raises(ValidationError, match="is unstable with steps of"):
+        Config.model_validate({"diffusion": 1e5})
+
+
+def test_the_isothermal_column():
+    profile, z = isothermal(250.0, 3.0), np.array([0.0, 5000.0])
+    pressure = profile.pressure(z)
+    assert pressure[0] == 1e5
+    np.testing.assert_allclose(profile.theta(z) * (pressure / 1e5) ** (RD / CP), 250.0)
+    assert profile.pressure(z + 1)[1] - pressure[1] == pytest.approx(-GRAVITY * pressure[1] / (RD * 250.0), rel=1e-4)
 
 
 def test_the_force_of_compat_is_three_times_that_of_the_default():

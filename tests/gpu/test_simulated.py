@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
+from hpckit.device import gpu_of
+
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2", "output.single=false", "--no-report")
 
@@ -20,6 +22,21 @@ SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2
 def hpckit(*words: object, cwd: Path, timeout: float = 120, **more: str):
     command = [sys.executable, "-m", "hpckit.cli.main", *map(str, words)]
     return run_limited(command, timeout, cwd=cwd, env={**os.environ, "HPCKIT_CONFIG": os.devnull, **more})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "count", "expected"),
+    [
+        (1, 4, [0]),
+        (3, 4, [0, 1, 2]),
+        (4, 2, [0, 0, 1, 1]),
+        (3, 2, [0, 0, 1]),
+        (5, 1, [0] * 5),
+        (7, 3, [0, 0, 0, 1, 1, 2, 2]),
+    ],
+)
+def test_ranks_are_dealt_to_the_gpus_of_a_node_in_blocks(ranks, count, expected):
+    assert [gpu_of(rank, ranks, count) for rank in range(ranks)] == expected
 
 
 def temperature(directory: Path) -> np.ndarray:
@@ -31,7 +48,7 @@ def temperature(directory: Path) -> np.ndarray:
 def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     outcome = mpirun(ranks, "device_exchange.py", timeout=200)
-    assert "all good 12" in outcome.stdout
+    assert "all good 24" in outcome.stdout
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
@@ -83,6 +100,9 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_
         np.testing.assert_array_equal(temperature(tmp_path / name), temperature(tmp_path / "cores"))
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert summary["device"]["ranks"] == ranks
+        provenance = json.loads((tmp_path / name / "provenance.json").read_text())
+        assert provenance["gpu"]["mpi"] == "staged"
+        assert len(provenance["placement"]) == ranks
 
 
 def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):

@@ -1,6 +1,8 @@
-"""Halo exchange between fields on a simulated GPU: the same halos as between the same fields on the host."""
+"""Halo exchange between fields on GPUs, real or simulated: the same halos as between the same fields on the host."""
 
 from __future__ import annotations
+
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from mpi4py import MPI
 import hpckit as hp
 from hpckit.device import HOST, SimulatedGpu, find_gpu
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import SimulatedArray
+from hpckit.kernels.device_array import is_device_array
 
 WORLD = MPI.COMM_WORLD
 DEVICE = find_gpu(WORLD)
@@ -34,7 +36,7 @@ def check(mesh, pairs, what, **options):
         on_host(hosts)
         on_device(theres)
         for host, there in pairs:
-            assert isinstance(there.data, SimulatedArray)
+            assert is_device_array(there.data)
             np.testing.assert_array_equal(DEVICE.to_host(there.data), host.data, err_msg=f"{what} rank {mesh.rank}")
             host.interior[...] *= 2
             there.interior[...] *= 2
@@ -83,8 +85,8 @@ def fields(rng):
         dec = hp.Decomposition((13, 17), mesh.topology)
         host = hp.Field.from_global(values, dec, mesh)
         there = hp.Field.from_global(values, dec, mesh, device=DEVICE)
-        assert isinstance(there.data, SimulatedArray)
-        assert isinstance(there.like().data, SimulatedArray)
+        assert is_device_array(there.data)
+        assert is_device_array(there.like().data)
         np.testing.assert_array_equal(there.to_host(), host.interior)
         whole = there.gather()
         if mesh.rank == 0:
@@ -116,9 +118,10 @@ def refusals():
             hp.HaloExchange(mesh, [host, there])
         with pytest.raises(InputError, match="the array is on a GPU, the device of the field is CPU"):
             hp.Field(there.data, dec, mesh)
-        with pytest.raises(TypeError, match="copy it with"):
-            there.interior[...] = np.ones(there.interior.shape)
-        with pytest.raises(TypeError, match="copy it with"):
+        if isinstance(DEVICE, SimulatedGpu):
+            with pytest.raises(TypeError, match="copy it with"):
+                there.interior[...] = np.ones(there.interior.shape)
+        with pytest.raises(TypeError):
             _ = there.data + host.data
         with pytest.raises(InputError, match="float16"):
             hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, np.float16, device=DEVICE))
@@ -126,12 +129,15 @@ def refusals():
 
 
 def main():
-    assert isinstance(DEVICE, SimulatedGpu)
-    assert DEVICE.ranks == WORLD.size
+    assert 1 <= DEVICE.ranks <= WORLD.size
     assert not HOST.is_gpu
-    rng = np.random.default_rng(WORLD.rank)
-    count = halos(rng)
-    several_fields_walls_and_components(rng)
+    count = 0
+    # Once in a stream that does its work late, too: what an exchange forgets to wait for is then not there.
+    for stream in (nullcontext(), DEVICE.stream()):
+        rng = np.random.default_rng(WORLD.rank)
+        with stream:
+            count += halos(rng)
+            several_fields_walls_and_components(rng)
     fields(np.random.default_rng(5))
     refusals()
     hp.print_root(f"all good {count}")

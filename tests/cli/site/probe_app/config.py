@@ -36,9 +36,9 @@ class Time(Section):
 class Failure(Section):
     """What goes wrong, and where."""
 
-    kind: Literal["none", "raise", "all", "kill", "exit", "blow-up", "leave", "vanish", "late", "stuck"] = Field(
-        "none", description="How the run fails."
-    )
+    kind: Literal[
+        "none", "raise", "all", "everywhere", "kill", "exit", "blow-up", "leave", "vanish", "late", "stuck"
+    ] = Field("none", description="How the run fails.")
     rank: int = Field(1, ge=0, description="Rank that fails.")
     step: int = Field(2, ge=1, description="Step in which it fails.")
 

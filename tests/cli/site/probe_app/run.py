@@ -56,6 +56,8 @@ def run(config: Config, run: Run) -> None:
 def fail(kind: str, run: Run, rank: int) -> None:
     if kind == "all":
         raise InputError("bad on every rank alike", where="the table", do="mend the table")
+    if kind == "everywhere":
+        raise BlowUpError("u is not finite", where=f"rank 0, step {run.step}", do="dt <= 0.1")
     if run.rank != rank:
         return
     if kind == "raise":

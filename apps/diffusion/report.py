@@ -1,0 +1,17 @@
+"""What a step of the heat equation does for each cell, for the roofline of its reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpckit.report.extension import Work
+from hpckit.report.run_data import RunData
+
+FLOPS = {2: 11, 3: 16}  # by dims, of the reference kernel, counted in tests/report/work_counts.py
+
+
+def work(run: RunData) -> Iterator[Work]:
+    """Core and rim are one update."""
+    dims = len((run.summary.get("decomposition") or {}).get("shape") or [])
+    if dims in FLOPS:
+        yield Work("core and rim", ("core", "rim"), float(run.summary.get("bytes_per_cell_step", 0)), FLOPS[dims])

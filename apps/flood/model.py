@@ -1,0 +1,211 @@
+"""The flood model on a mesh: state, time step, what is watched and what is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.flood import setups
+from hpckit.apps.flood.config import LIMIT_CFL, Config
+from hpckit.errors import BlowUpError
+from hpckit.exchange import HaloExchange
+from hpckit.field import Field
+from hpckit.kernels.flood.constants import (
+    BROKEN,
+    DEPTH_MAX,
+    DEPTH_MIN,
+    ENERGY,
+    HALO,
+    MASS,
+    RATE,
+    SPEED,
+    WET,
+    H,
+)
+from hpckit.kernels.flood.dispatch import diagnose, stage
+from hpckit.mesh import Mesh
+from hpckit.plan.decomposition import Decomposition
+from hpckit.timing import PhaseTimer
+from hpckit.walls import antisymmetric, mirror, zero_gradient
+
+AXES = ("y", "x")
+MOST_TRIES = 40  # at a time step, each half as long as the one before
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run watches, over all ranks: volume (m3), energy over density (m5/s2), the greatest speed (m/s) and depth
+    (m), wet area (m2), cells that are lost; the relative error of the depth where an exact solution is known.
+    """
+
+    mass: float
+    energy: float
+    speed_max: float
+    depth_max: float
+    wet_area: float
+    broken_cells: int
+    depth_error: float | None
+
+
+class Model:
+    """The state of a run on this rank, and what advances it: depth and momenta at centers.
+
+    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Raises `DecompositionError` for
+    blocks thinner than 2 cells and `InputError` for a bottom file that does not fit, on every rank alike.
+    """
+
+    def __init__(self, config: Config, mesh: Mesh) -> None:
+        grid, self.config, self.mesh = config.grid, config, mesh
+        self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
+        self.bottom = Field.zeros(self.decomposition, mesh, name="bottom", units="m")
+        shape = (3, *self.decomposition.local_shape(mesh.rank))
+        self._states = [np.zeros(shape) for _ in range(3)]  # now, between the stages, next
+        self._fields = [self._as_fields(state) for state in self._states]
+        self.exchange = HaloExchange(mesh, self.fields, walls=[self._walls(across) for across in (None, "x", "y")])
+        self.cuts = self.decomposition.global_slices(mesh.rank)
+        self.bottom.interior[...] = setups.bottom(config, self.cuts)
+        with HaloExchange(mesh, self.bottom, walls=self._walls(None)) as exchange:
+            exchange(self.bottom)
+        depth, u, v = setups.start(config, self.cuts, self.bottom.interior)
+        for field, values in zip(self.fields, (depth, depth * u, depth * v), strict=True):
+            field.interior[...] = values
+        self.steps_done, self.time, self.tries = 0, 0.0, 0
+        self.exchange(self.fields)
+        self.rate = self._agree(self._stage(1, 0, 1.0, 0.0))[0]
+
+    @property
+    def fields(self) -> list[Field]:
+        """The state: h, hu, hv."""
+        return self._fields[0]
+
+    @property
+    def state(self) -> np.ndarray:
+        """The same as one array with halo, float64[3, ny + 4, nx + 4]."""
+        return self._states[0]
+
+    def _as_fields(self, state: np.ndarray) -> list[Field]:
+        names = (("h", "m"), ("hu", "m2 s-1"), ("hv", "m2 s-1"))
+        return [
+            Field(part, self.decomposition, self.mesh, name=name, units=units)
+            for part, (name, units) in zip(state, names, strict=True)
+        ]
+
+    def _walls(self, across: str | None) -> dict[str, object]:
+        """What stands beyond the ends of the axes, for a scalar (None) or the momentum across an axis."""
+        closed = {axis: antisymmetric if axis == across else mirror for axis in AXES}
+        sides = self.config.grid.sides.items()
+        return {axis: closed[axis] if side == "closed" else zero_gradient for axis, side in sides if side != "periodic"}
+
+    def step(self, longest: float, timer: PhaseTimer) -> float:
+        """Advance by one step of at most `longest` (s) and return its length; afterwards the halo is stale.
+
+        Heun's method. Where the waves turn out faster than the step reckoned with, or a cell would give more water than
+        it has, it is taken again, half as long. Raises `BlowUpError` where that does not help, on every rank alike.
+        """
+        dt = min(longest, self.config.time.cfl / self.rate) if self.rate > 0 else longest
+        for _ in range(MOST_TRIES):
+            with timer("halo"):
+                self.exchange(self._fields[0])
+            with timer("step"):
+                first = self._stage(1, 0, 1.0, dt)
+            with timer("halo"):
+                self.exchange(self._fields[1])
+            with timer("step"):
+                second = self._stage(2, 1, 0.5, dt)
+                rate_first, rate, depth = self._agree(first, second)
+            if depth >= 0 and dt * rate_first <= LIMIT_CFL:
+                break
+            self.tries += 1
+            dt *= 0.5
+        else:
+            raise BlowUpError(
+                f"no time step is short enough: the last was {dt:.3g} s",
+                where=f"step {self.steps_done + 1}, time {self.time:.6g} s",
+                likely="a state that is not finite",
+                do="look at the bottom and the start of the run",
+            )
+        self._states = [self._states[2], self._states[1], self._states[0]]
+        self._fields = [self._fields[2], self._fields[1], self._fields[0]]
+        self.steps_done, self.rate = self.steps_done + 1, max(rate_first, rate)
+        return dt
+
+    def _stage(self, new: int, now: int, weight: float, dt: float) -> np.ndarray:
+        grid, physics, states = self.config.grid, self.config.physics, self._states
+        forces = physics.f, physics.manning, physics.drag, physics.dry
+        spacing = grid.dx, grid.dy
+        return stage(
+            states[new], states[now], states[0], self.bottom.data, weight, physics.gravity, *spacing, dt, *forces
+        )
+
+    def _agree(self, *results: np.ndarray) -> tuple[float, ...]:
+        """Collective: the wave rate of each stage over all ranks, then the least depth."""
+        own = np.array([result[RATE] for result in results] + [-min(result[DEPTH_MIN] for result in results)])
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.MAX)
+        return (*(float(rate) for rate in own[:-1]), -float(own[-1]))
+
+    def watch(self) -> Watch:
+        """Collective; sums may differ in the last bits between numbers of ranks."""
+        grid, physics = self.config.grid, self.config.physics
+        own = diagnose(self.state, self.bottom.data, physics.gravity, physics.dry)
+        exact = setups.exact_depth(self.config, self.cuts, self.time)
+        error = np.abs(self.fields[H].interior - exact).sum() if exact is not None else 0.0
+        sums = np.array([*own[[MASS, ENERGY, WET, BROKEN]], error, 0.0 if exact is None else exact.sum()])
+        ends = own[[SPEED, DEPTH_MAX]]
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        mass, energy, wet = (float(value) for value in sums[:3] * (grid.dx * grid.dy))
+        relative = float(sums[4] / sums[5]) if sums[5] else None
+        return Watch(mass, energy, float(ends[0]), float(ends[1]), wet, round(sums[3]), relative)
+
+    def require_sound(self, watch: Watch) -> None:
+        """Collective: raise `BlowUpError` on every rank where a cell is lost, naming the first one."""
+        if not watch.broken_cells:
+            return
+        lost = [np.argwhere(~np.isfinite(field.interior)) for field in self.fields]
+        lost[H] = np.argwhere(~(self.fields[H].interior >= 0))
+        number = next((i for i, cells in enumerate(lost) if cells.size), 0)
+        y, x = (int(i) for i in lost[number][0]) if lost[number].size else (0, 0)
+        begin = self.decomposition.start(self.mesh.rank)
+        own = np.array([not lost[number].size, number, begin[0] + y, begin[1] + x], np.int64)
+        every = np.empty((self.mesh.size, own.size), np.int64)
+        self.mesh.comm.Allgather(own, every)
+        rank = int(every[:, 0].argmin())
+        _, number, y, x = (int(value) for value in every[rank])
+        name = self.fields[number].name
+        raise BlowUpError(
+            f"{name} is not finite{' or below 0' if number == H else ''}; {watch.broken_cells} cells are lost",
+            where=f"rank {rank}, step {self.steps_done}, cell (y {y}, x {x}), field {name}",
+            likely="a bottom or a start with values beyond reason",
+            do="look at bottom.file and start, or lower time.cfl",
+        )
+
+    def output(self) -> dict[str, np.ndarray]:
+        """The fields that are written, of the owned cells."""
+        h, hu, hv = (field.interior for field in self.fields)
+        dry = self.config.physics.dry
+        per_depth = 2 * h / (h * h + np.maximum(h * h, dry * dry))
+        fields = {"depth": h, "surface": h + self.bottom.interior, "u": hu * per_depth, "v": hv * per_depth}
+        dtype = np.float32 if self.config.output.single else np.float64
+        return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+
+
+def first_rate(config: Config) -> float:
+    """About what the wave rate is when the water moves, 1/s: for the estimate of the steps of a run."""
+    grid, begin, ground = config.grid, config.start, config.bottom
+    deepest = max(begin.level, begin.behind_level) - min(0.0, ground.height)
+    if begin.kind.startswith("bowl"):
+        deepest = ground.height + abs(begin.amplitude)
+    elif begin.kind in ("lake", "hump"):
+        deepest = begin.level + abs(begin.amplitude)
+    speed = 1.5 * math.sqrt(config.physics.gravity * max(deepest, config.physics.dry))
+    return speed * (1 / grid.dx + 1 / grid.dy)
+
+
+def warm_up() -> None:
+    """Compile the kernels (or load them), so that the time loop does not."""
+    state, bottom = np.ones((3, 6, 6)), np.zeros((6, 6))
+    stage(state.copy(), state, state, bottom, 1.0, 1.0, 1.0, 1.0, 1e-6)
+    diagnose(state, bottom, 1.0)

@@ -1,0 +1,1 @@
+"""The molecular dynamics app."""

@@ -1,0 +1,208 @@
+"""Settings of the molecular dynamics app: what a run file may hold, and the presets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hpckit.report.settings import Report
+
+SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
+Axis = Literal["x", "y", "z"]
+Rule = Literal["lorentz_berthelot", "geometric"]
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class System(Section):
+    """The particles: a lattice, or a LAMMPS data file."""
+
+    units: Literal["lj", "metal", "real"] = Field("lj", description="system of units, as in LAMMPS")
+    file: str = Field("", description="LAMMPS data file to start from; empty: a lattice")
+    lattice: Literal["fcc", "bcc", "sc"] = Field("fcc", description="lattice to start from")
+    cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
+    density: float = Field(0.8442, gt=0, description="particles per volume of the lattice")
+    droplet: float = Field(
+        0.0,
+        ge=0,
+        description="radius of a droplet in the middle; outside, particles of `vapor` density (0: no droplet)",
+    )
+    vapor: float = Field(0.02, gt=0, description="particles per volume outside the droplet")
+    periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="dims whose ends meet; the others are open")
+    masses: tuple[float, ...] = Field((1.0,), min_length=1, description="mass of each type (of a file: its own count)")
+    fractions: tuple[float, ...] = Field((1.0,), min_length=1, description="share of each type in a lattice")
+    temperature: float = Field(1.44, ge=0, description="of the velocities that a lattice starts with")
+    seed: int = Field(87287, ge=0, description="start of the random numbers for velocities and types")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if min(self.cells) < 1:
+            raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
+        if min(self.masses) <= 0:
+            raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
+        if not self.file and len(self.fractions) != len(self.masses):
+            raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give one of each a type")
+        if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-9:
+            raise ValueError(f"fractions are {list(self.fractions)}: they must be at least 0 and add up to 1")
+        return self
+
+
+class Pair(Section):
+    """What two types have in place of their mixed parameters."""
+
+    types: tuple[int, int] = Field(description="the two types, counted from 1")
+    epsilon: float | None = Field(None, ge=0, description="depth of the well")
+    sigma: float | None = Field(None, gt=0, description="diameter")
+    cutoff: float | None = Field(None, gt=0, description="distance from which on there is no force")
+
+
+class Interaction(Section):
+    """Forces between pairs of particles."""
+
+    kind: Literal["lennard_jones"] = Field("lennard_jones", description="the potential")
+    epsilon: tuple[float, ...] = Field((1.0,), min_length=1, description="depth of the well of each type")
+    sigma: tuple[float, ...] = Field((1.0,), min_length=1, description="diameter of each type")
+    mixing: Rule = Field("lorentz_berthelot", description="parameters of unlike types; always geometric for epsilon")
+    cutoff: float = Field(2.5, gt=0, description="distance from which on there is no force")
+    shift: bool = Field(False, description="energies are 0 at the cutoff")
+    tail: bool = Field(False, description="add what pairs beyond the cutoff have on average to energy and pressure")
+    pairs: tuple[Pair, ...] = Field((), description="parameters of single pairs of types")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.epsilon) != len(self.sigma):
+            raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
+        for pair in self.pairs:
+            if not all(1 <= number <= len(self.epsilon) for number in pair.types):
+                raise ValueError(f"pairs name types {list(pair.types)}: there are 1 to {len(self.epsilon)}")
+        return self
+
+
+class Neighbors(Section):
+    """Neighbor lists."""
+
+    skin: float = Field(0.3, gt=0, description="how much farther than the cutoff lists reach")
+    every: int = Field(1, ge=1, description="steps between two looks whether lists must be made anew")
+    delay: int = Field(0, ge=0, description="steps before the first look after a rebuild")
+    check: bool = Field(True, description="rebuild only when a particle moved more than half the skin; false: always")
+
+
+class Dynamics(Section):
+    """How the particles move."""
+
+    kind: Literal["nve"] = Field("nve", description="nve: constant energy")
+
+
+class Time(Section):
+    """How long, and in which steps."""
+
+    steps: int = Field(1000, ge=0, description="time steps")
+    dt: float = Field(0.005, gt=0, description="time step, in the units of the system")
+    thermo: int = Field(100, ge=1, description="steps between two lines of the thermo table")
+
+
+class Output(Section):
+    """What is written."""
+
+    every: int = Field(0, ge=0, description="steps between two frames of the trajectory; 0: none but the last")
+    format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as H5MD file, or as LAMMPS dump")
+
+
+class Ranks(Section):
+    """How the box is cut over the ranks."""
+
+    x: int = Field(0, ge=0, description="ranks along x; 0: chosen")
+    y: int = Field(0, ge=0, description="ranks along y; 0: chosen")
+    z: int = Field(0, ge=0, description="ranks along z; 0: chosen")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["md"] = "md"
+    precision: Literal["double", "mixed"] = Field(
+        "double", description="mixed: pairs in single precision, sums and motion in double"
+    )
+    repro: bool = Field(False, description="forces added without rounding: the same bits on any number of ranks")
+    system: System = Field(default_factory=System, description="the particles")
+    interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
+    neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
+    dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
+    time: Time = Field(default_factory=Time, description="how long, and in which steps")
+    output: Output = Field(default_factory=Output, description="what is written")
+    ranks: Ranks = Field(default_factory=Ranks, description="how the box is cut over the ranks")
+    report: Report = Field(default_factory=Report, description="what the report shows")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        types = len(self.interaction.epsilon)
+        if not self.system.file and types != len(self.system.masses):
+            raise ValueError(f"interaction has {types} types of particles and system.masses {len(self.system.masses)}")
+        if self.interaction.shift and self.interaction.tail:
+            raise ValueError("interaction.tail corrects a potential that is cut off, not one that is shifted")
+        if self.repro and self.precision == "mixed":
+            raise ValueError("repro adds forces in double precision: set precision to double")
+        return self
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "melt": (
+        "a Lennard-Jones crystal melts: the benchmark of LAMMPS, 32 000 atoms",
+        {
+            "neighbors": {"every": 20, "check": False},
+            "time": {"steps": 1000},
+        },
+    ),
+    "argon": (
+        "liquid argon at 94.4 K, 864 atoms, as Rahman had it in 1964",
+        {
+            "system": {
+                "units": "real",
+                "cells": (6, 6, 6),
+                "density": 0.020554,
+                "masses": (39.95,),
+                "temperature": 188.8,
+            },
+            "interaction": {"epsilon": (0.238465,), "sigma": (3.4,), "cutoff": 7.65},
+            "neighbors": {"skin": 1.2},
+            "time": {"steps": 5000, "dt": 5.0},
+            "output": {"every": 100},
+        },
+    ),
+    "droplet": (
+        "a droplet in its vapor: most of the work is in the middle",
+        {
+            "system": {"cells": (24, 24, 24), "density": 0.8, "droplet": 10.0, "temperature": 0.7},
+            "time": {"steps": 2000},
+            "output": {"every": 200},
+        },
+    ),
+    "mixture": (
+        "the glass former of Kob and Andersen: 80 % of A, 20 % of B, which attract each other most",
+        {
+            "system": {
+                "cells": (10, 10, 10),
+                "density": 1.2,
+                "masses": (1.0, 1.0),
+                "fractions": (0.8, 0.2),
+                "temperature": 2.0,
+            },
+            "interaction": {
+                "epsilon": (1.0, 0.5),
+                "sigma": (1.0, 0.88),
+                "shift": True,
+                "pairs": (
+                    {"types": (1, 2), "epsilon": 1.5, "sigma": 0.8, "cutoff": 2.0},
+                    {"types": (2, 2), "cutoff": 2.2},
+                ),
+            },
+            "time": {"steps": 2000, "dt": 0.004},
+            "output": {"every": 200},
+        },
+    ),
+}

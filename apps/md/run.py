@@ -1,0 +1,172 @@
+"""The molecular dynamics app's run: time loop, thermo table, trajectory, summary."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.model import brick_lines, make_system, topology_of
+from hpckit.apps.md.start import Start
+from hpckit.apps.md.table import HEADER, performance, row
+from hpckit.apps.md.trajectory import Trajectory
+from hpckit.errors import BlowUpError
+from hpckit.md.dynamics import NVE
+from hpckit.md.system import System
+from hpckit.md.thermo import Thermo, measure
+from hpckit.plan.bricks import Bricks
+from hpckit.run_context import DryRun, Run
+
+BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
+TRAVELER_BYTES, GHOST_BYTES = 88, 24
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`.
+
+    Raises `InputError` for settings that cannot be, `BlowUpError` where particles are no longer anywhere.
+    """
+    begin = clock.perf_counter()
+    start = Start(config)
+    system = make_system(config, start, run.comm, run.timer)
+    for line in brick_lines(system.bricks):
+        run.say(line)
+    run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
+    with Trajectory(config, run, system) as trajectory:
+        first, last, steps, seconds = _loop(config, run, system, trajectory)
+    for line in performance(system.count, steps, seconds, config.time.dt, run.size, config.system.units):
+        run.say(line)
+    run.finish(
+        {
+            "steps": steps,
+            "particles": system.count,
+            "wall_seconds": seconds,
+            "simulated_seconds": steps * config.time.dt,
+            "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
+            "rebuilds": system.builds,
+            "units": system.units.names,
+            "conserved": _conserved(first, last),
+            "bricks": _bricks(system),
+        },
+        status="done" if steps == config.time.steps else "stopped",
+    )
+    system.mesh.close()
+
+
+def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
+    """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
+    dynamics, times = NVE(), config.time
+    run.say(HEADER)
+    first = last = _report(config, run, system, 0)
+    trajectory.write(0, 0.0)
+    run.timer.reset()
+    begin, done = clock.perf_counter(), 0
+    for step in range(1, times.steps + 1):
+        wanted = step % times.thermo == 0 or step == times.steps
+        dynamics.step(system, times.dt, wanted)
+        done, stop = step, False
+        if wanted:
+            with run.timer("thermo"):
+                last = _report(config, run, system, step)
+                stop = step < times.steps and run.stop_requested()
+            rate = system.count * step / (clock.perf_counter() - begin) / 1e6
+            run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
+        if stop or trajectory.is_due(step):
+            with run.timer("output"):
+                trajectory.write(step, step * times.dt)
+        if stop:
+            break
+    seconds = clock.perf_counter() - begin
+    run.timer.seconds["wait"] = system.ghosts.wait_seconds
+    run.timer.seconds["exchange"] = max(0.0, run.timer.seconds.get("exchange", 0.0) - system.ghosts.wait_seconds)
+    return first, last, done, seconds
+
+
+def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
+    """Collective: measure, print a line of the table, write metrics; refuse what is not finite."""
+    thermo = measure(system)
+    _require_sound(system, thermo, step)
+    run.say(row(step, thermo, system.count, config.system.units == "lj"))
+    run.metric(
+        step=step,
+        time=step * config.time.dt,
+        temperature=thermo.temperature,
+        potential=thermo.potential,
+        kinetic=thermo.kinetic,
+        energy=thermo.total,
+        pressure=thermo.pressure,
+        **{
+            f"pressure_{name}": value
+            for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
+        },
+        rebuilds=system.builds,
+    )
+    return thermo
+
+
+def _require_sound(system: System, thermo: Thermo, step: int) -> None:
+    """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
+    if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
+        return
+    particles = system.particles
+    slots = particles.own
+    lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
+    own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)
+    every = np.empty((system.mesh.size, 2), np.int64)
+    system.mesh.comm.Allgather(own, every)
+    rank = int(every[:, 0].argmin())
+    raise BlowUpError(
+        "forces or velocities are no longer finite",
+        where=f"rank {rank}, step {step}, particle {every[rank, 1]}",
+        likely="two particles that came too close: a time step too long, or overlaps at the start",
+        do="lower time.dt, or start from particles that do not overlap",
+    )
+
+
+def _conserved(first: Thermo, last: Thermo) -> dict[str, dict[str, float]]:
+    """The total energy."""
+    change = (last.total - first.total) / abs(first.total) if first.total else 0.0
+    return {"energy": {"initial": first.total, "final": last.total, "relative_change": change}}
+
+
+def _bricks(system: System) -> dict[str, Any]:
+    return {
+        "axes": list(system.bricks.topology.names),
+        "sizes": list(system.bricks.topology.sizes),
+        "cuts": [list(cuts) for cuts in system.bricks.cuts],
+    }
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    start = Start(config)
+    bricks = Bricks.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
+    reach = max(_cutoffs(config)) + config.neighbors.skin
+    lengths = bricks.lengths / np.array(bricks.topology.sizes)
+    density = start.count / float(np.prod(bricks.lengths))
+    own = density * float(np.prod(lengths))
+    shell = density * float(np.prod(lengths + 2 * reach)) - own
+    frames = Trajectory.frames(config)
+    notes = [f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
+    if ranks > 1 and lengths.min() < reach:
+        notes.append(
+            "bricks are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"
+        )
+    return DryRun(
+        ranks=ranks,
+        decomposition=[f"{start.count} particles", *brick_lines(bricks)],
+        halo_bytes=round(shell * GHOST_BYTES) if ranks > 1 else 0,
+        memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
+        output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),
+        frames=frames,
+        steps=config.time.steps,
+        notes=notes,
+    )
+
+
+def _cutoffs(config: Config) -> list[float]:
+    given = config.interaction
+    return [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]

@@ -1,0 +1,132 @@
+"""What a run starts from: particles on a lattice, or those of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.md.config import Config
+from hpckit.errors import InputError
+from hpckit.io.particles.lammps_data import read_lammps_data
+from hpckit.io.particles.snapshot import Snapshot
+from hpckit.kernels.noise.dispatch import normals, uniforms
+from hpckit.md.sums import add_ranks
+from hpckit.md.units import UNITS
+from hpckit.particles import make_travelers
+from hpckit.plan.blocks import block
+
+BASES = {
+    "sc": [[0.0, 0.0, 0.0]],
+    "bcc": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.5]],
+    "fcc": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]],
+}
+VELOCITIES, TYPES = 1, 2  # streams of random numbers
+
+
+class Start:
+    """The box and the particles that a run starts from; the same on every rank.
+
+    lower, upper: corners of the box; masses of the types; count of particles. Raises `InputError` for a file that
+    cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.file: Snapshot | None = None
+        self.periodic = config.system.periodic
+        if config.system.file:
+            self._from_file()
+        else:
+            self._from_lattice()
+
+    def _from_file(self) -> None:
+        closed = tuple(axis in self.periodic for axis in "xyz")
+        self.file = read_lammps_data(Path(self.config.system.file), periodic=(closed[0], closed[1], closed[2]))
+        self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
+        types = len(self.config.interaction.epsilon)
+        self.masses = np.array(self.config.system.masses) if self.file.masses is None else self.file.masses
+        if len(self.masses) != types:
+            raise InputError(
+                f"{self.config.system.file} has {len(self.masses)} types of particles, and interaction {types}",
+                do="give interaction.epsilon and sigma for as many types as the file has",
+            )
+
+    def _from_lattice(self) -> None:
+        system = self.config.system
+        basis = np.array(BASES[system.lattice])
+        self.edge = (len(basis) / system.density) ** (1 / 3)
+        self.lower, self.upper = np.zeros(3), np.array(system.cells) * self.edge
+        self.masses = np.array(system.masses)
+        self._places = self._droplet() if system.droplet else None
+        self.count = int(np.prod(system.cells)) * len(basis) if self._places is None else len(self._places)
+
+    def _droplet(self) -> np.ndarray:
+        """Lattice sites within the droplet, and those of a thinner lattice outside."""
+        system, middle = self.config.system, 0.5 * (self.lower + self.upper)
+        spacing = system.vapor ** (-1 / 3)
+        liquid = _sites(np.array(BASES[system.lattice]), np.array(system.cells)) * self.edge
+        cells = np.maximum(1, np.floor(self.upper / spacing)).astype(np.int64)
+        vapor = (_sites(np.zeros((1, 3)), cells) + 0.5) * (self.upper / cells)
+        inside = np.linalg.norm(liquid - middle, axis=1) < system.droplet
+        outside = np.linalg.norm(vapor - middle, axis=1) > system.droplet + 1.0
+        return np.concatenate([liquid[inside], vapor[outside]])
+
+    def travelers(self, comm: MPI.Comm) -> np.ndarray:
+        """Collective: some of the particles on each rank, all of them together."""
+        if self.file is not None:
+            return self._file_travelers(comm.rank)
+        system = self.config.system
+        first, count = block(self.count, comm.size, comm.rank)
+        ids = np.arange(first, first + count)
+        places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
+        types = self._types()[first : first + count]
+        velocities = self._velocities(comm, ids, self.masses[types])
+        return make_travelers(ids, places + 0.0, velocities, types) if system else np.empty(0)
+
+    def _file_travelers(self, rank: int) -> np.ndarray:
+        assert self.file is not None
+        file, chosen = self.file, slice(None) if rank == 0 else slice(0)
+        velocities = np.zeros((file.count, 3)) if file.velocities is None else file.velocities
+        ids = np.arange(file.count)
+        arrays = (each[chosen] for each in (ids, file.positions, velocities, file.types, file.images))
+        return make_travelers(*arrays)
+
+    def _sites_of(self, ids: np.ndarray) -> np.ndarray:
+        system = self.config.system
+        basis = np.array(BASES[system.lattice])
+        cell, site = np.divmod(ids, len(basis))
+        x, rest = np.divmod(cell, system.cells[1] * system.cells[2])
+        return (np.stack([x, *np.divmod(rest, system.cells[2])], axis=1) + basis[site]) * self.edge
+
+    def _types(self) -> np.ndarray:
+        """The type of every particle: as many of each as the fractions say, in random order."""
+        system = self.config.system
+        if len(system.fractions) == 1:
+            return np.zeros(self.count, np.int64)
+        drawn = np.empty((self.count, 4))
+        uniforms(system.seed, 0, np.arange(self.count), TYPES, drawn)
+        ends = np.rint(np.cumsum(system.fractions) * self.count).astype(np.int64)
+        types = np.empty(self.count, np.int64)
+        types[np.argsort(drawn[:, 0], kind="stable")] = np.searchsorted(ends, np.arange(self.count), side="right")
+        return types
+
+    def _velocities(self, comm: MPI.Comm, ids: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Normal velocities of the temperature, without motion of the whole: the same bits on any number of ranks."""
+        system, units = self.config.system, UNITS[self.config.system.units]
+        drawn = np.empty((len(ids), 4))
+        normals(system.seed, 0, ids, VELOCITIES, drawn)
+        v = drawn[:, :3] / np.sqrt(masses)[:, None]
+        momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
+        v -= momentum[:3] / momentum[3]
+        squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
+        kinetic = 0.5 * units.energy * squares
+        wanted = 0.5 * max(3 * self.count - 3, 1) * units.boltzmann * system.temperature
+        return v * np.sqrt(wanted / kinetic) if kinetic > 0 else v
+
+
+def _sites(basis: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The sites of a lattice in units of its edge: [sites, 3]."""
+    corners = np.stack(np.meshgrid(*map(np.arange, cells), indexing="ij"), axis=-1).reshape(-1, 1, 3)
+    return (corners + basis).reshape(-1, 3)

@@ -1,0 +1,71 @@
+"""The trajectory of a run, written by rank 0."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from hpckit.apps.md.config import Config
+from hpckit.io.particles.h5md import H5mdWriter
+from hpckit.io.particles.lammps_data import write_lammps_data
+from hpckit.io.particles.lammps_dump import DumpWriter
+from hpckit.md.system import System
+from hpckit.run_context import Run
+
+# Units of a system as the units module of H5MD spells them.
+H5MD_UNITS = {
+    "lj": {},
+    "metal": {"length": "Angstrom", "time": "ps", "velocity": "Angstrom ps-1", "force": "eV Angstrom-1", "mass": "u"},
+    "real": {
+        "length": "Angstrom",
+        "time": "fs",
+        "velocity": "Angstrom fs-1",
+        "force": "kcal mol-1 Angstrom-1",
+        "mass": "u",
+    },
+}
+
+
+class Trajectory:
+    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the end as LAMMPS data file."""
+
+    def __init__(self, config: Config, run: Run, system: System) -> None:
+        self.config, self.run, self.system = config, run, system
+        self._writer: H5mdWriter | DumpWriter | None = None
+        if run.rank == 0 and config.output.every:
+            folder = run.directory.output
+            if config.output.format == "h5md":
+                self._writer = H5mdWriter(folder / "trajectory.h5", H5MD_UNITS[config.system.units])
+            else:
+                self._writer = DumpWriter(folder / "trajectory.dump")
+
+    @staticmethod
+    def frames(config: Config) -> int:
+        """Frames of a whole run."""
+        every, steps = config.output.every, config.time.steps
+        return 0 if not every else 1 + steps // every + (steps % every > 0)
+
+    def is_due(self, step: int) -> bool:
+        """Whether a frame follows this step."""
+        every = self.config.output.every
+        return step == self.config.time.steps or (every > 0 and step % every == 0)
+
+    def write(self, step: int, time: float) -> None:
+        """Collective: a frame of the trajectory; the latest is kept as the data file of the end."""
+        if not (self.config.output.every or self.is_due(step)):
+            return
+        self._last = self.system.snapshot(step, time)
+        if self._writer is not None and self._last is not None:
+            self._writer.write(self._last)
+
+    def __enter__(self) -> Self:
+        self._last = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if error is None and self._last is not None:
+            write_lammps_data(self.run.directory.output / "end.data", self._last, self.config.system.units)

@@ -1,0 +1,40 @@
+"""Settings of the validation suite."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from pydantic import Field
+
+from hpckit.atmosphere.settings import Section
+from hpckit.report.settings import Report
+from hpckit.run_directory import InputFile
+
+SUMMARY = "validation suite of the weather and shallow-water apps: exact solutions, published benchmarks, orders"
+
+Case = Literal[
+    "straka",
+    "rising_bubble",
+    "linear_waves",
+    "rest",
+    "adjustment",
+    "geostrophic_jet",
+    "kelvin",
+    "poincare",
+]
+CASES: tuple[Case, ...] = get_args(Case)
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["weather/validate"] = "weather/validate"
+    cases: tuple[Case, ...] = Field(CASES, min_length=1, description="which cases")
+    quick: bool = Field(False, description="coarser grids and fewer of them: two minutes on two cores")
+    sounding: InputFile | None = Field(
+        None, description="an observed column for the case `rest` (WRF input_sounding or Wyoming listing)"
+    )
+    report: Report = Field(default_factory=Report, description="what the report shows")
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {}

@@ -1,0 +1,142 @@
+"""Linear inertia-gravity waves in an isothermal channel against the exact solution of Baldauf and Brdar (2013).
+
+Their set-up of the small scale: 300 km by 10 km, 250 K, a wind of 20 m/s, 0.01 K, 1800 s. The slab has no rotation; the
+box runs the same wave along x and along y, on an f-plane with f = 1e-3 1/s, ten times that of middle latitudes, so
+that half an hour turns the wind. Cells as high as wide, as in their convergence study; ours are means over cells.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
+from hpckit.apps.weather.validate.config import Config
+from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS
+from hpckit.checks import Check, Curves, Found, at_least, at_most, convergence_order
+from hpckit.exact.gravity_waves import Channel, waves
+from hpckit.kernels.euler2d.constants import CP, GRAVITY, RD
+
+WIDTH, HEIGHT, WIND, F = 300_000.0, 10_000.0, 20.0, 1e-3
+SOURCE = "Baldauf and Brdar 2013, exact"
+END = 1800.0
+SPACINGS = (1000, 500, 250, 125)
+# Greatest L2 errors, relative, by spacing: a quarter above what the scheme has.
+BOUNDS = {
+    1000: {"theta": 0.21, "u": 0.18, "v": 0.12, "w": 0.44},
+    500: {"theta": 0.055, "u": 0.04, "v": 0.03, "w": 0.11},
+    125: {"theta": 0.01, "u": 0.003, "w": 0.007},
+}
+THIN = 6  # cells of the box in the direction in which nothing changes
+ORDER = 1.7  # of the split scheme, formally 2; rows beside the walls lower it
+
+
+def runs(config: Config, folder: Path) -> dict[str, Nested]:
+    """The slab on four grids, the box along x and along y on two."""
+    slab = {f"waves-{n}m": Nested("weather/linear_waves", _slab(n)) for n in SPACINGS[: 2 if config.quick else 4]}
+    box = {
+        f"waves-{along}-{n}m": Nested("weather3d", _box(n, along))
+        for along in "xy"
+        for n in SPACINGS[: 1 if config.quick else 2]
+    }
+    return {**slab, **box}
+
+
+def _slab(spacing: int) -> dict:
+    return {
+        "grid": {"nx": round(WIDTH) // spacing, "nz": round(HEIGHT) // spacing},
+        "time": {"monitor": 100},
+        "output": {**DOUBLE, "every": END / 2},
+    }
+
+
+def _box(spacing: int, along: str) -> dict:
+    cells, high, side = round(WIDTH) // spacing, round(HEIGHT) // spacing, float(THIN * spacing)
+    extents = {"width": WIDTH, "length": side} if along == "x" else {"width": side, "length": WIDTH}
+    grid = {"nx": cells, "ny": THIN} if along == "x" else {"nx": THIN, "ny": cells}
+    wind = {"u": WIND} if along == "x" else {"v": WIND}
+    return {
+        "grid": {**grid, **extents, "nz": high, "height": HEIGHT},
+        "base": {"kind": "isothermal", "temperature": 250.0, **wind},
+        "bubbles": [],
+        "wave": {"amplitude": 0.01, "along": along},
+        "coriolis": F,
+        "time": {"end": END, "cfl": 1.2, "monitor": 100},
+        "output": {**DOUBLE, "every": END},
+    }
+
+
+def compare(folders: Folders) -> Found:
+    """Errors and their order in u, v, w and theta."""
+    checks: list[Check] = []
+    lines = {}
+    families: dict[str, list[tuple[float, dict[str, tuple[float, float]]]]] = {}
+    for name, folder in folders.items():
+        family, _, spacing = name.rpartition("-")
+        errors = _errors(Output(folder), family)
+        families.setdefault(family, []).append((float(spacing[:-1]), errors))
+        for field, (mean, greatest) in errors.items():
+            if (bound := BOUNDS.get(round(float(spacing[:-1])), {}).get(field)) is not None:
+                checks.append(at_most(name, f"relative L2 error of {field}", mean, bound, SOURCE))
+                checks.append(at_most(name, f"relative greatest error of {field}", greatest, 4 * bound, SOURCE))
+    for family, found in families.items():
+        if len(found) < 2:
+            continue
+        spacings = [spacing for spacing, _ in found]
+        for field in found[0][1]:
+            errors_l2 = [errors[field][0] for _, errors in found]
+            lines[f"{field} ({family})"] = (spacings, errors_l2)
+            if field != "theta":  # its rows beside the walls are of first order, see docs/validation.md
+                order = convergence_order(spacings, errors_l2)
+                checks.append(at_least(family, f"order of the L2 error of {field}", order, ORDER, SOURCE))
+    curves = [Curves("Linear waves: L2 errors", "grid spacing (m)", "relative error", lines, logarithmic=True)]
+    finest = min((n for n in folders if n.count("-") == 1), key=lambda n: int(n.split("-")[-1][:-1]))
+    return Found(
+        checks, [*curves, _profile(Output(folders[finest]), finest)], [(finest, "w", "Linear waves, 1800 s: w")]
+    )
+
+
+def exact_means(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
+    """The exact solution as means over cells around x and z (m)."""
+    dx, dz = x[1] - x[0], z[1] - z[0]
+    total: dict[str, np.ndarray] = {}
+    for px, wx in zip(QUADRATURE_POINTS - 0.5, QUADRATURE_WEIGHTS, strict=True):
+        for pz, wz in zip(QUADRATURE_POINTS - 0.5, QUADRATURE_WEIGHTS, strict=True):
+            for name, values in waves(channel, time, x + px * dx, z + pz * dz).items():
+                total[name] = total.get(name, 0.0) + wx * wz * values
+    return total
+
+
+def _channel(f: float) -> Channel:
+    return Channel(WIDTH, HEIGHT, 250.0, WIND, 0.01, 100_000.0, 5_000.0, f, GRAVITY, RD, CP)
+
+
+def _errors(output: Output, family: str) -> dict[str, tuple[float, float]]:
+    """Relative L2 and greatest error of each field."""
+    z, end = output["z"], output.times[-1]
+    if family == "waves":
+        exact = exact_means(_channel(0.0), end, output["x"], z)
+        ours = {"theta": output.last("theta"), "u": output.last("u") - WIND, "w": output.last("w")}
+    elif family == "waves-x":
+        exact = exact_means(_channel(F), end, output["x"], z)
+        ours = {name: output.last(name)[:, 0] for name in ("theta", "u", "v", "w")}
+        ours["u"] = ours["u"] - WIND
+    else:  # along y, what was v is -u
+        exact = exact_means(_channel(F), end, output["y"], z)
+        ours = {name: output.last(name)[:, :, 0] for name in ("theta", "w")}
+        ours["u"], ours["v"] = output.last("v")[:, :, 0] - WIND, -output.last("u")[:, :, 0]
+    return {name: relative_errors(values, exact[name]) for name, values in ours.items()}
+
+
+def _profile(output: Output, name: str) -> Curves:
+    """W along x in the middle of the channel, ours and exact."""
+    x, z = output["x"], output["z"]
+    row = len(z) // 2
+    exact = waves(_channel(0.0), output.times[-1], x, z[row : row + 1])["w"][0]
+    km = x / 1000
+    lines = {"exact": (km, exact), f"ours ({name})": (km, output.last("w")[row])}
+    return Curves(f"Linear waves: w at z = {z[row]:.0f} m after 1800 s", "x (km)", "w (m/s)", lines)
+
+
+CASE = Case(runs, compare)

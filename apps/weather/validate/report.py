@@ -1,0 +1,82 @@
+"""What the suite adds to its report: our numbers beside the ones they should be, curves, and the cases in pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from hpckit.checks import VALIDATION
+from hpckit.io.reader import find_fields
+from hpckit.report.extension import Section
+from hpckit.report.field_file import FieldFile
+from hpckit.report.maps import colorbar, panels
+from hpckit.report.page import caption, escape, grid, table
+from hpckit.report.run_data import RunData
+from hpckit.report.slices import read_slice
+from hpckit.report.style import SERIES, pyplot, to_svg
+
+
+def sections(run: RunData) -> Iterable[Section]:
+    """The verdicts, the curves and the pictures."""
+    path = run.directory / VALIDATION
+    if not path.is_file():
+        return
+    record = json.loads(path.read_text())
+    checks = record["checks"]
+    passed = sum(check["passed"] for check in checks)
+    numbers = {"passed": passed, "missed": len(checks) - passed, "checks": checks}
+    said = caption(
+        f"{passed} of {len(checks)} numbers are what they should be. The runs are in the folder cases/, each complete."
+    )
+    yield Section("validation", "Our numbers beside the published and the exact", said + verdicts(checks), numbers)
+    if record["curves"]:
+        yield Section("curves", "Ours and exact", grid(map(curves, record["curves"])))
+    drawn = "".join(picture(run, one) for one in record["pictures"])
+    yield Section("pictures", "The cases", drawn)
+
+
+def verdicts(checks: Iterable[dict[str, Any]]) -> str:
+    """The table, what misses first."""
+    rows = [
+        (
+            "pass" if check["passed"] else "MISSES",
+            check["case"],
+            check["quantity"],
+            "not finite" if check["ours"] is None else f"{check['ours']:.6g}",
+            check["allowed"],
+            check["unit"],
+            check["source"],
+        )
+        for check in sorted(checks, key=lambda check: check["passed"])
+    ]
+    return table(("", "case", "number", "ours", "should be", "unit", "source"), rows, (3,))
+
+
+def curves(record: dict[str, Any]) -> str:
+    """Lines of ours and of the exact solution, or errors over resolution, as SVG."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(3.7, 2.4), layout="constrained")
+    for (name, (x, y)), color in zip(record["lines"].items(), SERIES * 9, strict=False):
+        marker = "o" if len(x) < 8 else None
+        axes.plot(x, y, color=color, label=name, marker=marker, markersize=3)
+    if record["logarithmic"]:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    axes.grid(axis="y")
+    axes.set_title(record["title"])
+    axes.set_xlabel(record["x_label"])
+    axes.set_ylabel(record["y_label"])
+    axes.legend(loc="best", handlelength=1.2)
+    return to_svg(figure, record["title"], "chart")
+
+
+def picture(run: RunData, record: dict[str, str]) -> str:
+    """The last frame of a field of a nested run; a line that says why where it cannot be read."""
+    try:
+        path = find_fields(run.directory / "cases" / record["run"])
+        with FieldFile(path) as file:
+            field = read_slice(file, file.variables[record["field"]], [len(file.times) - 1], 300, {})
+    except Exception as problem:  # a picture less, and the page says so
+        return caption(f"{record['title']}: cannot be drawn: {problem}")
+    return f"<h3>{escape(record['title'])}</h3>{colorbar(field)}{''.join(panels(field))}"

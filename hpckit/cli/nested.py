@@ -1,0 +1,86 @@
+"""Runs inside a run: another app, started on the same ranks, in a folder of its own below that of the outer run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpckit.cli.apps import find_preset
+from hpckit.cli.config import check
+from hpckit.cli.failure import FAILURE, failure_record
+from hpckit.cli.run_file import run_file_text
+from hpckit.errors import BlowUpError, InputError
+from hpckit.run_context import Run, share_json
+from hpckit.run_directory import RunDirectory
+
+CASES = "cases"
+
+
+def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
+    """Collective: run APP or APP/PRESET with `settings` over it in `cases/NAME` of `outer`; returns its directory.
+
+    The folder is a run directory like any other: `hpckit report` shows it and its `run.toml` runs again. Raises
+    `InputError` for settings that cannot be, and what the app raises, on every rank alike; a blow-up leaves its
+    `failure.json`.
+    """
+    app, preset = find_preset(target)
+    tree = _laid_over({"app": app.name, **(app.presets[preset][1] if preset else {})}, settings)
+    try:
+        config = check(app.config, tree)
+    except ValidationError as error:
+        raise InputError(f"settings of the nested run {name}: {error}") from None
+    path = None
+    if outer.rank == 0:
+        directory = RunDirectory.create(outer.directory.path / CASES / name)
+        path = str(directory.path)
+        directory.write_text("run.toml", run_file_text(app, config))
+        record = {
+            "app": app.name,
+            "package": app.package,
+            "title": name,
+            "ranks": outer.size,
+            "values": config.model_dump(mode="json"),
+            "origins": {},
+        }
+        directory.write_json("resolved.json", record)
+        directory.write_json("provenance.json", outer.directory.read_json("provenance.json") or {})
+    directory = RunDirectory(share_json(outer.comm, path))
+    run = Run(
+        outer.comm,
+        directory,
+        app=app.name,
+        title=name,
+        lines=False,
+        device=outer.device,
+        parent=outer,
+        start=start_nested,
+    )
+    try:
+        importlib.import_module(f"{app.package}.run").run(config, run)
+    except BlowUpError as error:  # the one failure that all ranks raise alike in the middle of a run
+        _keep_failure(run, error)
+        raise
+    if run.status == "running":
+        run.finish({})
+    outer.comm.Barrier()  # rank 0 has written its records
+    return directory
+
+
+def _keep_failure(run: Run, error: BlowUpError) -> None:
+    if run.rank == 0:
+        record = failure_record(error, run.rank, run.size, run.step, run.directory.path / FAILURE)
+        run.directory.create_json(FAILURE, record)
+        summary = {"app": run.app, "title": run.title, "ranks": run.size, "status": "failed"}
+        run.directory.write_json("summary.json", {**summary, "exit_code": error.exit_code, "error": error.to_dict()})
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, values of `above` in place of those of `below`."""
+    both = dict(below)
+    for key, value in above.items():
+        inner = both.get(key)
+        both[key] = _laid_over(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return both

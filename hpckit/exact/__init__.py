@@ -1,0 +1,1 @@
+"""Exact solutions that runs are measured against: NumPy alone, each with its paper."""

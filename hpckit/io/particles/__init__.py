@@ -1,0 +1,1 @@
+"""Particles in files: LAMMPS data and dump, extended XYZ, H5MD."""

@@ -1,0 +1,133 @@
+"""Extended XYZ, in and out, by ASE: a line a particle, the box and the columns named in a comment.
+
+Symbols of elements are the types' names; types without an element's name are written as X. Ids, types, images and
+velocities travel as columns `id`, `type`, `image` and `velo` in the numbers of the run, without conversion of units.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import InputError, SetupError
+from hpckit.io.files import write_error
+from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
+
+
+def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
+    """The frames of an extended XYZ file. Raises `InputError` for what cannot be read, `SetupError` without ASE."""
+    _ase()
+    from ase.io import iread
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("the file cannot be read: there is none", where=str(path))
+    frames = iread(path, format="extxyz")
+    number = 0
+    while True:
+        try:
+            atoms = next(frames, None)
+        except Exception as error:  # whatever ASE meets in a file it did not expect
+            raise InputError(
+                f"{path.name}: frame {number} is no extended XYZ: {type(error).__name__} {error}", where=str(path)
+            ) from error
+        if atoms is None:
+            return
+        yield _snapshot(atoms, f"{path}, frame {number}")
+        number += 1
+
+
+def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -> None:
+    """Write one frame or several, whole or not at all. Raises `SetupError` where that fails, or without ASE."""
+    _ase()
+    from ase.io import write
+
+    path = Path(path)
+    frames = [snapshots] if isinstance(snapshots, Snapshot) else snapshots
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        write(temporary, [_atoms(frame) for frame in frames], format="extxyz")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise write_error(error, path) from error
+
+
+def _snapshot(atoms: Any, where: str) -> Snapshot:
+    cell = np.asarray(atoms.cell)
+    edges = np.diagonal(cell).copy()
+    if np.abs(cell - np.diag(edges)).max() > 1e-12 * max(np.abs(cell).max(), 1.0) or (edges <= 0).any():
+        raise InputError(
+            f"expected an orthogonal box (Lattice with three lengths on its diagonal), found {cell.tolist()}",
+            where=where,
+        )
+    n = len(atoms)
+    arrays = atoms.arrays
+    symbols = atoms.get_chemical_symbols()
+    ids = np.asarray(arrays.get("id", np.arange(1, n + 1)), np.int64)
+    if len(np.unique(ids)) < n:
+        raise InputError("expected every id once, found one twice", where=where)
+    if "type" in arrays:
+        types = np.asarray(arrays["type"], np.int64) - 1
+        if n and types.min() < 0:
+            raise InputError("expected types from 1 on", where=where)
+        names = tuple(_name_of(types, symbols, number) for number in range(int(types.max(initial=-1)) + 1))
+    else:
+        names = tuple(dict.fromkeys(symbols))
+        types = np.array([names.index(symbol) for symbol in symbols], np.int64)
+    lower = np.asarray(atoms.info.get("lower", np.zeros(3)), np.float64)
+    by_particle = np.asarray(atoms.get_masses(), np.float64)
+    masses = np.array(
+        [by_particle[types == number].mean() if (types == number).any() else 1.0 for number in range(len(names))]
+    )
+    images = np.asarray(arrays.get("image", np.zeros((n, 3))), np.int32)
+    velocities = arrays.get("velo")
+    ids, types, positions, images, velocities = sorted_by_id(ids, types, atoms.get_positions(), images, velocities)
+    wraps = bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])
+    info = atoms.info
+    return Snapshot(
+        lower, lower + edges, wraps, ids, types, positions, images, velocities, None, masses, None, names,
+        int(info.get("step", 0)), float(info.get("time", 0.0)),
+    )  # fmt: skip
+
+
+def _atoms(snapshot: Snapshot) -> Any:
+    from ase import Atoms
+    from ase.data import atomic_numbers
+
+    symbols = [name if name in atomic_numbers else "X" for name in snapshot.names] or ["X"] * (
+        int(snapshot.types.max(initial=0)) + 1
+    )
+    atoms = Atoms(
+        symbols=[symbols[number] for number in snapshot.types],
+        positions=snapshot.positions,
+        cell=np.diag(snapshot.edges),
+        pbc=snapshot.periodic,
+    )
+    if snapshot.particle_masses is not None:
+        atoms.set_masses(snapshot.particle_masses)
+    atoms.new_array("id", snapshot.ids)
+    atoms.new_array("type", snapshot.types + 1)
+    atoms.new_array("image", snapshot.images)
+    if snapshot.velocities is not None:
+        atoms.new_array("velo", snapshot.velocities)
+    atoms.info.update(step=snapshot.step, time=snapshot.time, lower=snapshot.lower)
+    return atoms
+
+
+def _name_of(types: np.ndarray, symbols: list[str], number: int) -> str:
+    at = np.flatnonzero(types == number)
+    return symbols[at[0]] if at.size else ""
+
+
+def _ase() -> None:
+    try:
+        import ase  # noqa: F401
+    except ImportError as error:
+        raise SetupError(
+            "extended XYZ is read and written by ASE, which is not installed", do="pip install ase"
+        ) from error

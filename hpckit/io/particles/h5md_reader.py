@@ -1,0 +1,117 @@
+"""Reads H5MD trajectories (specification 1.1), those of other programs too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
+
+
+def read_h5md(path: str | Path) -> Iterator[Snapshot]:
+    """The frames of an H5MD file that has one group of particles in an orthogonal box, one at a time.
+
+    Takes files of other programs too: edges and species fixed or time dependent, particles in any order. Raises
+    `InputError` for what is no such file, naming the element that is missing or wrong.
+    """
+    path = Path(path)
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise InputError(f"{path.name} is no HDF5 file that can be read: {error}", where=str(path)) from error
+    with file:
+        group = _group(file, path)
+        positions = _element(group, "position", path)
+        if positions.ndim != 3 or positions.shape[2] != 3:
+            raise InputError(f"expected positions [frames, particles, 3], found {positions.shape}", where=str(path))
+        for number in range(positions.shape[0]):
+            yield _snapshot(file, group, number, path)
+
+
+def _group(file: h5py.File, path: Path) -> h5py.Group:
+    groups = list(file["particles"]) if "particles" in file else []
+    if "h5md" not in file or len(groups) != 1:
+        found = f"{len(groups)} groups of particles" if "h5md" in file else "no group h5md"
+        raise InputError(f"expected an H5MD file with one group of particles, found {found}", where=str(path))
+    return file["particles"][groups[0]]
+
+
+def _element(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
+    """The values of an element, time dependent (a group with `value`) or fixed (a dataset)."""
+    found = group.get(name)
+    if isinstance(found, h5py.Group):
+        found = found.get("value")
+    if not isinstance(found, h5py.Dataset):
+        raise InputError(f"expected an element {group.name}/{name}, found none", where=str(path))
+    return found
+
+
+def _at(group: h5py.Group, name: str, number: int, path: Path) -> Any:
+    """What an element holds at a frame, None where there is no such element."""
+    if name not in group:
+        return None
+    values = _element(group, name, path)
+    return values[number] if isinstance(group[name], h5py.Group) else values[...]
+
+
+def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Snapshot:
+    positions = np.asarray(_at(group, "position", number, path), np.float64)
+    n = len(positions)
+    edges = np.asarray(_at(group, "box/edges", number, path), np.float64)
+    if edges.shape == (3, 3):
+        if np.count_nonzero(edges - np.diag(np.diagonal(edges))):
+            raise InputError("expected an orthogonal box, found a triclinic one", where=f"{path}, frame {number}")
+        edges = np.diagonal(edges).copy()
+    if edges.shape != (3,) or not (edges > 0).all():
+        raise InputError(f"expected three box edges above 0, found {edges}", where=f"{path}, frame {number}")
+    boundary = [word.decode() if isinstance(word, bytes) else str(word) for word in group["box"].attrs["boundary"]]
+    lower = (
+        np.asarray(file["parameters/hpckit/box_lower"][...]) if "parameters/hpckit/box_lower" in file else np.zeros(3)
+    )
+    ids = _at(group, "id", number, path)
+    species = _at(group, "species", number, path)
+    kinds = np.zeros(n, np.int64) if species is None else np.asarray(species, np.int64)
+    types = kinds - 1 if "parameters/hpckit" in file else np.unique(kinds, return_inverse=True)[1]
+    image = _at(group, "image", number, path)
+    ids, types, positions, images, velocities, forces, mass = sorted_by_id(
+        np.arange(1, n + 1) if ids is None else np.asarray(ids, np.int64),
+        types,
+        positions,
+        np.zeros((n, 3), np.int32) if image is None else np.asarray(image, np.int32),
+        _at(group, "velocity", number, path),
+        _at(group, "force", number, path),
+        _at(group, "mass", number, path),
+    )
+    masses = (
+        None if mass is None else np.array([mass[types == t].mean() for t in range(int(types.max(initial=-1)) + 1)])
+    )
+    steps, times = group.get("position/step"), group.get("position/time")
+    names = file.get("parameters/hpckit/type_names")
+    return Snapshot(
+        lower,
+        lower + edges,
+        (boundary[0] == "periodic", boundary[1] == "periodic", boundary[2] == "periodic"),
+        ids,
+        types,
+        positions,
+        images,
+        velocities,
+        forces,
+        masses,
+        None,
+        tuple(names.asstr()[...]) if names is not None else (),
+        int(_sampled(steps, number)),
+        float(_sampled(times, number)),
+    )
+
+
+def _sampled(values: h5py.Dataset | None, number: int) -> Any:
+    """The step or time of a frame; a single number is the interval (specification 1.1)."""
+    if values is None:
+        return 0
+    return values[number] if values.ndim else number * values[()] + values.attrs.get("offset", 0)

@@ -1,0 +1,261 @@
+"""LAMMPS data files: box, masses, atoms with images, velocities (LAMMPS manual, read_data and write_data)."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.io.files import replace_file, write_error
+from hpckit.io.particles.snapshot import Floats, Ints, Snapshot, sorted_by_id
+from hpckit.io.particles.text import Lines
+
+# Atom style -> its columns; three image flags may follow.
+STYLES = {
+    "atomic": ("id", "type", "x", "y", "z"),
+    "charge": ("id", "type", "charge", "x", "y", "z"),
+    "bond": ("id", "molecule", "type", "x", "y", "z"),
+    "angle": ("id", "molecule", "type", "x", "y", "z"),
+    "molecular": ("id", "molecule", "type", "x", "y", "z"),
+    "full": ("id", "molecule", "type", "charge", "x", "y", "z"),
+    "sphere": ("id", "type", "diameter", "density", "x", "y", "z"),
+}
+SECTIONS = ("Masses", "Atoms", "Velocities")
+# Sections that another program's force field may have; what they say is set in hpckit's own run file.
+PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs", "Atom Type Labels")
+BONDED = ("Bonds", "Angles", "Dihedrals", "Impropers")
+COUNT = re.compile(r"^\s*(\S+)\s+(atoms|atom types|bonds|angles|dihedrals|impropers|\w+ types|extra .*)\s*$")
+EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
+NO_STYLE = "the style as a comment (`Atoms # atomic`), or the setting that names it"
+
+
+def read_lammps_data(
+    path: str | Path, style: str | None = None, periodic: tuple[bool, bool, bool] = (True, True, True)
+) -> Snapshot:
+    """The particles of a LAMMPS data file.
+
+    style: the atom style; by default the one in the comment behind `Atoms`, else `atomic` where the columns allow it.
+    periodic: a data file does not say it. Raises `InputError` with the line, what was expected there and what was
+    found; for triclinic boxes and bonded terms too, which hpckit has not.
+    """
+    lines = Lines(Path(path))
+    try:
+        return _Reader(lines, style).read(periodic)
+    finally:
+        lines.close()
+
+
+class _Reader:
+    """One pass through a data file."""
+
+    def __init__(self, lines: Lines, style: str | None) -> None:
+        if style is not None and style not in STYLES:
+            raise InputError(f"there is no atom style {style!r} here", do=f"choose {', '.join(STYLES)}")
+        self.lines, self.style = lines, style
+        self.counts: dict[str, int] = {}
+        self.box = np.full((3, 2), np.nan)
+        self.masses: Floats | None = None
+        self.atoms: dict[str, Floats] = {}
+        self.ids: Ints = np.zeros(0, np.int64)
+        self.images = np.zeros((0, 3), np.int32)
+        self.velocities: tuple[Ints, Floats] | None = None
+
+    def read(self, periodic: tuple[bool, bool, bool]) -> Snapshot:
+        """Header and sections."""
+        title = self.lines.next()  # LAMMPS ignores the first line
+        self._header()
+        seen: set[str] = set()
+        while (line := self._section_line()) is not None:
+            name, _, comment = (part.strip() for part in line.partition("#"))
+            if name in seen:
+                raise self.lines.fault("every section once", repr(name))
+            seen.add(name)
+            self._section(name, comment)
+        for name in ("Atoms",):
+            if name not in seen and self.counts["atoms"]:
+                raise self.lines.fault(f"a section {name}", "the end of the file")
+        return self._snapshot(periodic, _step_of(title or ""))
+
+    def _header(self) -> None:
+        while (line := self.lines.next()) is not None:
+            text = line.partition("#")[0]
+            if not text.strip():
+                continue
+            if (match := EDGES.match(text)) is not None and match[3] == match[4]:
+                self._edge("xyz".index(match[3]), match[1], match[2])
+            elif (match := COUNT.match(text)) is not None:
+                self._count(match[2], match[1])
+            elif re.search(r"\bxy\s+xz\s+yz\b|\bavec\b|\babc\s+origin\b", text):
+                raise self.lines.fault("an orthogonal box (xlo xhi, ylo yhi, zlo zhi)", "a triclinic one")
+            elif text.strip() in (*SECTIONS, *PASSED_OVER, *BONDED) or text.strip().endswith("Coeffs"):
+                self.lines.put_back(line)
+                break
+            else:
+                raise self.lines.fault("a line of the header or the name of a section", repr(text.strip()))
+        for needed in ("atoms", "atom types"):
+            if needed not in self.counts:
+                raise self.lines.fault(f"a header line `N {needed}`", "none before the first section")
+        for dim, name in enumerate("xyz"):
+            if np.isnan(self.box[dim]).any():
+                raise self.lines.fault(f"a header line `low high {name}lo {name}hi`", "none before the first section")
+
+    def _edge(self, dim: int, low: str, high: str) -> None:
+        name = "xyz"[dim]
+        try:
+            ends = float(low), float(high)
+        except ValueError:
+            raise self.lines.fault(f"two numbers for {name}lo {name}hi", f"{low} {high}") from None
+        if not np.isfinite(ends).all() or ends[0] >= ends[1]:
+            raise self.lines.fault(f"{name}lo below {name}hi", f"{low} {high}")
+        self.box[dim] = ends
+
+    def _count(self, what: str, word: str) -> None:
+        if not word.isdigit():
+            raise self.lines.fault(f"a whole number of {what}, 0 or more", repr(word))
+        count = int(word)
+        if what in ("bonds", "angles", "dihedrals", "impropers") and count:
+            raise self.lines.fault(f"0 {what}: hpckit has no bonded terms yet", f"{count}")
+        self.counts[what] = count
+
+    def _section_line(self) -> str | None:
+        while (line := self.lines.next()) is not None:
+            if line.partition("#")[0].strip():
+                return line
+        return None
+
+    def _section(self, name: str, comment: str) -> None:
+        if name == "Masses":
+            self._masses()
+        elif name == "Atoms":
+            self._atoms(comment)
+        elif name == "Velocities":
+            self._velocities()
+        elif name in PASSED_OVER:
+            self._pass_over()
+        elif name in BONDED or name.endswith("Coeffs"):
+            raise self.lines.fault("sections without bonded terms, which hpckit has not yet", repr(name))
+        else:
+            raise self.lines.fault(f"a section ({', '.join(SECTIONS)})", repr(name))
+
+    def _table(self, rows: int, what: str, columns: tuple[int, ...]) -> tuple[Floats, list[int]]:
+        values, numbers = self.lines.table(rows, what, lambda line: line.strip()[:1].isalpha(), columns)
+        return (values if rows else np.zeros((0, columns[0]))), numbers
+
+    def _pass_over(self) -> None:
+        while (line := self.lines.next()) is not None:
+            if line.strip()[:1].isalpha() and line.partition("#")[0].strip() in (*SECTIONS, *PASSED_OVER, *BONDED):
+                self.lines.put_back(line)
+                return
+
+    def _masses(self) -> None:
+        types = self.counts["atom types"]
+        values, numbers = self._table(types, "masses (type, mass)", (2,))
+        index = self.lines.whole(values[:, 0], numbers, "an atom type", 1, types)
+        self.lines.unique(index, numbers, "atom type")
+        wrong = np.flatnonzero(values[:, 1] <= 0)
+        if wrong.size:
+            raise self.lines.fault("a mass above 0", f"{values[wrong[0], 1]:.17g}", numbers[wrong[0]])
+        self.masses = np.zeros(types)
+        self.masses[index - 1] = values[:, 1]
+
+    def _atoms(self, comment: str) -> None:
+        style = self.style or (comment.split() or [""])[0]
+        if style and style not in STYLES:
+            raise self.lines.fault(f"an atom style ({', '.join(STYLES)}) behind Atoms", repr(comment))
+        columns = STYLES[style or "atomic"]
+        width = len(columns)
+        try:
+            values, numbers = self._table(self.counts["atoms"], f"atoms ({', '.join(columns)})", (width, width + 3))
+        except InputError as error:
+            if not style and "columns" in error.message:
+                error.do = f"atoms of another style than atomic: give {NO_STYLE}"
+            raise
+        at = {name: column for column, name in enumerate(columns)}
+        self.ids = self.lines.whole(values[:, 0], numbers, "an atom id", 1)
+        self.lines.unique(self.ids, numbers, "atom id")
+        types = self.counts["atom types"]
+        self.lines.whole(values[:, at["type"]], numbers, "an atom type", 1, types)
+        self.atoms = {name: values[:, column] for name, column in at.items()}
+        self.images = np.zeros((len(values), 3), np.int32)
+        if values.shape[1] == width + 3:
+            for dim in range(3):
+                flags = values[:, width + dim]
+                self.images[:, dim] = self.lines.whole(flags, numbers, "an image flag", -(2**31) + 1, 2**31 - 1)
+
+    def _velocities(self) -> None:
+        values, numbers = self._table(self.counts["atoms"], "velocities (id, vx, vy, vz)", (4,))
+        ids = self.lines.whole(values[:, 0], numbers, "an atom id", 1)
+        self.lines.unique(ids, numbers, "atom id")
+        if self.atoms:
+            strange = np.flatnonzero(~np.isin(ids, self.ids))
+            if strange.size:
+                raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
+        self.velocities = ids, values[:, 1:]
+
+    def _snapshot(self, periodic: tuple[bool, bool, bool], step: int) -> Snapshot:
+        n = self.counts["atoms"]
+        atoms = self.atoms or {name: np.zeros(n) for name in STYLES["atomic"]}
+        positions = np.stack([atoms[dim] for dim in "xyz"], axis=1)
+        types = atoms["type"].astype(np.int64) - 1
+        ids, types, positions, images, charges = sorted_by_id(
+            self.ids, types, positions, self.images, atoms.get("charge")
+        )
+        velocities = None
+        if self.velocities is not None:
+            _, velocities = sorted_by_id(*self.velocities)
+        return Snapshot(
+            lower=self.box[:, 0].copy(),
+            upper=self.box[:, 1].copy(),
+            periodic=periodic,
+            ids=ids,
+            types=types,
+            positions=np.ascontiguousarray(positions),
+            images=images,
+            velocities=None if velocities is None else np.ascontiguousarray(velocities),
+            masses=self.masses,
+            charges=charges,
+            step=step,
+        )
+
+
+def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -> None:
+    """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
+
+    Style `charge` where the snapshot has charges, else `atomic`. Raises `SetupError` where it cannot be written.
+    """
+    path = Path(path)
+    types = len(snapshot.masses) if snapshot.masses is not None else int(snapshot.types.max(initial=0)) + 1
+    out = io.StringIO()
+    out.write(f"LAMMPS data file by hpckit, timestep = {snapshot.step}, units = {units}\n\n")
+    out.write(f"{snapshot.count} atoms\n{types} atom types\n\n")
+    for name, low, high in zip("xyz", snapshot.lower, snapshot.upper, strict=True):
+        out.write(f"{low:.17g} {high:.17g} {name}lo {name}hi\n")
+    if snapshot.masses is not None:
+        out.write("\nMasses\n\n")
+        for number, mass in enumerate(snapshot.masses, 1):
+            out.write(f"{number} {mass:.17g}\n")
+    charges = snapshot.charges
+    out.write(f"\nAtoms # {'atomic' if charges is None else 'charge'}\n\n")
+    charge = [] if charges is None else [charges]
+    _rows(out, snapshot.ids, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
+    if snapshot.velocities is not None:
+        out.write("\nVelocities\n\n")
+        _rows(out, snapshot.ids, *snapshot.velocities.T)
+    try:
+        replace_file(path, out.getvalue().encode())
+    except OSError as error:
+        raise write_error(error, path) from error
+
+
+def _rows(out: io.StringIO, *columns: np.ndarray) -> None:
+    form = " ".join("{}" if values.dtype.kind == "i" else "{:.17g}" for values in columns) + "\n"
+    out.writelines(form.format(*row) for row in zip(*(values.tolist() for values in columns), strict=True))
+
+
+def _step_of(title: str) -> int:
+    """The time step that LAMMPS and hpckit note in the first line."""
+    match = re.search(r"timestep = (\d{1,18})\b", title)
+    return int(match[1]) if match else 0

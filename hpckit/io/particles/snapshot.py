@@ -1,0 +1,83 @@
+"""All particles at one instant: what the readers of particle files give and the writers take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Particles in an orthogonal box, in the order of their ids.
+
+    lower, upper: float64[3], corners of the box. periodic: of each dim. ids: int64[n], unique, as in files, from 1.
+    types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3], how many box lengths a particle has gone
+    beyond its position: positions + images * (upper - lower) are the unwrapped places. velocities, forces: float64
+    [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. names: of the types,
+    empty where they have none. All lengths, masses and times in the units of the run that made it.
+    """
+
+    lower: Floats
+    upper: Floats
+    periodic: tuple[bool, bool, bool]
+    ids: Ints
+    types: Ints
+    positions: Floats
+    images: npt.NDArray[np.int32]
+    velocities: Floats | None = None
+    forces: Floats | None = None
+    masses: Floats | None = None
+    charges: Floats | None = None
+    names: tuple[str, ...] = ()
+    step: int = 0
+    time: float = 0.0
+
+    def __post_init__(self) -> None:
+        n = len(self.ids)
+        for name, shape in (
+            ("types", (n,)),
+            ("positions", (n, 3)),
+            ("images", (n, 3)),
+            ("velocities", (n, 3)),
+            ("forces", (n, 3)),
+            ("charges", (n,)),
+            ("lower", (3,)),
+            ("upper", (3,)),
+        ):
+            values = getattr(self, name)
+            if values is not None and values.shape != shape:
+                raise InputError(f"{name} of {n} particles have shape {shape}, not {values.shape}")
+
+    @property
+    def count(self) -> int:
+        """How many particles there are."""
+        return len(self.ids)
+
+    @property
+    def edges(self) -> Floats:
+        """The lengths of the box: float64[3]."""
+        return self.upper - self.lower
+
+    @property
+    def unwrapped(self) -> Floats:
+        """Where the particles would be had they not been put back into the box: float64[n, 3]."""
+        return self.positions + self.images * self.edges
+
+    @property
+    def particle_masses(self) -> Floats | None:
+        """The mass of each particle: float64[n]."""
+        return None if self.masses is None else self.masses[self.types]
+
+
+def sorted_by_id(ids: Ints, *arrays: npt.NDArray | None) -> list[Any]:
+    """The ids and arrays in the order of the ids."""
+    order = np.argsort(ids, kind="stable")
+    return [ids[order], *(None if values is None else values[order] for values in arrays)]

@@ -1,0 +1,1 @@
+"""Molecular dynamics on a mesh of ranks."""

@@ -1,0 +1,49 @@
+"""How a system moves: velocity Verlet, alone or with a thermostat around it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hpckit.kernels.integrate.dispatch import kick, kick_drift
+from hpckit.md.system import System
+
+
+class Dynamics(Protocol):
+    """Advances a system by steps; `step_number` counts them over the whole run."""
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step of dt; with `measure` the system's energies and virials are those at its end."""
+
+
+class NVE:
+    """Velocity Verlet: positions and velocities of second order, energy kept but for an error that stays bounded."""
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`."""
+        half_kick_and_drift(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+
+
+def warm_up(system: System) -> None:
+    """Collective: compile, or load, all that a step needs; changes nothing."""
+    particles = system.particles
+    arrays = particles.velocities, particles.forces, system.inverse_masses
+    kick_drift(particles.positions, *arrays, 0, 0.0, 0.0)
+    kick(*arrays, 0, 0.0)
+    system.warm_up()
+
+
+def half_kick_and_drift(system: System, dt: float) -> None:
+    """The first half of a step."""
+    particles = system.particles
+    with system.timer("integrate"):
+        arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
+        kick_drift(*arrays, particles.slots, 0.5 * dt, dt)
+
+
+def half_kick(system: System, dt: float) -> None:
+    """The second half of a step."""
+    particles = system.particles
+    with system.timer("integrate"):
+        kick(particles.velocities, particles.forces, system.inverse_masses, particles.slots, 0.5 * dt)

@@ -1,0 +1,227 @@
+"""A system of particles on a mesh of ranks: who is where, and the forces between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.errors import InputError
+from hpckit.ghosts import GhostExchange
+from hpckit.io.particles.snapshot import Snapshot
+from hpckit.kernels.integrate.dispatch import kinetic, largest_move, wrap
+from hpckit.kernels.records.dispatch import types_of
+from hpckit.md.forces import Forces
+from hpckit.md.interaction import Interaction
+from hpckit.md.neighbors import NeighborList
+from hpckit.md.units import UNITS, Units
+from hpckit.mesh import Mesh
+from hpckit.migration import audit, exchange, migrate
+from hpckit.particles import TRAVELER, Particles, make_travelers
+from hpckit.plan.bricks import Bricks
+from hpckit.timing import PhaseTimer
+
+
+@dataclass(frozen=True)
+class Rebuilds:
+    """When neighbor lists are made anew: looked at every `every` steps, at the earliest `delay` steps after the last
+    time; with `check`, only if a particle has moved more than half the skin since.
+    """
+
+    every: int = 1
+    delay: int = 0
+    check: bool = True
+
+
+class System:
+    """Particles in a box, cut into bricks over the ranks of `mesh` (axes x, y, z), with their forces.
+
+    masses: of each type. skin: how much farther than the cutoff lists reach. Made on every rank alike; `load` brings
+    the particles. `particles` has the arrays of this rank, `frame` all particles in the order of their ids.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        bricks: Bricks,
+        masses: np.ndarray,
+        interaction: Interaction,
+        *,
+        skin: float = 0.3,
+        units: Units = UNITS["lj"],
+        rebuilds: Rebuilds | None = None,
+        precision: str = "double",
+        repro: bool = False,
+        isa: str | None = None,
+        timer: PhaseTimer | None = None,
+    ) -> None:
+        self.mesh, self.bricks, self.units, self.skin = mesh, bricks, units, skin
+        self.masses = np.asarray(masses, np.float64)
+        if len(self.masses) != interaction.types:
+            raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
+        self.interaction, self.rebuilds = interaction, rebuilds or Rebuilds()
+        self.forces = Forces(interaction, precision, repro, isa)
+        self.reach = interaction.cutoff + skin
+        self.particles, self.ghosts = Particles(), GhostExchange(mesh)
+        self.timer = timer or PhaseTimer()
+        self.count = 0  # particles of all ranks
+        self.builds = self.missed = 0  # rebuilds; those that came later than half the skin
+        self._since = 0
+        self._make_neighbors()
+
+    def _make_neighbors(self) -> None:
+        isa, padding = self.forces.form.isa, self.forces.form.lanes
+        self.neighbors = NeighborList(self.bricks, self.mesh.rank, self.reach, isa, padding)
+
+    def load(self, travelers: np.ndarray) -> None:
+        """Collective: take up particles (`make_travelers`), each given by one rank, whichever; ids 0 to n - 1."""
+        box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
+        positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
+        wrap(positions, images, len(travelers), *box)
+        travelers = travelers.copy()
+        travelers["position"], travelers["image"] = positions, images
+        homes = self.bricks.owners(positions[:, :3])
+        travelers = travelers[np.argsort(homes, kind="stable")]
+        arrived = exchange(self.mesh, travelers, np.bincount(homes, minlength=self.mesh.size))
+        self.particles = Particles()
+        self.particles.append(arrived[np.argsort(arrived["position"][:, 2], kind="stable")])
+        self.count = self.total(self.particles.count)
+        audit(self.mesh, self.particles, self.count)
+        types = types_of(travelers["position"])
+        highest = np.array(types.max(initial=0))
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
+        if highest >= len(self.masses):
+            raise InputError(f"there are particles of type {highest + 1}, but masses of {len(self.masses)} types only")
+        self.type_counts = np.bincount(types, minlength=len(self.masses))
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, self.type_counts, op=MPI.SUM)
+
+    def rebuild(self) -> None:
+        """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
+        particles = self.particles
+        box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
+        wrap(particles.positions, particles.images, particles.slots, *box)
+        migrate(self.mesh, self.bricks, particles)
+        self.neighbors.rebuild(particles, self.ghosts)
+        types = np.minimum(particles.types, len(self.masses) - 1)
+        self.slot_masses = self.masses[types]
+        empty = particles.ids[: particles.slots] < 0
+        self.inverse_masses = np.where(empty, 0.0, self.units.acceleration / self.slot_masses)
+        self.builds += 1
+        self._since = 0
+        if self.forces.mixed:
+            self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
+
+    def update(self, measure: bool = False) -> None:
+        """Collective: forces at the positions as they are, after one step's motion; rebuilds where it is time."""
+        if self._is_time():
+            with self.timer("neighbor"):
+                self.rebuild()
+            self.compute(measure)
+        else:
+            self._compute_with_exchange(measure)
+
+    def compute(self, measure: bool = False) -> None:
+        """Forces where ghosts are up to date, as after `rebuild`."""
+        with self.timer("force"):
+            for clusters in (self.neighbors.inner, self.neighbors.outer):
+                self.forces.compute(self.particles, self.neighbors, clusters, measure)
+
+    def _compute_with_exchange(self, measure: bool) -> None:
+        particles, neighbors, forces = self.particles, self.neighbors, self.forces
+        with self.timer("exchange"):
+            self.ghosts.start(particles)
+            # Images of own particles are in place, those of other ranks not yet: inner clusters do not look at these.
+            forces.prepare(particles, neighbors, 0, neighbors.slots)
+        with self.timer("force"):
+            forces.compute(particles, neighbors, neighbors.inner, measure)
+        if len(neighbors.outer) or self.mesh.size > 1:
+            with self.timer("exchange"):
+                self.ghosts.finish(particles)
+                if self.mesh.size > 1:
+                    forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
+            with self.timer("force"):
+                forces.compute(particles, neighbors, neighbors.outer, measure)
+
+    def warm_up(self) -> None:
+        """Collective: compile, or load, the kernels that steps need; changes nothing. Forces are there already."""
+        largest_move(self.particles.positions, self.neighbors.built, 0)
+        self._compute_with_exchange(False)
+        self.compute(True)
+
+    def _is_time(self) -> bool:
+        self._since += 1
+        due = self._since >= self.rebuilds.delay and self._since % self.rebuilds.every == 0
+        if not due or not self.rebuilds.check:
+            return due
+        particles = self.particles
+        moved = np.array(largest_move(particles.positions, self.neighbors.built, particles.slots))
+        if self.mesh.size > 1:
+            self.mesh.comm.Allreduce(MPI.IN_PLACE, moved, op=MPI.MAX)
+        late = not moved <= (0.5 * self.skin) ** 2
+        if late and self._since == max(1, self.rebuilds.delay, self.rebuilds.every):
+            self.missed += self._since > 1
+        return bool(late)
+
+    def total(self, value: float | int) -> int:
+        """Collective: the sum of a whole number over the ranks."""
+        number = np.array(value, np.int64)
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, number, op=MPI.SUM)
+        return int(number)
+
+    def kinetic(self) -> np.ndarray:
+        """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
+        sums = np.empty(6)
+        kinetic(self.particles.velocities, self.slot_masses, self.particles.ids, self.particles.slots, sums)
+        return sums
+
+    def tails(self) -> tuple[float, float]:
+        """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
+        counts, volume = self.type_counts.astype(float), float(np.prod(self.bricks.lengths))
+        found = []
+        for tail in (self.interaction.tail_energy, self.interaction.tail_virial):
+            found.append(0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume))
+        return found[0], found[1]
+
+    def snapshot(self, step: int = 0, time: float = 0.0, forces: bool = False) -> Snapshot | None:
+        """Collective: all particles in the order of their ids, on rank 0; None elsewhere.
+
+        Positions are wrapped into the box, with the images that say how often they went around; ids count from 1.
+        """
+        particles = self.particles
+        slots = particles.own
+        each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
+        each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
+        counts = np.zeros(self.mesh.size, np.int64)
+        counts[0] = len(each)
+        every = exchange(self.mesh, each, counts)
+        if self.mesh.rank:
+            return None
+        every = every[np.argsort(every["traveler"]["id"])]
+        travelers = every["traveler"]
+        closed = self.bricks.periodic
+        positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
+        wrap(positions, images, len(every), self.bricks.lower, self.bricks.upper, self.bricks.periodic)
+        return Snapshot(
+            lower=self.bricks.lower,
+            upper=self.bricks.upper,
+            periodic=(bool(closed[0]), bool(closed[1]), bool(closed[2])),
+            ids=travelers["id"] + 1,
+            types=types_of(positions),
+            positions=np.ascontiguousarray(positions[:, :3]),
+            images=images,
+            velocities=np.ascontiguousarray(travelers["velocity"][:, :3]),
+            forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
+            masses=self.masses,
+            step=step,
+            time=time,
+        )
+
+    def load_snapshot(self, snapshot: Snapshot | None) -> None:
+        """Collective: take up the particles of a snapshot given by rank 0; None elsewhere. Ids become 0, 1, …."""
+        travelers = np.zeros(0, TRAVELER)
+        if snapshot is not None:
+            n = snapshot.count
+            velocities = np.zeros((n, 3)) if snapshot.velocities is None else snapshot.velocities
+            travelers = make_travelers(np.arange(n), snapshot.positions, velocities, snapshot.types, snapshot.images)
+        self.load(travelers)

@@ -1,0 +1,14 @@
+"""Observables of particles: radial distribution, displacements, correlations, structure factor, profiles, speeds.
+
+Each takes frames (`hpckit.io.particles.snapshot.Snapshot`, or anything with its fields) by `add(frame)`, from a file or
+during a run, and gives its `result()`. With a communicator the ranks share the work: every rank adds the same frame and
+measures its block of the particles, `result(comm)` sums over the ranks.
+"""
+
+from hpckit.observables.correlation import TimeCorrelation
+from hpckit.observables.profile import DensityProfile
+from hpckit.observables.radial import RadialDistribution
+from hpckit.observables.speeds import SpeedDistribution
+from hpckit.observables.structure import StructureFactor
+
+__all__ = ["DensityProfile", "RadialDistribution", "SpeedDistribution", "StructureFactor", "TimeCorrelation"]

@@ -1,0 +1,141 @@
+"""A box cut into bricks, one a rank, and whose particles every rank must know: plain values, no MPI."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.errors import DecompositionError
+from hpckit.plan.topology import Topology
+
+DIMS = 3
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Of the particles in one interval of a dim, who wants those in low <= x < high: rank coordinate `to`, which sees
+    them moved by `turns` lengths of the box.
+    """
+
+    to: int
+    turns: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Ghosts of one peer that are moved by the same number of box lengths in each dim."""
+
+    peer: int
+    turns: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Bricks:
+    """The box lower <= x < upper over the three axes of `topology`, cut at `cuts[d]` (ends included) along dim d.
+
+    Cuts need not be even. Along a dim that is not periodic the outer bricks reach to infinity: every particle has an
+    owner wherever it goes. Raises `DecompositionError` for a box or cuts that do not grow.
+    """
+
+    topology: Topology
+    cuts: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.topology.sizes) != DIMS or len(self.cuts) != DIMS:
+            raise DecompositionError(f"particles need three axes, not {', '.join(self.topology.names)}")
+        for name, size, cuts in zip(self.topology.names, self.topology.sizes, self.cuts, strict=True):
+            if len(cuts) != size + 1:
+                raise DecompositionError(
+                    f"{size} ranks along {name} have {size + 1} cuts, ends included, not {len(cuts)}"
+                )
+            if not all(math.isfinite(cut) for cut in cuts) or any(a >= b for a, b in itertools.pairwise(cuts)):
+                raise DecompositionError(f"the cuts along {name} must be finite and grow: {', '.join(map(str, cuts))}")
+
+    @classmethod
+    def even(cls, topology: Topology, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Self:
+        """Bricks of equal size."""
+        ends = zip(np.asarray(lower, float), np.asarray(upper, float), topology.sizes, strict=True)
+        return cls(topology, tuple(tuple(float(x) for x in np.linspace(a, b, n + 1)) for a, b, n in ends))
+
+    @property
+    def lower(self) -> npt.NDArray[np.float64]:
+        """The lower corner of the box."""
+        return np.array([cuts[0] for cuts in self.cuts])
+
+    @property
+    def upper(self) -> npt.NDArray[np.float64]:
+        """The upper corner of the box."""
+        return np.array([cuts[-1] for cuts in self.cuts])
+
+    @property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """The edges of the box."""
+        return self.upper - self.lower
+
+    @property
+    def periodic(self) -> npt.NDArray[np.bool_]:
+        """Whether each dim is periodic."""
+        return np.array([name in self.topology.periodic for name in self.topology.names])
+
+    def bounds(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The corners of a rank's brick within the box."""
+        coords = self.topology.coords(rank)
+        low = np.array([cuts[c] for cuts, c in zip(self.cuts, coords, strict=True)])
+        return low, np.array([cuts[c + 1] for cuts, c in zip(self.cuts, coords, strict=True)])
+
+    def owned(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The corners of what a rank owns: its brick, without end at the sides of a box that is not periodic."""
+        low, high = self.bounds(rank)
+        for d, (coord, size) in enumerate(zip(self.topology.coords(rank), self.topology.sizes, strict=True)):
+            if not self.periodic[d]:
+                low[d] = -math.inf if coord == 0 else low[d]
+                high[d] = math.inf if coord == size - 1 else high[d]
+        return low, high
+
+    def owners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """The rank that owns each position [n, 3] (wrapped into the box where it is periodic)."""
+        coords = [np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right") for d in range(DIMS)]
+        return np.ravel_multi_index(tuple(coords), self.topology.sizes).astype(np.int64)
+
+    def reached(self, coord: int, dim: int, reach: float) -> list[Reached]:
+        """Who, along one dim, wants which particles of the bricks at `coord`; the first entry is the brick itself."""
+        cuts, length = self.cuts[dim], self.lengths[dim]
+        inner = (coord > 0, coord < len(cuts) - 2)
+        low, high = cuts[coord], cuts[coord + 1]
+        most = math.ceil(reach / length) if self.periodic[dim] else 0
+        found = [Reached(coord, 0, -math.inf, math.inf)]
+        for turns in range(-most, most + 1):
+            for to in range(len(cuts) - 1):
+                if (to, turns) == (coord, 0):
+                    continue
+                wanted_low, wanted_high = cuts[to] - reach - turns * length, cuts[to + 1] + reach - turns * length
+                if self.periodic[dim]:
+                    touches = wanted_low < high and wanted_high > low
+                else:
+                    # particles beyond the end of the box belong to the outer bricks, which then reach further
+                    wanted_low = -math.inf if to == 0 else wanted_low
+                    wanted_high = math.inf if to == len(cuts) - 2 else wanted_high
+                    touches = (wanted_low < high or not inner[1]) and (wanted_high > low or not inner[0])
+                if touches:
+                    found.append(Reached(to, turns, wanted_low, wanted_high))
+        return found
+
+    def ghosts(self, rank: int, reach: float) -> tuple[list[list[Reached]], list[Segment]]:
+        """What rank sends at a reach: for each dim its `reached`, and a segment for each of their combinations.
+
+        Segments are ordered as the product of the three lists; the first is the rank's own particles, unmoved. Peers
+        are mutual: who is sent to also sends.
+        """
+        options = [self.reached(coord, d, reach) for d, coord in enumerate(self.topology.coords(rank))]
+        segments = [
+            Segment(self.topology.rank(tuple(one.to for one in each)), tuple(one.turns for one in each))  # type: ignore[arg-type]
+            for each in itertools.product(*options)
+        ]
+        return options, segments

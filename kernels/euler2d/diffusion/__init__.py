@@ -1,0 +1,1 @@
+"""Diffusion in the slab."""

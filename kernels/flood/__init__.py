@@ -1,0 +1,1 @@
+"""Kernels of flood: shallow water with shocks and dry land."""

@@ -1,0 +1,1 @@
+"""The Lennard-Jones potential."""

@@ -1,0 +1,1 @@
+"""What is measured of particles: histograms of pair distances, Fourier sums of the density."""

@@ -1,0 +1,36 @@
+"""Histograms of pair distances and Fourier sums of the density, in NumPy: the oracle and the documentation.
+
+Boxes are orthogonal; `edges` are their lengths, float64[3], `periodic` says of each dim whether it wraps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def pair_histogram(positions, types, first, last, edges, periodic, reach, counts):
+    """Add to counts[a, b, k] the pairs of an own particle of type a and another of type b at a distance in bin k.
+
+    positions: float64[n, 3], wrapped where periodic. types: int64[n], from 0. Own are the particles first to last - 1,
+    so that ranks can share the work; a pair of own particles counts from both sides. counts: int64[types, types, bins],
+    bins of equal width up to `reach`, which must not pass half a periodic edge: distances are to the nearest image.
+    """
+    width = reach / counts.shape[2]
+    for i in range(first, last):
+        apart = positions - positions[i]
+        apart -= np.where(periodic, edges * np.rint(apart / edges), 0.0)
+        distance = np.sqrt((apart**2).sum(1))
+        near = (distance < reach) & (np.arange(len(positions)) != i)
+        bins = np.minimum((distance[near] / width).astype(np.int64), counts.shape[2] - 1)
+        np.add.at(counts[types[i]], (types[near], bins), 1)
+
+
+def density_sums(positions, edges, waves, real, imaginary):
+    """Add to real[m] + i imaginary[m] the sum over particles of exp(-i k . r), k = 2 pi waves[m] / edges.
+
+    waves: int64[m, 3]. The static structure factor is the square of the sum over the number of particles (Hansen and
+    McDonald, Theory of Simple Liquids, section 4.1).
+    """
+    phase = (2.0 * np.pi * positions / edges) @ waves.T
+    real += np.cos(phase).sum(0)
+    imaginary -= np.sin(phase).sum(0)

@@ -1,0 +1,1 @@
+"""Forces between pairs of particles by any radial potential, over neighbor lists."""

@@ -1,0 +1,26 @@
+"""What a pair potential is to the force kernels: compiled functions of the squared distance, and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+CUTOFF2, SHIFT, OWN = 0, 1, 2  # parameters of every pair of types: squared cutoff, energy shift; then the potential's
+
+
+@dataclass(frozen=True)
+class Potential:
+    """A radial potential E(r2, p): `force(r2, p)` is -dE/dr / r, `energy_and_force(r2, p)` both, without the shift.
+
+    The functions are compiled (`kernels.jit.inlined`) and take numbers or vectors; p holds `parameters` numbers, first
+    `CUTOFF2` and `SHIFT`, which is taken off the energy. clamp: whether r2 is held to the cutoff before the call, as
+    functions need that are slow far out, where the numbers of an exponential no longer have all their bits. `key` names
+    the potential and all that is compiled into it.
+    """
+
+    key: tuple
+    parameters: int
+    force: Callable[..., Any] = field(compare=False)
+    energy_and_force: Callable[..., Any] = field(compare=False)
+    clamp: bool = True

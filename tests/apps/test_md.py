@@ -1,0 +1,69 @@
+"""The molecular dynamics app: what it writes, and mistakes explained."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from hpckit.apps.md.config import PRESETS, Config
+from hpckit.apps.md.run import dry_run
+from hpckit.io.particles.h5md_reader import read_h5md
+from hpckit.io.particles.lammps_data import read_lammps_data
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_say_what_they_would_take(preset):
+    plan = dry_run(Config.model_validate(PRESETS[preset][1]), 4)
+    assert plan.steps > 0
+    assert plan.memory_per_rank > 0
+    assert re.match(r"\d+ particles", plan.decomposition[0])
+
+
+def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
+    words = ["run", "md.mixture", "system.cells=[4,5,3]", "time.steps=40", "time.thermo=20", "output.every=25"]
+    command = [sys.executable, "-m", "hpckit.cli.main", *words, "--directory", str(tmp_path / "r"), "--no-report"]
+    for ranks in (1, 2):
+        folder = tmp_path / f"r{ranks}"
+        command[-2] = str(folder)
+        done = subprocess.run([*command, "-n", str(ranks)], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        table = re.findall(r"^ +(\d+) +(-?[\d.]+) +(-?[\d.]+) +0 +(-?[\d.]+) +(-?[\d.]+)", done.stdout, re.MULTILINE)
+        assert [row[0] for row in table] == ["0", "20", "40"]
+        assert float(table[0][1]) == 2.0
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert lines[-1]["temperature"] == pytest.approx(float(table[-1][1]), rel=1e-7)
+        frames = list(read_h5md(folder / "output/trajectory.h5"))
+        assert [frame.step for frame in frames] == [0, 25, 40]
+        assert np.bincount(frames[0].types).tolist() == [192, 48]
+        end = read_lammps_data(folder / "output/end.data")
+        np.testing.assert_array_equal(end.unwrapped, frames[-1].unwrapped)
+    one, two = (read_lammps_data(tmp_path / f"r{ranks}/output/end.data") for ranks in (1, 2))
+    np.testing.assert_allclose(two.positions, one.positions, atol=1e-10)
+    energies = [
+        json.loads((tmp_path / f"r{ranks}/summary.json").read_text())["conserved"]["energy"] for ranks in (1, 2)
+    ]
+    assert energies[0]["final"] == pytest.approx(energies[1]["final"], rel=1e-11)
+    assert abs(energies[0]["relative_change"]) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"system": {"masses": [1.0, 2.0]}}, "1 fractions for 2 masses"),
+        ({"system": {"fractions": [0.5]}}, "add up to 1"),
+        ({"interaction": {"epsilon": [1.0, 1.0]}}, "epsilon has 2 types and sigma 1"),
+        ({"interaction": {"pairs": [{"types": [1, 2]}]}}, "there are 1 to 1"),
+        ({"interaction": {"shift": True, "tail": True}}, "not one that is shifted"),
+        ({"repro": True, "precision": "mixed"}, "set precision to double"),
+        ({"system": {"cells": [0, 1, 1]}}, "at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_explained(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        Config.model_validate(settings)

@@ -1,0 +1,33 @@
+"""On a real GPU, where there is one: exchanges, a run against the CPU, and every check of `hpckit bench gpu`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from test_simulated import SMALL, hpckit, temperature
+
+from hpckit.gpu_driver import missing
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(missing() != "", reason=missing())]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, ranks):
+    assert "all good 24" in mpirun(ranks, "device_exchange.py", timeout=250).stdout
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_on_gpus_has_the_fields_of_one_on_cores(tmp_path, ranks):
+    assert hpckit("run", "heat", *SMALL, "--directory", "cores", cwd=tmp_path).code == 0
+    done = hpckit("run", "heat", *SMALL, "--gpu", "-n", ranks, "--directory", "gpus", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "GPU: " in done.stdout
+    np.testing.assert_allclose(temperature(tmp_path / "gpus"), temperature(tmp_path / "cores"), rtol=1e-12)
+
+
+def test_every_check_of_the_benchmark_passes(tmp_path):
+    outcome = hpckit("bench", "gpu", "--quick", "--json", cwd=tmp_path, timeout=280)
+    assert outcome.code == 0, outcome.stderr
+    assert json.loads(outcome.stdout)["checks"]["failed"] == 0

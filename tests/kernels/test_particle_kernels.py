@@ -1,0 +1,247 @@
+"""Kernels of particles against their references: columns, lists, pair forces, motion, records."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hpckit.kernels import simd
+from hpckit.kernels.cells import reference as cells_reference
+from hpckit.kernels.cells import simd as cells
+from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP
+from hpckit.kernels.integrate import reference as integrate_reference
+from hpckit.kernels.integrate import simd as integrate
+from hpckit.kernels.lennard_jones import reference as lennard_jones_reference
+from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters, tail
+from hpckit.kernels.pair import reference as pair_reference
+from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
+from hpckit.kernels.records import reference as records_reference
+from hpckit.kernels.records import simd as records
+from hpckit.particles import aligned
+
+VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
+FORMS = [Form("scalar"), Form("scalar", "f", 3), Form("scalar", exact=True)]
+FORMS += [Form(isa, "d", types) for isa in VECTOR_ISAS for types in (1, 2, 3, 11)]
+FORMS += [Form(isa, "f", types) for isa in VECTOR_ISAS for types in (3, 11)]
+FORMS += [Form(isa, exact=True) for isa in VECTOR_ISAS]
+
+
+def scattered(count, extent, types=1, seed=5):
+    """Records of particles on a shaken lattice in a box of these edges."""
+    rng = np.random.default_rng(seed)
+    edge = (np.prod(extent) / count) ** (1 / 3)
+    grid = [np.arange(int(np.ceil(length / edge))) * edge for length in extent]
+    places = np.array(list(itertools.product(*grid)))
+    places = places[rng.permutation(len(places))[:count]] + rng.uniform(-0.2, 0.2, (count, 3)) * edge
+    return np.column_stack([places, records_reference.type_words(rng.integers(0, types, count))])
+
+
+def clustered(positions, extent, width=2.5):
+    """The particles in clusters, and one more cluster of empty slots for the ends of lists: what kernels work on."""
+    shape = np.maximum(1, np.rint(np.array(extent[:2]) / width)).astype(np.int64)
+    grid = np.zeros(2), shape / np.array(extent[:2]), shape
+    columns, sizes = np.empty(len(positions), np.int64), np.zeros(shape.prod(), np.int64)
+    cells.assign_columns(positions, len(positions), *grid, 0.0, extent[2], 1, columns, sizes)
+    starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
+    order = np.empty(starts[-1] * CLUSTER, np.int64)
+    cells.sort_columns(positions, len(positions), columns, sizes, starts, order)
+    slots = aligned((len(order) + CLUSTER, 4))
+    cells.place(positions, order, len(order), 0, slots)
+    slots[len(order) :] = [positions[:, 0].max() + 20, 0, 0, records_reference.type_words(np.zeros(1, int))[0]]
+    return slots, starts, grid
+
+
+def listed(slots, starts, grid, extent, reach, isa, padding):
+    """The list of own particles without ghosts, and the number of clusters."""
+    clusters = int(starts[-1])
+    tiles, boxes = np.zeros((clusters, 3, CLUSTER), np.float32), np.zeros((clusters, 6))
+    cells.pack_tiles(slots, 0, clusters, np.array(extent) / 2, tiles, boxes)
+    start, found = np.zeros(clusters * CLUSTER + 1, np.int64), np.zeros(clusters + 1, np.int32)
+    none = np.zeros(3 * grid[2].prod() + 1, np.int64)
+    ends = np.full(3, -1e3), np.full(3, 1e3)
+    build, entries = cells.list_builder(isa), np.empty(0, np.int32)
+    pad = np.int32(4 * CLUSTER * clusters)
+    while True:
+        args = (starts, none, (*grid, grid[0], grid[2], *ends), start, entries, found)
+        count = build(clusters, tiles, boxes, reach, padding, pad, *args)
+        if count >= 0:
+            return start, entries, clusters
+        entries = np.empty(-count, np.int32)
+
+
+@pytest.mark.parametrize("isa", simd.available())
+@pytest.mark.parametrize(("count", "extent"), [(901, (9, 11, 13)), (7, (4, 5, 3)), (333, (30, 3, 3)), (1, (5, 5, 5))])
+def test_a_list_holds_every_pair_within_reach_once(isa, count, extent):
+    slots, starts, grid = clustered(scattered(count, extent), extent)
+    start, entries, clusters = listed(slots, starts, grid, extent, 2.8, isa, 4)
+    own, pad = clusters * CLUSTER, clusters * CLUSTER
+    first, second = cells_reference.list_entries(start, entries, own)
+    real = second != pad
+    found = sorted(zip(first[real].tolist(), second[real].tolist(), strict=True))
+    expected = sorted(zip(*(each.tolist() for each in cells_reference.neighbors(slots[:own], own, 2.8)), strict=True))
+    assert len(set(found)) == len(found), "a pair is there twice"
+    assert set(expected) <= set(found)
+    gaps = np.linalg.norm(slots[first[real], :3] - slots[second[real], :3], axis=1)
+    assert gaps.max(initial=0) < 2.8001
+    assert (np.diff(start) % 4 == 0).all()
+    assert count < 900 or len(expected) > 40_000
+
+
+@pytest.mark.parametrize("zones", [1, 3])
+def test_columns_and_clusters(zones):
+    extent = (9.0, 11.0, 13.0)
+    positions = scattered(700, extent)
+    positions[5::50, 0] = FAR
+    positions[3, :2], positions[4, :2] = -50, 50
+    shape = np.array([3, 4])
+    grid = np.zeros(2), shape / np.array(extent[:2]), shape
+    each = []
+    for form in (cells_reference, cells):
+        columns, sizes = np.empty(700, np.int64), np.zeros(12 * zones, np.int64)
+        form.assign_columns(positions, 700, *grid, 3.0, 8.0, zones, columns, sizes)
+        starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
+        order = np.empty(starts[-1] * CLUSTER, np.int64)
+        form.sort_columns(positions, 700, columns, sizes, starts, order)
+        slots = np.zeros((len(order) + 8, 4))
+        form.place(positions, order, len(order), 8, slots)
+        tiles, boxes = np.zeros((starts[-1], 3, 8), np.float32), np.zeros((starts[-1], 6))
+        form.pack_tiles(slots[8:], 0, starts[-1], np.array([1.0, 2.0, 3.0]), tiles, boxes)
+        inner, outer = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], np.int32)
+        low, high = np.zeros(3), np.array(extent)
+        count = form.split_clusters(boxes, starts[-1], low, high, 1.0, inner, outer)
+        assert 0 < count < starts[-1]
+        each.append((columns, sizes, order, slots, tiles, boxes, inner, outer))
+    for one, other in zip(*each, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert sorted(each[0][2][each[0][2] >= 0]) == np.flatnonzero(positions[:, 0] < FAR).tolist()
+    empty = each[0][3][8:][each[0][2] < 0]
+    assert len(np.unique(empty[:, 0])) == len(empty), "empty slots lie on one another"
+    assert empty[:, 0].min() >= FAR + 8 * FAR_STEP
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_pair_forces_energies_and_virials(form):
+    extent, count = (9.0, 11.0, 13.0), 901
+    slots, starts, grid = clustered(scattered(count, extent, form.types), extent)
+    start, entries, clusters = listed(slots, starts, grid, extent, 2.8, form.isa, form.lanes)
+    own = clusters * CLUSTER
+    kinds = np.arange(form.types)
+    epsilon, sigma = 1 + 0.1 * np.add.outer(kinds, kinds), 1 - 0.02 * np.add.outer(kinds, kinds)
+    table = parameters(epsilon, sigma, 2.5 * sigma, shifted=True)
+    pairs = cells_reference.neighbors(slots[:own], own, 2.5)
+    expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, table)
+    given = slots
+    if form.kind == "f":
+        given = aligned(slots.shape, np.float32)
+        records.to_single(slots, 0, len(slots), np.array(extent) / 2, given)
+    tolerance = 1e-4 if form.kind == "f" else 1e-13
+    for measure in (False, True):
+        forces, found = aligned((own, 4)), np.zeros((own, 8))
+        forces[:] = np.nan
+        kernel = force_kernel(POTENTIAL, Form(form.isa, form.kind, form.types, measure, form.exact))
+        flat = given.ravel(), start, entries, stored_table(table, form), forces.ravel(), found.ravel()
+        kernel(np.arange(clusters, dtype=np.int32), *flat)
+        assert np.abs(forces - expected[:own]).max() < tolerance * np.abs(expected).max()
+        if measure:
+            assert np.abs(found - tallies[:own]).max() < tolerance * np.abs(tallies).max()
+
+
+@pytest.mark.parametrize("isa", simd.available())
+def test_exact_forces_do_not_depend_on_the_order_of_the_neighbors(isa):
+    extent, form = (9.0, 11.0, 13.0), Form(isa, "d", 1, True, True)
+    slots, starts, grid = clustered(scattered(901, extent), extent)
+    start, entries, clusters = listed(slots, starts, grid, extent, 2.8, isa, form.lanes)
+    one = np.ones((1, 1))
+    table = stored_table(parameters(one, one, 2.5 * one), form)
+    found = {}
+    for exact, shuffled in itertools.product((True, False), (False, True)):
+        mixed = entries.copy()
+        if shuffled:
+            rng = np.random.default_rng(2)
+            for a, b in itertools.pairwise(start):
+                mixed[a:b] = rng.permutation(mixed[a:b])
+        forces, tallies = aligned((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
+        kernel = force_kernel(POTENTIAL, Form(isa, "d", 1, True, exact))
+        kernel(np.arange(clusters, dtype=np.int32), slots.ravel(), start, mixed, table, forces.ravel(), tallies.ravel())
+        found[exact, shuffled] = np.concatenate([forces.ravel(), tallies.ravel()])
+    np.testing.assert_array_equal(found[True, True], found[True, False])
+    assert (found[False, True] != found[False, False]).any(), "the order makes no difference anyway"
+    np.testing.assert_allclose(found[True, True], found[False, True], rtol=1e-12, atol=1e-12)
+
+
+def test_lennard_jones_is_the_textbook_one():
+    r = np.linspace(0.8, 2.6, 200)
+    epsilon, sigma, cutoff = np.full((1, 1), 1.3), np.full((1, 1), 1.1), np.full((1, 1), 2.7)
+    p = parameters(epsilon, sigma, cutoff, shifted=True)[0, 0]
+    energy, force = POTENTIAL.energy_and_force.py_func(r * r, p)
+    np.testing.assert_allclose(energy, lennard_jones_reference.energy(r, 1.3, 1.1), rtol=1e-12)
+    np.testing.assert_allclose(force * r, lennard_jones_reference.force(r, 1.3, 1.1), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(POTENTIAL.force.py_func(r * r, p), force, rtol=1e-14)
+    assert p[1] == pytest.approx(lennard_jones_reference.energy(2.7, 1.3, 1.1))
+    far = np.linspace(2.7, 400.0, 2_000_001)
+    shell = 4 * np.pi * far**2
+    sums = [
+        np.trapezoid(lennard_jones_reference.energy(far, 1.3, 1.1) * shell, far),
+        np.trapezoid(lennard_jones_reference.force(far, 1.3, 1.1) * far * shell, far),
+    ]
+    np.testing.assert_allclose(tail(1.3, 1.1, 2.7), sums, rtol=1e-6)
+
+
+def test_motion_matches_its_reference():
+    rng = np.random.default_rng(8)
+    lower, upper, periodic = np.array([-1.0, 0.0, 2.0]), np.array([4.0, 7.0, 5.0]), np.array([True, False, True])
+    each = []
+    start = np.column_stack([rng.uniform(-9, 12, (53, 3)), np.ones(53)])
+    start[7, 0], start[11, :3], start[12, 0] = FAR, upper, np.nextafter(-1.0, -2)
+    moved = [rng.normal(size=(53, 4)) * [1, 1, 1, 0] for _ in range(2)]
+    masses = rng.uniform(1, 2, 53)
+    ids = np.where(np.arange(53) % 7, np.arange(53), -1)
+    for form in (integrate_reference, integrate):
+        positions, images = start.copy(), np.zeros((53, 3), np.int32)
+        velocities, forces = moved[0].copy(), moved[1]
+        form.kick_drift(positions, velocities, forces, 1 / masses, 50, 0.1, 0.2)
+        form.kick(velocities, forces, 1 / masses, 50, 0.3)
+        form.drift(positions, velocities, 50, 0.4)
+        largest, sums = form.largest_move(positions, start, 50), np.zeros(6)
+        form.kinetic(velocities, masses, ids, 53, sums)
+        leavers = np.full(20, -1)
+        count = form.find_leavers(positions, 53, lower, upper, leavers)
+        positions[11:13] = start[11:13]
+        form.wrap(positions, images, 53, lower, upper, periodic)
+        each.append((positions, velocities, np.array([largest, count]), sums, leavers, images))
+    for one, other in zip(*each, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
+    wrapped = each[1][0]
+    inside = (wrapped[:, [0, 2]] >= lower[[0, 2]]) & (wrapped[:, [0, 2]] < upper[[0, 2]])
+    assert inside[np.arange(53) != 7].all()
+    assert wrapped[12, 0] == lower[0], "a place that rounds to the upper end is the lower one"
+
+
+def test_records_match_their_reference():
+    rng = np.random.default_rng(9)
+    start = np.column_stack([rng.uniform(0, 9, (61, 3)), records_reference.type_words(rng.integers(0, 9, 61))])
+    start[3, 0] = FAR
+    slots, targets, shift = rng.permutation(61)[:20], rng.permutation(61)[:20], np.array([1.0, -2.0, 0.5])
+    low = np.array([[-np.inf, 6, 0], [-np.inf, 0, 0], [-np.inf, 7, 0]])
+    high = np.array([[np.inf, 9, 2], [np.inf, 3, 0], [np.inf, 9, 0]])
+    number = np.array([3, 2, 2])
+    inner = np.array([2.0, 3.0, -np.inf]), np.array([6.0, np.inf, 7.0])
+    each = []
+    for form in (records_reference, records):
+        positions, out, single = start.copy(), np.zeros(40 * 3), np.zeros((61, 4), np.float32)
+        form.take(positions, slots, 3, 9, shift, out, 2)
+        form.put(out, positions, targets, 4, 12)
+        form.copy(positions, slots, 2, 7, shift, targets, 11)
+        form.to_single(positions, 5, 50, shift, single)
+        counts = np.zeros(12, np.int64)
+        form.choose(start, 61, low, high, number, *inner, counts, np.empty(0, np.int64))
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        chosen = np.empty(ends[-1], np.int64)
+        form.choose(start, 61, low, high, number, *inner, ends[:-1].copy(), chosen)
+        each.append((positions, out, single.view(np.int32), counts, chosen))
+    for one, other in zip(*each, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (each[0][3][1:] > 0).all()
+    np.testing.assert_array_equal(records_reference.types_of(start), records_reference.types_of(start.copy()))

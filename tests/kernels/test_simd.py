@@ -1,0 +1,255 @@
+"""Vectors in compiled code: every intrinsic on every instruction set of this host; AVX-512 at least compiles."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpckit.kernels import lanes as vectors
+from hpckit.kernels import simd
+from hpckit.kernels.jit import jit
+from hpckit.kernels.records.reference import HIGH_SINGLE, type_words
+
+VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
+SHAPES = [
+    (kind, n, isa)
+    for isa in VECTOR_ISAS
+    for kind, n in (("d", 4), ("d", 8), ("f", 8))
+    if (kind, n) != ("d", 8) or isa == "avx512"
+]
+DTYPE = {"d": np.float64, "f": np.float32}
+per_shape = pytest.mark.parametrize(("kind", "n", "isa"), SHAPES)
+
+
+def numbers(kind, count, seed=1):
+    """Random numbers whose memory starts at a multiple of 64 bytes, as records must."""
+    raw = np.zeros(count * 8 + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    aligned = raw[start:].view(np.float64)[:count] if kind == "d" else raw[start:].view(np.float32)[:count]
+    aligned[:] = np.random.default_rng(seed).uniform(0.5, 2.0, count)
+    return aligned
+
+
+def test_the_host_has_plain_loops_at_least():
+    assert simd.available()[-1] == "scalar"
+
+
+@per_shape
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "truediv"])
+def test_arithmetic(kind, n, isa, op):
+    function = getattr(operator, op)
+    load, store = vectors.lanes(kind, n, isa).load, simd.store
+
+    @jit
+    def kernel(a, b, out):
+        x, y = load(a, 0), load(b, 1)
+        store(out, 0, function(x, y))
+        store(out, n, function(x, 4))
+        store(out, 2 * n, function(0.5, y))
+        store(out, 3 * n, -x)
+
+    a, b, out = numbers(kind, n), numbers(kind, n + 1, 2), np.zeros(4 * n, DTYPE[kind])
+    kernel(a, b, out)
+    half = DTYPE[kind](0.5)
+    expected = [function(a, b[1:]), function(a, DTYPE[kind](4)), function(half, b[1:]), -a]
+    # divisions by the same number may become one division and products
+    rounding = 2 * np.finfo(DTYPE[kind]).eps if op == "truediv" else 0
+    np.testing.assert_allclose(out, np.concatenate(expected), rtol=rounding, atol=0)
+
+
+@per_shape
+def test_comparisons_masks_and_minimum(kind, n, isa):
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
+    load, broadcast = lanes.load, lanes.broadcast
+    select, zero_unless, minimum, bits, count = (
+        simd.select,
+        simd.zero_unless,
+        simd.minimum,
+        simd.bits,
+        simd.count_ones,
+    )
+    inf = DTYPE[kind](np.inf)
+
+    @jit
+    def kernel(a, b, out, found):
+        x, y = load(a, 0), load(b, 0)
+        below = x < y
+        store(out, 0, select(below, x, y + 10))
+        store(out, n, zero_unless(below, broadcast(inf)))
+        store(out, 2 * n, minimum(x, y))
+        found[0], found[1], found[2], found[3] = bits(below), bits(x >= y), bits(below & (x > 1)), bits(x <= 1.0)
+        found[4] = count(bits(below))
+
+    a, b = numbers(kind, n), numbers(kind, n, 2)
+    b[1] = a[1]
+    out, found = np.zeros(3 * n, DTYPE[kind]), np.zeros(5, np.int64)
+    kernel(a, b, out, found)
+    masks = [a < b, a >= b, (a < b) & (a > 1), a <= 1]
+    expected = [np.where(a < b, a, b + 10), np.where(a < b, inf, 0), np.minimum(a, b)]
+    np.testing.assert_array_equal(out, np.concatenate(expected).astype(DTYPE[kind]))
+    assert found.tolist() == [int((mask << np.arange(n)).sum()) for mask in masks] + [(a < b).sum()]
+
+
+@per_shape
+def test_sums_over_the_lanes(kind, n, isa):
+    load, sum_lanes, store_sums = vectors.lanes(kind, n, isa).load, simd.sum_lanes, simd.store_sums
+
+    @jit
+    def kernel(a, out):
+        x, y, z, w = load(a, 0), load(a, n), load(a, 2 * n), load(a, 3 * n)
+        store_sums(out, 4, x, y, z, w)
+        out[0] = sum_lanes(x)
+
+    a, out = np.arange(1.0, 4 * n + 1).astype(DTYPE[kind]), np.zeros(12)
+    kernel(a, out)
+    sums = a.reshape(4, n).sum(axis=1)
+    np.testing.assert_array_equal(out, [sums[0], 0, 0, 0, *sums, 0, 0, 0, 0])
+
+
+@per_shape
+def test_records_gathers_and_tuples_of_numbers(kind, n, isa):
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
+    load3, load4, load_row = lanes.load_records, lanes.load_records_w, lanes.load_row(3)
+    apart = simd.numbers(3, 5)
+
+    @jit
+    def kernel(records, entries, out):
+        for k, each in enumerate(load4(records, entries, 1)):
+            store(out, k * n, each)
+        for k, each in enumerate(load3(records, entries, 1)):
+            store(out, (4 + k) * n, each)
+        for k, each in enumerate(load_row(records, 8)):
+            store(out, (7 + k) * n, each)
+        out[10 * n], out[10 * n + 1], out[10 * n + 2] = apart(records, 2)
+
+    records = numbers(kind, 4 * 50)
+    entries = (4 * np.random.default_rng(3).integers(0, 50, n + 1)).astype(np.int32)
+    out = np.zeros(10 * n + 3, DTYPE[kind])
+    kernel(records, entries, out)
+    each = np.array([records[e : e + 4] for e in entries[1:]]).T
+    expected = [each.ravel(), each[:3].ravel(), records[8 : 8 + 3 * n], records[[2, 7, 12]]]
+    np.testing.assert_array_equal(out, np.concatenate(expected))
+
+
+@per_shape
+@pytest.mark.parametrize("types", [2, 4, 8, 13])
+def test_parameters_are_looked_up_by_type(kind, n, isa, types):
+    lanes, store = vectors.lanes(kind, n, isa), simd.store
+    near = 2 if kind == "d" else 4
+    stride = -(-types // n) * n
+    load, load_row, gather = lanes.load, lanes.load_row(2), lanes.gather_row(2, stride)
+    lookup = lanes.lookup_row_near(2) if types <= near else lanes.lookup_row(2)
+
+    @jit
+    def look_up(table, w, out):
+        first, second = lookup(load_row(table, 0), load(w, 0))
+        store(out, 0, first)
+        store(out, n, second)
+
+    @jit
+    def gathered(table, w, out):
+        first, second = gather(table, 0, load(w, 0))
+        store(out, 0, first)
+        store(out, n, second)
+
+    kinds = np.random.default_rng(types).integers(0, types, n)
+    w = type_words(kinds) if kind == "d" else (HIGH_SINGLE + kinds).astype(np.int32).view(np.float32)
+    table, out = numbers(kind, 2 * stride).reshape(2, stride), np.zeros(2 * n, DTYPE[kind])
+    expected = table[:, kinds].ravel()
+    gathered(table.ravel(), w, out)
+    np.testing.assert_array_equal(out, expected)
+    if types <= n:
+        if types <= near:
+            table[:] = table[:, np.arange(stride) % near]
+        look_up(table.ravel(), w, out)
+        np.testing.assert_array_equal(out, table[:, kinds].ravel())
+
+
+@pytest.mark.parametrize("isa", VECTOR_ISAS)
+def test_append_writes_the_lanes_that_are_set(isa):
+    append, table = vectors.append(isa), vectors.lane_table()
+
+    @jit
+    def kernel(out, bits):
+        append(out, 3, 1000, bits, table)
+
+    for bits in range(256):
+        out = np.full(16, -1, np.int32)
+        kernel(out, bits)
+        lanes = [1000 + 4 * lane for lane in range(8) if bits >> lane & 1]
+        assert out[3 : 3 + len(lanes)].tolist() == lanes
+        assert set(out[:3]) | set(out[11:]) == {-1}
+
+
+@per_shape
+def test_rounded_is_kept_as_written(kind, n, isa):
+    lanes, store, rounded = vectors.lanes(kind, n, isa), simd.store, simd.rounded
+    load, broadcast = lanes.load, lanes.broadcast
+    shift = DTYPE[kind](1.5 * 2.0 ** (np.finfo(DTYPE[kind]).nmant - 8))
+
+    @jit(math=frozenset({"reassoc", "contract", "nsz", "arcp"}))
+    def kernel(a, out):
+        store(out, 0, rounded(load(a, 0) * 3, broadcast(shift)))
+
+    a, out = numbers(kind, n), np.zeros(n, DTYPE[kind])
+    kernel(a, out)
+    np.testing.assert_array_equal(out, np.rint(a * DTYPE[kind](3) * 256) / 256)
+
+
+def test_prefetch_may_look_beyond_the_end():
+    prefetch = simd.prefetch
+
+    @jit
+    def kernel(a):
+        prefetch(a, 1 << 40)
+        return a[0]
+
+    assert kernel(np.ones(1)) == 1
+
+
+AVX512 = """
+import json
+from numba import types as t
+from hpckit.kernels import lanes as vectors
+from hpckit.kernels import simd
+from hpckit.kernels.cells.simd import list_builder
+from hpckit.kernels.lennard_jones.simd import POTENTIAL
+from hpckit.kernels.pair.simd import Form, force_kernel
+assert simd.available() == ("avx512", "avx2", "scalar"), simd.available()
+vector, matrix, tiles = (t.Array(t.float64, 1, "C"), t.Array(t.float64, 2, "C"), t.Array(t.float32, 3, "C"))
+ints, longs = t.Array(t.int32, 1, "C"), t.Array(t.int64, 1, "C")
+found = {}
+for types, kind in ((1, "d"), (2, "d"), (5, "d"), (12, "d"), (3, "f")):
+    kernel = force_kernel(POTENTIAL, Form("avx512", kind, types))
+    records = vector if kind == "d" else t.Array(t.float32, 1, "C")
+    kernel.compile((ints, records, longs, ints, records, vector, vector))
+    found[f"{types}{kind}"] = "".join(kernel.inspect_asm().values())
+grid = t.Tuple((vector, vector, longs, vector, longs, vector, vector))
+kernel = list_builder("avx512")
+kernel.compile((t.int64, tiles, matrix, t.float64, t.int64, t.int32, longs, longs, grid, longs, ints, ints))
+found["list"] = "".join(kernel.inspect_asm().values())
+words = ("zmm", "vgatherdpd", "vpermilpd", "vpermilps", "vperm", "vpcompressd")
+print(json.dumps({name: {word: text.count(word) for word in words} for name, text in found.items()}))
+"""
+
+
+def test_the_kernels_compile_for_avx512_on_any_host():
+    """What LLVM makes of them is looked at, not run: this host need not have the instructions."""
+    features = ("avx", "avx2", "fma", "bmi", "bmi2", "popcnt", *(f"avx512{part}" for part in ("f", "vl", "dq", "bw")))
+    target = {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in features)}
+    command = [sys.executable, "-c", AVX512]
+    done = subprocess.run(command, env={**os.environ, **target}, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    for name in ("1d", "2d", "5d", "12d"):
+        assert found[name]["zmm"] > 20, name
+        assert found[name]["vgatherdpd"] >= 3, name
+    assert found["2d"]["vpermilpd"] >= 2
+    assert found["5d"]["vperm"] >= 2
+    assert found["3f"]["vpermilps"] >= 2
+    assert found["list"]["vpcompressd"] >= 1

@@ -1,0 +1,164 @@
+"""Trajectories beside those of LAMMPS, from its own data files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from lammps_runs import needs_lammps, run_lammps, thermo_rows
+
+MEASURED = [0, 1, 5, 10, 50, 100, 150, 200]
+MELT = """units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 5 0 6 0 7
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+"""
+TWO_TYPES = """units lj
+atom_style atomic
+lattice fcc 0.9
+region box block 0 6 0 5 0 5
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.3 4711
+mass 1 1.0
+mass 2 2.5
+velocity all create 1.2 4928
+"""
+RUN = """neighbor 0.3 bin
+neigh_modify delay 0 every 1 check yes
+fix 1 all nve
+thermo_style custom step temp pe etotal press pxx pyy pzz pxy pxz pyz
+thermo_modify format float %20.15g norm no
+thermo 1
+run 0
+write_data start.data
+run 200
+write_data end.data
+"""
+CASES = {
+    "melt": (
+        MELT + "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5\n",
+        {"epsilon": [[1.0]], "sigma": [[1.0]], "cutoff": [[2.5]]},
+    ),
+    "two": (
+        TWO_TYPES + "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5\npair_coeff 1 2 1.3 0.9 2.2\n"
+        "pair_coeff 2 2 0.7 1.1 2.7\npair_modify shift yes\n",
+        {
+            "epsilon": [[1.0, 1.3], [1.3, 0.7]],
+            "sigma": [[1.0, 0.9], [0.9, 1.1]],
+            "cutoff": [[2.5, 2.2], [2.2, 2.7]],
+            "shift": True,
+        },
+    ),
+}
+
+
+@needs_lammps
+def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tmp_path):
+    cases, expected, ends = {}, {}, {}
+    for name, (text, settings) in CASES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        expected[name] = thermo_rows(run_lammps(folder, text + RUN))[MEASURED]
+        ends[name] = folder / "end.data"
+        common = {"data": f"{name}/start.data", "steps": 200, "measured": MEASURED, "dt": 0.005}
+        cases[name] = settings | common
+    for isa in ("scalar", "mixed"):
+        cases[isa] = cases["melt"] | ({"isa": "scalar"} if isa == "scalar" else {"precision": "mixed"})
+        expected[isa], ends[isa] = expected["melt"], ends["melt"]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    mpirun(1, "md_system.py", tmp_path, timeout=200)
+    for name in cases:
+        ours = np.load(tmp_path / f"{name}-1.npz")
+        rows, theirs = ours["rows"], expected[name]
+        tolerance = 1e-10 if name != "mixed" else 1e-6
+        kept = slice(None) if name != "mixed" else slice(0, 6)
+        assert ours["builds"] > 5
+        np.testing.assert_allclose(rows[kept, 1:4], theirs[kept, 1:4], rtol=tolerance, err_msg=name)
+        if name != "mixed":
+            np.testing.assert_allclose(rows[:, 4:], theirs[:, 4:], rtol=0, atol=1e-9, err_msg=name)
+            _require_same_places(ours, ends[name])
+
+
+def _require_same_places(ours, path):
+    from hpckit.io.particles.lammps_data import read_lammps_data
+
+    theirs = read_lammps_data(path)
+    edges = theirs.edges
+    moved = ours["positions"] + ours["images"] * edges - theirs.unwrapped
+    np.testing.assert_allclose(moved, np.rint(moved / edges) * edges, atol=1e-9)
+    np.testing.assert_allclose(ours["velocities"], theirs.velocities, atol=1e-8)
+    assert np.array_equal(ours["types"], theirs.types)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Data files made here: a liquid of two types, and a cloud in a box that is open along z."""
+    from hpckit.io.particles.lammps_data import write_lammps_data
+    from hpckit.io.particles.snapshot import Snapshot
+
+    rng = np.random.default_rng(11)
+    for name, cells, edge, periodic in (("liquid", (7, 6, 5), 1.68, (1, 1, 1)), ("cloud", (5, 5, 9), 1.9, (1, 0, 0))):
+        grid = np.stack(np.meshgrid(*map(np.arange, cells), indexing="ij"), -1).reshape(-1, 3)
+        basis = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
+        places = ((grid[:, None] + basis).reshape(-1, 3) + 0.25) * edge + rng.uniform(-0.05, 0.05, (len(grid) * 4, 3))
+        n = len(places)
+        velocities = rng.normal(size=(n, 3)) * 1.1
+        snapshot = Snapshot(
+            lower=np.zeros(3),
+            upper=np.array(cells) * edge,
+            periodic=tuple(bool(p) for p in periodic),
+            ids=np.arange(1, n + 1),
+            types=rng.integers(0, 2, n),
+            positions=places,
+            images=np.zeros((n, 3), np.int32),
+            velocities=velocities - velocities.mean(axis=0),
+            masses=np.array([1.0, 1.7]),
+        )
+        write_lammps_data(tmp_path / f"{name}.data", snapshot)
+    return tmp_path
+
+
+def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start):
+    """Every split, uneven cuts, bricks thinner than the reach, open sides; with repro to the bit."""
+    pair = {
+        "epsilon": [[1.0, 1.2], [1.2, 0.8]],
+        "sigma": [[1.0, 0.95], [0.95, 0.9]],
+        "cutoff": [[2.5, 2.3], [2.3, 2.2]],
+    }
+    common = pair | {"steps": 200, "measured": [0, 100, 200], "dt": 0.004}
+    uneven = [[0.2], [0.3], [0.65]]
+    ranks = {
+        1: {"free": [0, 0, 0]},
+        2: {"x": [2, 1, 1], "z": [1, 1, 2]},
+        3: {"x": [3, 1, 1], "thin": [1, 1, 3]},
+        4: {"xy": [2, 2, 1], "z": [1, 1, 4]},
+        6: {"xyz": [3, 2, 1], "x": [6, 1, 1]},
+    }
+    for size, splits in ranks.items():
+        cases = {}
+        for split, sizes in splits.items():
+            for data, more in (("liquid", {}), ("cloud", {"periodic": [True, False, False]})):
+                for repro in (False, True):
+                    settings = {"data": f"{data}.data", "split": sizes, "cuts": uneven, "repro": repro}
+                    cases[f"{data}-{split}-{'exact' if repro else 'plain'}"] = common | more | settings
+        if size > 1:  # one repro case of each split is enough
+            cases = {name: case for name, case in cases.items() if not ("cloud" in name and "exact" in name)}
+        (start / "cases.json").write_text(json.dumps(cases))
+        mpirun(size, "md_system.py", start, timeout=250)
+        for name in cases:
+            data, _, kind = name.split("-")
+            one, many = np.load(start / f"{data}-free-{kind}-1.npz"), np.load(start / f"{name}-{size}.npz")
+            assert many["counts"].sum() == len(one["positions"])
+            for key in ("rows", "positions", "velocities", "forces", "images", "types"):
+                if kind == "exact":
+                    np.testing.assert_array_equal(many[key], one[key], err_msg=f"{name} on {size} ranks: {key}")
+                else:
+                    close = {"rtol": 1e-10, "atol": 1e-9 if key != "forces" else 1e-7}
+                    np.testing.assert_allclose(many[key], one[key], **close, err_msg=f"{name} on {size} ranks: {key}")
+    assert np.ptp(np.load(start / "liquid-free-plain-1.npz")["images"]) > 0, "nothing crosses the box"
