@@ -20,11 +20,13 @@ MOST_THREADS, MOST_BLOCKS = 128, 132 * 8
 f8, u8 = np.float64, np.uint64
 
 
-def watch(add_cell: Any, sums: int, maxima: int, cells: int, arrays: tuple, layout: tuple, numbers: tuple) -> np.ndarray:
+def watch(
+    add_cell: Any, sums: int, maxima: int, cells: int, arrays: tuple, layout: tuple, numbers: tuple
+) -> np.ndarray:
     """The sums and then the maxima (-inf where there is none), float64[sums + maxima]; waits for the device.
 
-    add_cell: a function made by `jit.inlined` with the arguments (own, cell, five arrays, layout, numbers), which adds a
-    cell, counted from 0 to `cells`, to the sums at the head of `own` and takes the maxima behind them. arrays: up to
+    add_cell: a function made by `jit.inlined` with the arguments (own, cell, five arrays, layout, numbers), which adds
+    a cell, counted from 0 to `cells`, to the sums at the head of `own` and takes the maxima behind them. arrays: up to
     five. layout: integers; numbers: floats.
     """
     width = threads(MOST_THREADS)

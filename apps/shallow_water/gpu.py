@@ -18,14 +18,15 @@ from hpckit.timing import PhaseTimer
 class GpuModel(Model):
     """As `Model`, on a GPU. Tiles that need no halo are stepped while the halo is exchanged."""
 
+    bottom: Field
+    exchange: HaloExchange
+
     def __init__(self, config: Config, mesh: Mesh, device: Device) -> None:
         super().__init__(config, mesh)
         dtype = np.dtype(config.precision)
         self.exchange.close()
         self.h, self.u, self.v, self.bottom = (
-            Field(
-                device.to_device(host.data.astype(dtype)), host.decomposition, mesh, host.name, host.units, device
-            )
+            Field(device.to_device(host.data.astype(dtype)), host.decomposition, mesh, host.name, host.units, device)
             for host in (*self.fields, self.bottom)
         )
         self.exchange = HaloExchange(mesh, self.fields, walls=self._walls)

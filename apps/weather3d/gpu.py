@@ -83,8 +83,9 @@ class GpuModel(Model):
     def watch(self) -> Watch:
         """Collective: as of `Model`; waits for the device and reads the status of the steps since the last time."""
         found = super().watch()
-        if self.first_broken_step is None:
-            self.first_broken_step = read_status(self.status)[1]
+        marked = read_status(self.status)[1]
+        if marked is not None:
+            self.first_broken_step = marked
         return found
 
     def warm_up(self) -> None:

@@ -16,6 +16,7 @@ from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.device import Device
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan

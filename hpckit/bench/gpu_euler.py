@@ -1,7 +1,7 @@
 """Slab and box on a GPU: checks of all kernels, and steps against what must move at the bandwidth of a copy.
 
-A sweep reads and writes each field once: 128 bytes a cell and step for the slab (two sweeps of four fields), 240 for the
-box (three of five), half of it in single precision. The share of the copy's bandwidth says how close a step is to that
+A sweep reads and writes each field once: 128 bytes a cell and step for the slab (two sweeps of four fields), 240 for
+the box (three of five), half of it in single precision. The share of the copy's bandwidth says how close a step is to that
 floor; the arithmetic of a step is about as much work for a GPU as moving those bytes.
 """
 
@@ -129,7 +129,8 @@ class Steps:
         fields = 5 if self.three else 4
         base: BaseState = base_state(neutral(300.0), shape[0], 10_000.0 / shape[0])
         state = np.zeros((fields, shape[0], *[n + 2 * HALO for n in shape[1:]]), dtype)
-        state[(-1, *[slice(n // 3, n // 2) for n in state.shape[1:]])] = 1.0
+        warm: Any = tuple(slice(n // 3, n // 2) for n in state.shape[1:])
+        state[-1][warm] = 1.0
         self.states = [device.to_device(state), device.to_device(state)]
         faces = base.faces_3d if self.three else base.faces
         tables = {"column": base.column, "faces": faces, "ghost": base.ghost, "none": NONE, "no_inflow": NONE}

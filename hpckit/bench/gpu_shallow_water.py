@@ -1,9 +1,10 @@
-"""Shallow water on a GPU: checks of all kernels, and a step's t_eff (48 bytes for each of its three tendencies) over the
-bandwidth of a copy.
+"""Shallow water on a GPU: checks of all kernels, and a step's t_eff (48 bytes for each of its three tendencies) over
+the bandwidth of a copy.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -85,7 +86,7 @@ def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
 
         nbytes = STAGES * EVALUATION * n**2 * np.dtype(dtype).itemsize // 8
         for name, full in (("step", False), ("step with all terms", True)):
-            times = seconds(device, lambda full=full, advance=advance: advance(full))
+            times = seconds(device, partial(advance, full))
             end = "" if dtype == np.float64 else "_float32"
             key = f"gpu_shallow_water{'_all_terms' if full else ''}{end}_vs_copy"
             ratios[key] = share(times, nbytes, copy)

@@ -20,19 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.cuda_pieces import in_precision
 from hpckit.kernels.euler2d.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U
 from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, parts, stage_numbers
 from hpckit.kernels.euler2d.numerics import carried, fluxes
 from hpckit.kernels.jit import inlined
-from hpckit.kernels.cuda_pieces import in_precision
 
 real, u8 = np.float64, np.uint64
 MOST_ROWS = 128  # of a chunk
 TABLE = MOST_ROWS + 10  # faces of a chunk: four more beyond either end in the first stage
 FEWEST_ROWS = 8  # of a chunk: more would leave a GPU idle on small grids
 THREADS = threads(64)  # of a block
-# Blocks that an H200 holds at once, by itemsize and fields (132 multiprocessors with 65536 registers each): with no more
-# of them there is no second round.
+# Blocks that an H200 holds at once, by itemsize and fields (132 multiprocessors with 65536 registers each): with no
+# more of them there is no second round.
 SLOTS = {(8, 4): 132 * 6, (8, 5): 132 * 4, (4, 4): 132 * 11, (4, 5): 132 * 8}
 BASE = 6  # numbers of the base state at a face: rho, rho theta, its inverse, pressure, two third differences
 

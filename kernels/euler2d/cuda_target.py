@@ -27,7 +27,7 @@ class Target:
 
 
 def new_status(like: Any) -> Any:
-    """Flags on the device of `like`, int32[2]: the sum of all that sweeps have seen, and the least mark of NOT_FINITE."""
+    """Flags on the device of `like`, int32[2]: the sum of what sweeps have seen, the least mark of NOT_FINITE."""
     return from_host(np.array([0, NEVER], np.int32), like)
 
 
@@ -63,7 +63,7 @@ def parts(count: int, length: int, part: int) -> tuple[int, int, int]:
 
 
 def stage_numbers(dtype: np.dtype, spacing: float, dt: float, beta: float, gravity: float) -> tuple:
-    """For each stage its time step, that over the spacing, and the hyperviscosity; then gravity; of the state's type."""
+    """For each stage its time step, that over the spacing, the hyperviscosity; then gravity; in the state's type."""
     numbers: list[float] = []
     for stage in range(3):
         step = dt / (3 - stage)

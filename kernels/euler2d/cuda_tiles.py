@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.cuda_pieces import in_precision
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO_W
 from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, parts, stage_numbers
 from hpckit.kernels.euler2d.numerics import carried, fluxes
 from hpckit.kernels.jit import inlined
-from hpckit.kernels.cuda_pieces import in_precision
 
 real, u8 = np.float64, np.uint64
 MOST_THREADS = 256

@@ -80,7 +80,7 @@ def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[tuple[int, in
     if core:
         return [inner]
     rim = [(0, many[0], 0, 1), (0, many[0], many[1] - 1, 1)]
-    return rim + [(0, 1, 1, many[1] - 2), (many[0] - 1, 1, 1, many[1] - 2)]
+    return [*rim, (0, 1, 1, many[1] - 2), (many[0] - 1, 1, 1, many[1] - 2)]
 
 
 def _tiling(h: Any, full: bool) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def _corner(stage, row, shown, below, new, made, thread, column, rows, bottom, e
     _, gravity, per_dx, per_dy, viscosity, _, _ = numbers
     place, at, to, r = 7 * stage * PITCH, ROW * stage, MADE * stage, u8(_inside(row, rows))
     west, east = max(thread - 1, 0), min(thread + 1, PITCH - 1)
-    h_s, u_s, v_s, h_sw, v_sw, u_se = below[at], below[at + 1], below[at + 2], below[at + 3], below[at + 4], below[at + 5]
+    h_s, u_s, v_s, h_sw, u_se = below[at], below[at + 1], below[at + 2], below[at + 3], below[at + 5]
     h_n, u_n, v_n = new[at], new[at + 1], new[at + 2]
     h_nw, v_nw = shown[u8(place + H * PITCH + west)], shown[u8(place + V * PITCH + west)]
     new[at + 3], new[at + 4], new[at + 5] = h_nw, v_nw, shown[u8(place + U * PITCH + east)]

@@ -62,8 +62,8 @@ h = to(100.0 + rng.normal(size=(25 + 6, 23 + 6)))
 u, v = (to(rng.normal(size=h.shape)) for _ in range(2))
 f = to(np.full(h.shape[0], 1e-4))
 results = []
-for cells, rows, core in ((23, 25, (None,)), (6, 6, (True, False)), (9, 5, (None,))):
-    water.MOST_CELLS, water.FEWEST_ROWS, water.SLOTS = cells, rows, {(8, False): 1}
+for cells, rows, core in ((23, 25, (None,)), (6, 5, (True, False)), (9, 7, (None,))):
+    water.MOST_CELLS, water.FEWEST_ROWS, water.SLOTS = cells, rows, {(8, False): 10**6}
     out = tuple(to(np.full(h.shape, 7.0)) for _ in range(3))
     for which in core:
         water.step_free(h, u, v, f, 9.81, 900.0, 1100.0, 5.0, out, water.tiles_of(h, False, which))
