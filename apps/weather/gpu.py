@@ -7,8 +7,9 @@ import numpy as np
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model, Watch
 from hpckit.device import Device
+from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.cuda import sweep_x, sweep_z
-from hpckit.kernels.euler2d.cuda_target import CORE, RIM, WHOLE, Target, new_status, read_status
+from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
@@ -30,25 +31,25 @@ class GpuModel(Model):
                 with timer("halo"):
                     self.exchange.start(self.state)
                 with timer("x sweep"):
-                    self._sweep_x(dt, CORE)
+                    self._advance_x(dt, INNER)
                 with timer("halo"):
                     self.exchange.finish(self.state)
                 with timer("x sweep"):
-                    self._sweep_x(dt, RIM)
+                    self._advance_x(dt, OUTER)
             else:
                 with timer("z sweep"):
-                    self._sweep_z(dt)
+                    self._advance_z(dt)
             self.state.data, self.spare.data = self.spare.data, self.state.data
         self.steps_done += 1
 
-    def _sweep_x(self, dt: float, part: int) -> None:
+    def _advance_x(self, dt: float, part: int) -> None:
         arrays = (self.horizontal_force, self.inflow)
         sweep_x(
             self.state.data, self.column, self.config.grid.dx, dt, self.config.beta, *arrays, self.at_left,
             self.at_right, self._target, part,
         )  # fmt: skip
 
-    def _sweep_z(self, dt: float) -> None:
+    def _advance_z(self, dt: float) -> None:
         tables = (self.faces, self.ghost)
         sweep_z(self.state.data, *tables, self.config.grid.dz, dt, self.config.beta, self.force, self._target)
 
@@ -66,7 +67,7 @@ class GpuModel(Model):
 
     def warm_up(self) -> None:
         """Compile the kernels (or load them), with results that are thrown away."""
-        self._sweep_x(self.dt, WHOLE)
-        self._sweep_z(self.dt)
+        self._advance_x(self.dt, WHOLE)
+        self._advance_z(self.dt)
         super().watch()
         self.status = new_status(self.state.data)

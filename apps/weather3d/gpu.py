@@ -7,7 +7,8 @@ import numpy as np
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, Watch
 from hpckit.device import Device
-from hpckit.kernels.euler2d.cuda_target import CORE, RIM, WHOLE, Target, new_status, read_status
+from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
+from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
 from hpckit.kernels.euler3d.cuda import diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
@@ -47,11 +48,11 @@ class GpuModel(Model):
                 with timer("halo"):
                     self.exchanges[part].start(self.state)
                 with timer(f"{part} sweep"):
-                    self._sweep_part(part, dt, CORE)
+                    self._sweep_part(part, dt, INNER)
                 with timer("halo"):
                     self.exchanges[part].finish(self.state)
                 with timer(f"{part} sweep"):
-                    self._sweep_part(part, dt, RIM)
+                    self._sweep_part(part, dt, OUTER)
             self.state.data, self.spare.data = self.spare.data, self.state.data
 
     def _sweep_part(self, direction: str, dt: float, part: int) -> None:

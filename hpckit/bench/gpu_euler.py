@@ -1,8 +1,8 @@
 """Slab and box on a GPU: checks of all kernels, and steps against what must move at the bandwidth of a copy.
 
 A sweep reads and writes each field once: 128 bytes a cell and step for the slab (two sweeps of four fields), 240 for
-the box (three of five), half of it in single precision. The share of the copy's bandwidth says how close a step is to that
-floor; the arithmetic of a step is about as much work for a GPU as moving those bytes.
+the box (three of five), half of it in single precision. The share of the copy's bandwidth says how close a step is to
+that floor; the arithmetic of a step is about as much work for a GPU as moving those bytes.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.cuda_watch import watch
-from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W
+from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, WHOLE
 from hpckit.kernels.euler2d.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, settle, target_of
+from hpckit.kernels.euler2d.cuda_target import Target, settle, target_of
 from hpckit.kernels.euler2d.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.jit import inlined

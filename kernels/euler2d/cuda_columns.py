@@ -21,8 +21,8 @@ import numpy as np
 
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.euler2d.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U
-from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, parts, stage_numbers
+from hpckit.kernels.euler2d.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U, WHOLE
+from hpckit.kernels.euler2d.cuda_target import Target, parts, stage_numbers
 from hpckit.kernels.euler2d.numerics import carried, fluxes
 from hpckit.kernels.jit import inlined
 
@@ -60,7 +60,7 @@ def sweep_columns(
     normal: the momentum across the faces. ghost: as in `reference` where the sweep goes from wall to wall, under
     gravity: base then holds rho, rho theta, pressure and third differences by faces; else None: there is a halo of 6,
     and base holds the first three by lines. force: like a field, or of size 0. mass_flux: as in the box, or of size 0.
-    part: WHOLE, or the chunks that need no halo (CORE), or the others (RIM).
+    part: WHOLE, or the chunks that need no halo (INNER), or the others (OUTER).
     """
     fields, walls, flat = state.shape[0], ghost is not None, state.reshape(-1)
     across = blocks(columns.cells, THREADS)

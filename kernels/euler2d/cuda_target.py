@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.device_array import empty_like, from_host, to_host
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler2d.constants import HALO, INNER, WHOLE
 
 NEVER = np.iinfo(np.int32).max
-WHOLE, CORE, RIM = range(3)  # parts of a grid: all of it, what needs no halo, the rest
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def parts(count: int, length: int, part: int) -> tuple[int, int, int]:
     """
     pieces = -(-count // length)
     if part == WHOLE or pieces < 3 or length < HALO or count - (pieces - 1) * length < HALO:
-        return 0, 1, 0 if part == CORE else pieces
-    return (1, 1, pieces - 2) if part == CORE else (0, pieces - 1, 2)
+        return 0, 1, 0 if part == INNER else pieces
+    return (1, 1, pieces - 2) if part == INNER else (0, pieces - 1, 2)
 
 
 def stage_numbers(dtype: np.dtype, spacing: float, dt: float, beta: float, gravity: float) -> tuple:

@@ -14,8 +14,8 @@ import numpy as np
 
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO_W
-from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, parts, stage_numbers
+from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO_W, WHOLE
+from hpckit.kernels.euler2d.cuda_target import Target, parts, stage_numbers
 from hpckit.kernels.euler2d.numerics import carried, fluxes
 from hpckit.kernels.jit import inlined
 
@@ -48,7 +48,7 @@ def sweep_tiles(
 
     column: rho, rho theta, pressure by levels. force: like a field, or of size 0. inflow: u and theta by levels, or of
     size 0; edges: whether the first cell is (1), and the one after the last is (2), the domain's first. mass_flux: as
-    in the box. part: WHOLE, or the tiles that need no halo (CORE), or the others (RIM).
+    in the box. part: WHOLE, or the tiles that need no halo (INNER), or the others (OUTER).
     """
     flat = state.reshape(-1)
     cells = -(-rows.cells // blocks(rows.cells, MOST_CELLS))

@@ -14,9 +14,9 @@ import numpy as np
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_pieces import in_precision
 from hpckit.kernels.cuda_watch import watch
-from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD, WHOLE
 from hpckit.kernels.euler2d.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler2d.cuda_target import WHOLE, Target, settle, target_of
+from hpckit.kernels.euler2d.cuda_target import Target, settle, target_of
 from hpckit.kernels.euler2d.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.euler3d.constants import FIELDS, RHO_V, RHO_W

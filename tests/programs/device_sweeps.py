@@ -6,8 +6,8 @@ from hpckit.device import SimulatedGpu
 from hpckit.kernels.device_array import as_host
 from hpckit.kernels.euler2d import cuda as slab
 from hpckit.kernels.euler2d import cuda_columns, cuda_tiles
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE
-from hpckit.kernels.euler2d.cuda_target import CORE, RIM, Target, new_status, parts, read_status
+from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
+from hpckit.kernels.euler2d.cuda_target import Target, new_status, parts, read_status
 from hpckit.kernels.shallow_water import cuda as water
 
 DEVICE = SimulatedGpu()
@@ -35,14 +35,14 @@ def across(rows: int, state=start) -> tuple[np.ndarray, tuple]:
     return as_host(target.out), read_status(target.status)
 
 
-assert parts(37, 9, CORE) == (0, 1, 0), "the last tile is thinner than the halo"
-assert parts(37, 10, CORE) == (1, 1, 2)
-assert parts(37, 10, RIM) == (0, 3, 2)
+assert parts(37, 9, INNER) == (0, 1, 0), "the last tile is thinner than the halo"
+assert parts(37, 10, INNER) == (1, 1, 2)
+assert parts(37, 10, OUTER) == (0, 3, 2)
 whole, status = along(37, (0,))
 assert status == (0, None)
 assert (whole[..., :HALO] == 7.0).all()
 assert (whole[..., -HALO:] == 7.0).all()
-for tile, pieces in ((13, (0,)), (10, (CORE, RIM)), (9, (CORE, RIM))):
+for tile, pieces in ((13, (0,)), (10, (INNER, OUTER)), (9, (INNER, OUTER))):
     np.testing.assert_array_equal(along(tile, pieces)[0], whole)
 whole, status = across(NZ)
 assert status == (0, None)
