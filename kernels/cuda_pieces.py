@@ -14,12 +14,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-from hpckit.kernels.cuda_jit import cuda, simulating
-
-Dispatcher = numba.core.dispatcher.Dispatcher
+from hpckit.kernels.cuda_jit import Dispatcher, cuda, simulating
 
 
 def in_precision(function: Callable, dtype: Any) -> Any:
@@ -44,7 +41,7 @@ def in_precision(function: Callable, dtype: Any) -> Any:
 @functools.cache
 def _piece(function: Any, dtype: np.dtype) -> Any:
     twin = in_precision(function.py_func, dtype)
-    return numba.njit(twin) if simulating() else cuda.jit(twin, device=True, forceinline=True)
+    return twin if simulating() else cuda.jit(twin, device=True, forceinline=True)
 
 
 def _constant(value: Any, dtype: np.dtype) -> Any:
