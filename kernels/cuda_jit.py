@@ -47,7 +47,7 @@ except ImportError:  # Numba's own CUDA target
 from hpckit.kernels.device_array import SimulatedArray, as_host
 from hpckit.kernels.simulated_stream import current_stream
 
-__all__ = ["Kernel", "blocks", "compile_only", "cuda", "kernel", "kernels", "simulating", "threads"]
+__all__ = ["Kernel", "blocks", "compile_only", "compiling", "cuda", "kernel", "kernels", "simulating", "threads"]
 
 MOST_VIEWS = 1024
 _cuda_config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a rim is small
@@ -57,6 +57,11 @@ Dispatcher = numba.core.dispatcher.Dispatcher
 def simulating() -> bool:
     """Whether kernels run in Numba's simulator."""
     return bool(numba.config.ENABLE_CUDASIM)
+
+
+def compiling() -> bool:
+    """Whether kernels are compiled only: what they would compute means nothing."""
+    return _compiled is not None
 
 
 def threads(count: int) -> int:

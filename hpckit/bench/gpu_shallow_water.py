@@ -13,6 +13,7 @@ import numpy as np
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
 from hpckit.device import Device
+from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 from hpckit.timing import t_eff
@@ -47,7 +48,7 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     ):
         given = [each.astype(dtype) for each in (h, u, v, bottom, rows, columns, rows[F])]
         there, here = [device.to_device(each) for each in given], [each.astype(np.float64) for each in given]
-        found, expected = call(*there), call(*here)
+        found, expected = call(*there), None if compiling() else call(*here)
         for name, got, wanted in zip("huv", there, here, strict=False):
             pairs[f"{label}, {name}"] = (got[OWNED], wanted[OWNED])
         if expected is not None:
