@@ -10,11 +10,12 @@ import numpy as np
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
+from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
 from hpckit.errors import BlowUpError
-from hpckit.md.dynamics import NVE
+from hpckit.md.fire import Fire
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.bricks import Bricks
@@ -48,17 +49,17 @@ def run(config: Config, run: Run) -> None:
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
             "units": system.units.names,
-            "conserved": _conserved(first, last),
+            "conserved": _conserved(first, last) if config.dynamics.kind == "nve" else {},
             "bricks": _bricks(system),
         },
-        status="done" if steps == config.time.steps else "stopped",
+        status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
     )
     system.mesh.close()
 
 
 def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
     """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
-    dynamics, times = NVE(), config.time
+    dynamics, times = dynamics_of(config), config.time
     run.say(HEADER)
     first = last = _report(config, run, system, 0)
     trajectory.write(0, 0.0)
@@ -68,6 +69,11 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
         done, stop = step, False
+        if isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force:
+            run.say(f"no force is larger than {dynamics.largest_force:.3g}: a minimum after {step} steps")
+            stop = True
+            system.compute(measure=True)
+            last = _report(config, run, system, step)
         if wanted:
             with run.timer("thermo"):
                 last = _report(config, run, system, step)

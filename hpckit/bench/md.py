@@ -14,11 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
+from hpckit.apps.md.potentials import custom
 from hpckit.bench.job import run_ranks
 from hpckit.bench.md_case import STEPS, Melt, run_lammps
 from hpckit.bench.measure import machine, ratio
 from hpckit.errors import SetupError
 from hpckit.kernels import simd
+from hpckit.md.interaction import Interaction
 
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
@@ -53,6 +57,7 @@ def _one_core(cells: int, rounds: int, folder: Path | None, every_form: bool) ->
     if every_form:
         ours["hpckit mixed"] = Melt(cells, precision="mixed")
         ours["hpckit two types"] = Melt(cells, types=2)
+        ours["hpckit, energy in Python"] = Melt(cells, interaction=_in_python())
         ours["hpckit repro"] = Melt(cells, repro=True)
         for isa in simd.available()[1:]:
             ours[f"hpckit {isa}"] = Melt(cells, isa=isa)
@@ -69,6 +74,16 @@ def _one_core(cells: int, rounds: int, folder: Path | None, every_form: bool) ->
             assert folder is not None
             times[name].append(run_lammps(folder, cells, suffix)[0])
     return times
+
+
+def energy(r2, p):
+    """Lennard-Jones of diameter 1 as a user writes it; p is epsilon."""
+    s6 = (1 / r2) ** 3
+    return 4 * p[0] * (s6 * s6 - s6)
+
+
+def _in_python() -> Interaction:
+    return custom(energy, np.ones((1, 1, 1)), np.full((1, 1), 2.5))
 
 
 def _require_same_energy(melt: Melt, theirs: float) -> None:
@@ -96,6 +111,7 @@ def _ratios_of_forms(times: Seconds) -> dict[str, Any]:
     """Of ours among each other: `md_types` and `md_repro` are times over that of one type, without repro."""
     return {
         "md_mixed": ratio(times["hpckit"], times["hpckit mixed"]),
+        "md_user_vs_builtin": ratio(times["hpckit"], times["hpckit, energy in Python"]),
         "md_types": ratio(times["hpckit two types"], times["hpckit"]),
         "md_repro": ratio(times["hpckit repro"], times["hpckit"]),
     }

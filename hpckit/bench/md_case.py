@@ -15,7 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import PRESETS, Config
-from hpckit.apps.md.model import AXES, interaction_of, topology_of
+from hpckit.apps.md.model import AXES, topology_of
+from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.cli.launch import find_mpiexec
 from hpckit.errors import SetupError
@@ -57,9 +58,10 @@ class Melt:
         config = Config.model_validate(settings)
         start = Start(config)
         topology = topology_of(config, start.upper - start.lower, comm.size)
-        self.mesh = Mesh(comm, periodic=AXES, **dict(zip(AXES, topology.sizes, strict=True)))
+        x, y, z = topology.sizes
+        self.mesh = Mesh(comm, periodic=AXES, x=x, y=y, z=z)
         bricks = Bricks.even(topology, start.lower, start.upper)
-        interaction: Interaction = options.pop("interaction", None) or interaction_of(config)
+        interaction: Interaction = options.pop("interaction", None) or interaction_of(config, types)
         rebuilds = Rebuilds(every=20, check=False)
         self.system = System(self.mesh, bricks, start.masses, interaction, rebuilds=rebuilds, **options)
         self._travelers = start.travelers(comm)

@@ -159,7 +159,8 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                 store(tallies, TALLY * i, energy, xx, yy, zz)
                 store(tallies, TALLY * i + 4, xy, xz, yz, nothing())
 
-    return jit(measure if form.measure else forces, key=("forces", potential.key, form), math=REORDERED)
+    key = None if None in potential.key else ("forces", potential.key, form)
+    return jit(measure if form.measure else forces, key=key, math=REORDERED)
 
 
 def _pieces(potential: Potential, form: Form) -> tuple:
