@@ -298,7 +298,7 @@ def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     else:
         count = driver_count() or 1
         direct = mpi == "direct" or (mpi == "auto" and takes_device_memory())
-        device = Gpu(node.rank * count // max(count, node.size), direct)
+        device = Gpu(gpu_of(node.rank, node.size, count), direct)
         device.ranks = _sharing(node, device.place)
     node.Free()
     return device
@@ -308,6 +308,11 @@ def _simulating() -> bool:
     import numba
 
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+
+def gpu_of(rank: int, ranks: int, count: int) -> int:
+    """The GPU of a rank of a node, by number: one each while there are enough, else blocks of neighbors share one."""
+    return rank * count // max(count, ranks)
 
 
 def takes_device_memory() -> bool:

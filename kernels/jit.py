@@ -1,7 +1,7 @@
 """The one place with Numba's compile options: `jit` for kernels, `inlined` for the pieces they are made of.
 
 Every kernel is compiled with error_model="numpy" (no test for a division by zero), without bounds checks, without the
-interpreter's lock, and is kept on disk for the next process. Three things are chosen per kernel:
+interpreter's lock, and is kept on disk for the next process. Four things are chosen per kernel:
 
 - `math`, what the compiler may do to the arithmetic. `STRICT` keeps the bits of NumPy, on every processor. `FUSED`,
   the default, lets a product and a sum become one rounding. `FINITE` also assumes that no operand is inf or nan. None
@@ -11,6 +11,8 @@ interpreter's lock, and is kept on disk for the next process. Three things are c
   arrays, and it makes some with few arrays slower: measure. Numba has the flag but no option for it, so it is set
   through a private hook; where that is gone (`has_noalias()` is False) the kernel is compiled without it, with the same
   results.
+- `borrowed`, for a kernel that allocates nothing and calls others: its arrays are not reference-counted. Counting is
+  an atomic operation for each array and each call, as much as a row of arithmetic. Whoever calls it keeps the arrays.
 - `key`, for a function made at run time with constants in its closure: a name of all that is special about it. Without
   a key a closure is compiled in every process (Numba's own key holds a random part where compiled functions are in the
   closure).
@@ -31,6 +33,7 @@ from typing import Any
 
 import numba
 from numba.core.compiler import Flags
+from numba.core.options import DefaultOptions
 
 STRICT: frozenset[str] = frozenset()
 FUSED = frozenset({"contract", "nsz"})
@@ -41,21 +44,26 @@ def jit(
     function: Callable | None = None,
     *,
     noalias: bool = False,
+    borrowed: bool = False,
     math: frozenset[str] = FUSED,
     key: tuple | None = None,
 ) -> Any:
     """A compiled kernel, as decorator with or without options.
 
-    noalias: no two arguments overlap. math: STRICT, FUSED or FINITE. key: what is special about a closure, as a tuple
-    of numbers, strings and tuples; equal keys of one function body must mean equal constants.
+    noalias: no two arguments overlap. borrowed: it allocates no memory. math: STRICT, FUSED or FINITE. key: what is
+    special about a closure, as a tuple of numbers, strings and tuples; equal keys of one function body must mean equal
+    constants.
     """
     if function is None:
-        return functools.partial(jit, noalias=noalias, math=math, key=key)
-    kernel: Any = numba.njit(function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True)
+        return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key)
+    uncounted = {"_nrt": False} if borrowed and hasattr(DefaultOptions, "_nrt") else {}
+    kernel: Any = numba.njit(
+        function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True, **uncounted
+    )
     if noalias and has_noalias():
         kernel._compiler._customize_flags = _set_noalias
     if function.__closure__ is None or (key is not None and _has_cache_hooks()):
-        _keep_on_disk(kernel, key, (noalias and has_noalias(), tuple(sorted(math))))
+        _keep_on_disk(kernel, key, (noalias and has_noalias(), bool(uncounted), tuple(sorted(math))))
     return kernel
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
@@ -182,6 +183,7 @@ class Config(Section):
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    analysis: Analysis = Field(default_factory=Analysis, description="what is measured while the run goes on")
     ranks: Ranks = Field(default_factory=Ranks, description="how the box is cut over the ranks")
     report: Report = Field(default_factory=Report, description="what the report shows")
 
@@ -216,14 +218,23 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "system": {
                 "units": "real",
                 "cells": (6, 6, 6),
-                "density": 0.020554,
+                "density": 0.020539,  # the box of the paper, 10.229 diameters
                 "masses": (39.95,),
-                "temperature": 188.8,
+                "temperature": 180.5,  # half of it goes into melting the lattice
             },
             "interaction": {"epsilon": (0.238465,), "sigma": (3.4,), "cutoff": 7.65},
             "neighbors": {"skin": 1.2},
             "time": {"steps": 5000, "dt": 5.0},
             "output": {"every": 100},
+            "analysis": {
+                "every": 50,
+                "motion_every": 8,
+                "after": 1000,
+                "reach": 17.0,
+                "k_max": 5.0,
+                "lags": 125,
+                "spacing": 5,
+            },
         },
     ),
     "droplet": (
@@ -232,6 +243,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "system": {"cells": (24, 24, 24), "density": 0.8, "droplet": 10.0, "temperature": 0.7},
             "time": {"steps": 2000},
             "output": {"every": 200},
+            "analysis": {"every": 50, "after": 500, "axis": "x"},
         },
     ),
     "mixture": (
@@ -255,6 +267,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             },
             "time": {"steps": 2000, "dt": 0.004},
             "output": {"every": 200},
+            "analysis": {"every": 50, "motion_every": 10, "after": 500, "k_max": 15.0, "lags": 100},
         },
     ),
 }

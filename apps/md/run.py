@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.md.analysis import Analysis
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
 from hpckit.apps.md.motion import dynamics_of
@@ -59,16 +60,18 @@ def run(config: Config, run: Run) -> None:
 
 def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
     """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
-    dynamics, times = dynamics_of(config), config.time
+    dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
     run.say(HEADER)
     first = last = _report(config, run, system, 0)
     trajectory.write(0, 0.0)
     run.timer.reset()
+    analysis.add(0, 0.0)
     begin, done = clock.perf_counter(), 0
     for step in range(1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
         done, stop = step, False
+        analysis.add(step, step * times.dt)
         if isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force:
             run.say(f"no force is larger than {dynamics.largest_force:.3g}: a minimum after {step} steps")
             stop = True
@@ -85,6 +88,8 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
                 trajectory.write(step, step * times.dt)
         if stop:
             break
+    with run.timer("analysis"):
+        analysis.finish()
     seconds = clock.perf_counter() - begin
     run.timer.seconds["wait"] = system.ghosts.wait_seconds
     run.timer.seconds["exchange"] = max(0.0, run.timer.seconds.get("exchange", 0.0) - system.ghosts.wait_seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -10,12 +12,15 @@ from mpi4py import MPI
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
 from hpckit.atmosphere.base import BaseState, base_state
+from hpckit.atmosphere.overlap import Order, edges_first
 from hpckit.atmosphere.profiles import profile_of
+from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
+from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
 from hpckit.kernels.euler2d.diffusion.dispatch import diffuse
-from hpckit.kernels.euler2d.dispatch import diagnose, sweep_x, sweep_z
+from hpckit.kernels.euler2d.dispatch import NO_SEAMS, diagnose, has_inner, sweep_x, sweep_z
+from hpckit.kernels.euler2d.ring import STRIP
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
@@ -40,11 +45,12 @@ class Watch:
 class Model:
     """The state of a run on this rank, and what advances it.
 
-    `mesh` splits x only: `Mesh(comm, z=1, x=0, periodic=("x",))`. Raises `DecompositionError` for blocks thinner than
-    6 cells and `InputError` for a base state that cannot be, on every rank alike.
+    `mesh` splits x only: `Mesh(comm, z=1, x=0, periodic=("x",))`. device: where the state lives. Raises
+    `DecompositionError` for blocks thinner than 6 cells and `InputError` for a base state that cannot be, on every rank
+    alike.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.config = config
         self.mesh = mesh
@@ -55,16 +61,26 @@ class Model:
         self.base: BaseState = base_state(profile, grid.nz, grid.dz, config.compat)
         start, cells = self.decomposition.start(mesh.rank)[1], self.decomposition.owned(mesh.rank)[1]
         self.columns = np.arange(start - HALO, start + cells + HALO) % grid.nx
-        self.state = Field.zeros(self.decomposition, mesh, name="state", components=4)
-        self.state.interior[:] = initial_state(config, profile, self.base, self.columns[HALO:-HALO])
+        self.state = Field.zeros(self.decomposition, mesh, config.precision, name="state", components=4, device=device)
+        self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
         self.exchange = HaloExchange(mesh, self.state)
+        self.sent = False  # an exchange is under way
+        # A block alone in x has nobody to wait for.
+        split = mesh.topology.sizes[mesh.topology.axis("x")] > 1
+        self.order = edges_first(cells, STRIP) if split else Order(((0, cells),))
+        self.seams = np.empty((grid.nz, 4, 2, HALO)) if split and has_inner(cells) else NO_SEAMS
         self.calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
         self.work = np.empty_like(self.state.data) if config.diffusion else None
-        self.force = vertical_force(config, self.base, self.columns)
-        self.inflow = inflow_rows(config, self.base)
+        self.force = self._table(vertical_force(config, self.base, self.columns))
+        self.inflow = self._table(inflow_rows(config, self.base))
+        self.column, self.height = self._table(self.base.column), self._table(self.base.height)
         self.at_left, self.at_right = start == 0, start + cells == grid.nx
         self.steps_done = 0
         self.first_broken_step: int | None = None
+
+    def _table(self, values: np.ndarray) -> Any:
+        """Values that kernels read, where the state is and as precise."""
+        return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
 
     @property
     def dt(self) -> float:
@@ -79,38 +95,83 @@ class Model:
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): both sweeps and diffusion, in the reverse order every other step."""
-        parts = [self._x, self._z, self._diffuse][: 3 if self.config.diffusion else 2]
-        for part in parts if self.steps_done % 2 == 0 else reversed(parts):
-            if part(dt, timer) & NOT_FINITE and self.first_broken_step is None:
+        parts = ["x", "z", "diffusion"][: 3 if self.config.diffusion else 2]
+        parts = parts if self.steps_done % 2 == 0 else parts[::-1]
+        for part, after in itertools.zip_longest(parts, parts[1:]):
+            if self._advance(part, after, dt, timer) & NOT_FINITE and self.first_broken_step is None:
                 self.first_broken_step = self.steps_done + 1
         self.steps_done += 1
 
+    def _advance(self, part: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
+        """One part of a step; `after` comes next. Returns the kernel's status."""
+        if part == "z":
+            return self._z(after is not None, dt, timer)
+        return self._x(dt, timer) if part == "x" else self._diffuse(dt, timer)
+
     def _x(self, dt: float, timer: PhaseTimer) -> int:
-        with timer("halo"):
-            self.exchange(self.state)
-        force = self.force if self.config.compat else NONE
+        """After the halo; what needs none is swept while it travels, unless it has been sent before."""
+        status = 0
+        parts = [WHOLE]
+        if not self.sent and self.seams.size:
+            with timer("halo"):
+                self.exchange.start(self.state)
+            self.sent = True
+            status, parts = self._sweep_x(INNER, dt, timer), [OUTER]
+        self._receive(timer)
+        for part in parts:
+            status |= self._sweep_x(part, dt, timer)
+        return status
+
+    def _sweep_x(self, part: int, dt: float, timer: PhaseTimer) -> int:
+        config = self.config
+        force = self.force if config.compat else NONE
+        edges = (self.at_left, self.at_right)
         with timer("x sweep"):
             return sweep_x(
                 self.state.data,
                 self.base.column,
-                self.config.grid.dx,
+                config.grid.dx,
                 dt,
-                self.config.beta,
+                config.beta,
                 force,
                 self.inflow,
-                self.at_left,
-                self.at_right,
+                *edges,
+                part,
+                self.seams,
             )
 
-    def _z(self, dt: float, timer: PhaseTimer) -> int:
+    def _z(self, send: bool, dt: float, timer: PhaseTimer) -> int:
+        """The columns at the edges first, then, with `send`, the halo for what comes next is sent."""
+        order = self.order if send else Order(((0, len(self.columns) - 2 * HALO),))
+        status = 0
+        for begin, end in order.first:
+            status |= self._sweep_z(begin, end, dt, timer)
+        if order.meanwhile:
+            with timer("halo"):
+                self.exchange.start(self.state)
+            self.sent = True
+            status |= self._sweep_z(*order.meanwhile, dt, timer)
+        return status
+
+    def _sweep_z(self, begin: int, end: int, dt: float, timer: PhaseTimer) -> int:
         base, grid = self.base, self.config.grid
         with timer("z sweep"):
-            return sweep_z(self.state.data, base.faces, base.ghost, grid.dz, dt, self.config.beta, self.force)
+            return sweep_z(
+                self.state.data, base.faces, base.ghost, grid.dz, dt, self.config.beta, self.force, begin, end
+            )
+
+    def _receive(self, timer: PhaseTimer) -> None:
+        """The halo, sent before or not."""
+        with timer("halo"):
+            if self.sent:
+                self.exchange.finish(self.state)
+            else:
+                self.exchange(self.state)
+        self.sent = False
 
     def _diffuse(self, dt: float, timer: PhaseTimer) -> int:
         base, grid = self.base, self.config.grid
-        with timer("halo"):
-            self.exchange(self.state)
+        self._receive(timer)
         with timer("diffusion"):
             diffuse(self.state.data, base.column, self.calm, grid.dx, grid.dz, self.config.diffusion * dt, self.work)
         return 0  # what is lost here is seen by the next sweep
@@ -118,7 +179,7 @@ class Model:
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
-        own = diagnose(self.state.data, base.column, base.height)
+        own = diagnose(self.state.data, self.column, self.height)
         sums = np.append(own[:4], own[9])
         ends = np.array([own[4], own[5], own[6], -own[7], own[8]])
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -131,7 +192,7 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
-        rho, rho_u, rho_w, rho_theta = self.state.interior
+        rho, rho_u, rho_w, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         total = rho + self.base.column[0][:, None]
         theta = (rho_theta + self.base.column[1][:, None]) / total - self.base.theta[:, None]
         fields = {"theta": theta, "u": rho_u / total, "w": rho_w / total, "rho": rho}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,11 +16,15 @@ from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, re
 from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
 from hpckit.atmosphere.base import BaseState, base_state
+from hpckit.atmosphere.overlap import Lines, Order, edges_first
+from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE
+from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
+from hpckit.kernels.euler2d.dispatch import has_inner
+from hpckit.kernels.euler2d.ring import STRIP
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import NO_FLUX, diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.kernels.relaxation.dispatch import relax
 from hpckit.kernels.turbulence.dispatch import drag
 from hpckit.mesh import Mesh
@@ -63,7 +68,7 @@ class Model:
     alike.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.config = config
         self.mesh = mesh
@@ -80,8 +85,10 @@ class Model:
                 self.decomposition.start(mesh.rank), self.decomposition.owned(mesh.rank), strict=True
             )
         )
-        self.state = Field.zeros(self.decomposition, mesh, name="state", components=FIELDS)
-        self.state.interior[:] = initial_state(config, profile, self.base, rows, columns)
+        self.state = Field.zeros(
+            self.decomposition, mesh, config.precision, name="state", components=FIELDS, device=device
+        )
+        self.state.set_from_host(initial_state(config, profile, self.base, rows, columns))
         walls = state_walls(config)
         self.exchanges = {
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
@@ -91,10 +98,11 @@ class Model:
         self.relaxes = any(rate.any() for rate in self.rates.values())
         self.open_axes = open_axes(config)
         self.tracers = Tracers(config, mesh) if config.tracers else None
-        mixes = config.diffusion or config.smagorinsky.coefficient
+        mixes = not device.is_gpu and (config.diffusion or config.smagorinsky.coefficient)
         self.mixing = Mixing(config, mesh, self.state, self.base.column, self.calm) if mixes else None
         told = "xyz" if self.tracers else self.open_axes
         self.mass_flux = {axis: self._faces(axis) if axis in told else NO_FLUX for axis in "xyz"}
+        self._plan_overlap()
         self.entered = np.zeros(2)  # kg through the open sides and by relaxation, on this rank, since the start
         self.steps_done = 0
         self.first_broken_step: int | None = None
@@ -119,11 +127,12 @@ class Model:
     def _dynamics(self, dt: float, timer: PhaseTimer) -> None:
         """Sweeps along x, y, z and the Coriolis force; in the reverse order every other step."""
         parts = [*"xyz", *(["coriolis"] if self.config.coriolis else [])]
-        for part in parts if self.steps_done % 2 == 0 else reversed(parts):
+        parts = parts if self.steps_done % 2 == 0 else parts[::-1]
+        for part, after in itertools.zip_longest(parts, parts[1:]):
             if part == "coriolis":
                 with timer("coriolis"):
                     turn(self.state.data, self.base.column, self.wind, self.config.coriolis * dt)
-            elif self._sweep(part, dt, timer) & NOT_FINITE and self.first_broken_step is None:
+            elif self._sweep(part, after, dt, timer) & NOT_FINITE and self.first_broken_step is None:
                 self.first_broken_step = self.steps_done + 1
 
     def _physics(self, dt: float, timer: PhaseTimer) -> None:
@@ -143,27 +152,68 @@ class Model:
                 added = relax(self.state.data, self.base.column, self.calm, rates["x"], rates["y"], rates["z"], dt)
                 self.entered[1] += added * self.cell_volume
 
-    def _sweep(self, direction: str, dt: float, timer: PhaseTimer) -> int:
-        """One direction, after its halo, and the tracers with it; returns the kernel's status."""
-        state, base, beta, spacing = self.state.data, self.base, self.config.beta, self.spacing[direction]
-        flux = self.mass_flux[direction]
+    def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
+        """One direction, after its halo, and the tracers with it; returns the kernel's status.
+
+        The halo of the direction that comes `after` is sent as soon as the lines at the edges are swept. Tracers have
+        halos of their own, and need the density of all cells before and after a sweep: with them nothing goes ahead.
+        """
+        state, status, part = self.state.data, 0, WHOLE
+        if direction == "x" and self.sent != "x" and self.seams.size:
+            with timer("halo"):
+                self.exchanges["x"].start(self.state)
+            self.sent, part = "x", OUTER
+            status = self._sweep_lines("x", (0, self.state.interior.shape[2]), dt, timer, INNER)
         with timer("halo"):
-            if direction in self.exchanges:
+            if self.sent == direction:
+                self.exchanges[direction].finish(self.state)
+                self.sent = None
+            elif direction in self.exchanges:
                 self.exchanges[direction](self.state)
             if self.tracers:
                 self.tracers.before(direction, state)
-        with timer(f"{direction} sweep"):
-            if direction == "z":
-                status = sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux)
-            else:
-                sweep = sweep_x if direction == "x" else sweep_y
-                status = sweep(state, base.column, spacing, dt, beta, flux)
+        order = self.orders.get((direction, after)) or self.orders[direction, None]
+        for lines in order.first:
+            status |= self._sweep_lines(direction, lines, dt, timer, part)
+        if order.meanwhile:
+            with timer("halo"):
+                self.exchanges[after].start(self.state)
+            self.sent = after
+            status |= self._sweep_lines(direction, order.meanwhile, dt, timer, part)
         if self.tracers:
             with timer("tracers"):
-                self.tracers.after(direction, state, base.column, flux, dt)
+                self.tracers.after(direction, state, self.base.column, self.mass_flux[direction], dt)
         if direction in self.open_axes:
             self.entered[0] += self._mass_through(direction) * dt
         return status
+
+    def _sweep_lines(self, direction: str, lines: Lines, dt: float, timer: PhaseTimer, part: int = WHOLE) -> int:
+        """Some lines of a sweep: rows of y along x and z, columns of x along y."""
+        state, base, beta, spacing = self.state.data, self.base, self.config.beta, self.spacing[direction]
+        flux = self.mass_flux[direction]
+        with timer(f"{direction} sweep"):
+            if direction == "z":
+                return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux, *lines)
+            if direction == "y":
+                return sweep_y(state, base.column, spacing, dt, beta, flux, *lines)
+            return sweep_x(state, base.column, spacing, dt, beta, flux, *lines, part, self.seams)
+
+    def _plan_overlap(self) -> None:
+        """In which order lines are swept, by direction and the one after it; whether x can begin without its halo.
+
+        An axis that is not split has nobody to wait for.
+        """
+        _, ny, nx = self.decomposition.owned(self.mesh.rank)
+        topology = self.mesh.topology
+        split = {axis: topology.sizes[topology.axis(axis)] > 1 and not self.tracers for axis in HORIZONTAL}
+        self.sent: str | None = None  # the axis whose halo is under way
+        self.seams = np.empty((self.config.grid.nz, ny, FIELDS, 2, HALO)) if split["x"] and has_inner(nx) else NO_SEAMS
+        rows, columns = Order(((0, ny),)), Order(((0, nx),))
+        self.orders: dict[tuple[str, str | None], Order] = {("x", None): rows, ("y", None): columns, ("z", None): rows}
+        if split["y"]:
+            self.orders["x", "y"] = self.orders["z", "y"] = edges_first(ny, HALO)
+        if split["x"]:
+            self.orders["y", "x"] = edges_first(nx, STRIP)
 
     def _faces(self, axis: str) -> np.ndarray:
         """An array for a value at each face of the owned cells across an axis."""
@@ -187,7 +237,7 @@ class Model:
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
-        own = diagnose(self.state.data, base.column, base.height)
+        own = self._diagnose()
         sums = np.concatenate([own[:4], own[10:], self.entered])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
@@ -204,6 +254,10 @@ class Model:
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
 
+    def _diagnose(self) -> np.ndarray:
+        """What this rank watches of its state."""
+        return diagnose(self.state.data, self.base.column, self.base.height)
+
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
         """Where sides are open: what became of the mass (kg) from one watch to another; `unexplained` is rounding."""
         if not self.open_axes:
@@ -214,7 +268,7 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
-        rho, *momentum, rho_theta = self.state.interior
+        rho, *momentum, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         base_rho, base_rho_theta, _ = self.base.column[:, :, None, None]
         total = rho + base_rho
         theta = (rho_theta + base_rho_theta) / total - self.base.theta[:, None, None]

@@ -13,10 +13,13 @@ import sys
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from hpckit.bench.gpu_cases import Rows, checks, figures, seconds, size
 from hpckit.bench.measure import machine
 from hpckit.device import Device, SimulatedGpu, first_gpu
 from hpckit.errors import HpckitError
+from hpckit.kernels.pack import slab_kernels
 
 COPY_BYTES, QUICK_BYTES = 2 << 30, 256 << 20
 
@@ -25,12 +28,16 @@ def run(quick: bool = False) -> dict[str, Any]:
     """All checks and figures. Raises `SetupError` without a GPU, `HpckitError` where a check fails."""
     device = first_gpu()
     simulated = isinstance(device, SimulatedGpu)
+    cuda_slabs = slab_kernels(np.dtype(np.float64), on_device=True)
     rows: Rows = []
     for check in checks():
         print(f"checking {check.name}", file=sys.stderr, flush=True)
         rows += check.rows(device)
     copy = copy_bandwidth(device, quick)
     rows.append({"case": "copy on the device", "GB_per_s": copy / 1e9})
+    few = device.zeros((1, 3, 1))
+    launch = median(seconds(device, lambda: cuda_slabs.clear_slab(few, 1, 1)))
+    rows.append({"case": "launch of a kernel", "microseconds": launch * 1e6})
     ratios: dict[str, dict[str, float]] = {}
     for figure in figures():
         print(f"measuring {figure.name}", file=sys.stderr, flush=True)

@@ -5,13 +5,24 @@ pow for the pressure. The slab advances two colliding bubbles, the box one bubbl
 to 1e-11 of each field's range before anything is timed. `weather_vs_c` (400 x 200), `weather_big_vs_c` (2000 x 1000)
 and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are.
 
+`--against CMD` (a command line, quoted) runs an external program, as the C++ miniWeather, in turn with ours: two
+colliding bubbles on `--against-cells` for `--against-time` simulated seconds, at least three rounds of each.
+`weather_vs_against` says how many times faster ours is in that case. The program must do the same case: for miniWeather
+build with NX=400, NZ=200, SIM_TIME=50, DATA_SPEC=DATA_SPEC_COLLISION and without output. Cells and simulated time that
+are not given are read from what it prints, as miniWeather does, else they are 400x200 and 50 s. Its time is what it
+prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another), else its whole wall time.
+
 `weather_2ranks_small`, `weather_2ranks_big` and `euler3d_2ranks` are the speed-up of the apps' models, MPI included, on
 2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import math
+import re
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Protocol
 
@@ -25,8 +36,10 @@ from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.profiles import profile_of
 from hpckit.bench import c_rival
+from hpckit.bench.against import LEAST_ROUNDS, Rival, in_turn
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
+from hpckit.errors import InputError
 from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d import dispatch as box_kernels
@@ -35,6 +48,14 @@ NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
 TOLERANCE = 1e-11
 RANKS = 2
+KEYS = (
+    "weather_vs_c",
+    "weather_big_vs_c",
+    "euler3d_vs_c",
+    "weather_2ranks_small",
+    "weather_2ranks_big",
+    "euler3d_2ranks",
+)
 # Case, sizes (x, (y,) z), steps a timing, rounds.
 FULL = (
     ("weather_2ranks_small", (400, 200), 20, 21),
@@ -73,12 +94,13 @@ class Slab:
 
     source = "euler2d.c"
 
-    def __init__(self, nx: int = 400, nz: int = 200) -> None:
-        self.config = Config.model_validate({**PRESETS["collision"][1], "grid": {"nx": nx, "nz": nz}})
+    def __init__(self, nx: int = 400, nz: int = 200, compat: bool = False) -> None:
+        settings = {**PRESETS["collision"][1], "grid": {"nx": nx, "nz": nz}, "compat": compat}
+        self.config = Config.model_validate(settings)
         grid = self.config.grid
         self.title, self.cells = f"weather slab {nx} x {nz}", nx * nz
         profile = profile_of(self.config.base)
-        self.base: BaseState = base_state(profile, nz, grid.dz)
+        self.base: BaseState = base_state(profile, nz, grid.dz, compat)
         self.start = initial_state(self.config, profile, self.base, np.arange(nx))
         self.dt = min(grid.dx, grid.dz) / self.config.time.max_speed * self.config.time.cfl
         self.state = np.zeros((4, nz, nx + 2 * HALO))
@@ -166,21 +188,80 @@ class Box:
         return _difference(self.state[..., HALO:-HALO, HALO:-HALO], self.c_state[:, 2:-2, 2:-2, 2:-2])
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """Time the kernels against C, then the apps' models on 1 and 2 ranks."""
-    rows, ratios = slab_rows(quick)
-    for case, key, check_steps in (
-        (Slab(2000, 1000), "weather_big_vs_c", 8),
-        (Box(), "euler3d_vs_c", 3),
-    ):
-        more_rows, more_ratios = _rows(case, key, 1, 3 if quick else 7, check_steps)
-        rows += more_rows
-        ratios |= more_ratios
-    for one in run_ranks("hpckit.bench.weather_ranks", RANKS, QUICK if quick else FULL):
+def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    """The options of this benchmark alone, and their names for `run`."""
+    group = parser.add_argument_group("weather")
+    group.add_argument("--only", metavar="KEY", action="append", choices=KEYS, help=f"one part, of: {', '.join(KEYS)}")
+    group.add_argument("--against", metavar="CMD", help="time this program in turn with the slab, and nothing else")
+    group.add_argument("--against-pattern", metavar="REGEX", help="its group finds the program's seconds in its output")
+    group.add_argument("--against-cells", metavar="NXxNZ", help="the program's cells (as it says, else 400x200)")
+    group.add_argument("--against-time", metavar="S", type=float, help="simulated time, s (as it says, else 50)")
+    group.add_argument("--against-rounds", metavar="N", type=int, default=LEAST_ROUNDS, help="runs of each (3)")
+    return "only", "against", "against_pattern", "against_cells", "against_time", "against_rounds"
+
+
+def run(
+    quick: bool = False,
+    only: Sequence[str] | None = None,
+    against: str | None = None,
+    against_pattern: str | None = None,
+    against_cells: str | None = None,
+    against_time: float | None = None,
+    against_rounds: int = LEAST_ROUNDS,
+) -> dict[str, Any]:
+    """Time the kernels against C, then the apps' models on 1 and 2 ranks; all, or the parts named in `only`.
+
+    With `against` an external program alone: see above. Raises `InputError` for a program that cannot be compared with.
+    """
+    if against is not None:
+        rows, ratios = _against(Rival(against, against_pattern), against_cells, against_time, against_rounds)
+        return {"bench": "weather", "machine": machine(), "results": rows, "ratios": ratios}
+    wanted = only or KEYS
+    rows, ratios = slab_rows(quick) if "weather_vs_c" in wanted else ([], {})
+    cores: tuple[tuple[str, Callable[[], Case], int], ...] = (
+        ("weather_big_vs_c", lambda: Slab(2000, 1000), 8),
+        ("euler3d_vs_c", Box, 3),
+    )
+    for key, case, check_steps in cores:
+        if key in wanted:
+            more_rows, more_ratios = _rows(case(), key, 1, 3 if quick else 7, check_steps)
+            rows += more_rows
+            ratios |= more_ratios
+    cases = tuple(case for case in (QUICK if quick else FULL) if case[0] in wanted)
+    for one in run_ranks("hpckit.bench.weather_ranks", RANKS, cases) if cases else []:
         times: Times = one["times"]
         ratios[one["key"]] = ratio(times["1 rank"], times["2 ranks"])
         rows += [_row(one["key"], name, times[name], one["steps"], one["cells"]) for name in times]
     return {"bench": "weather", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
+
+
+def _against(
+    rival: Rival, cells: str | None, simulated: float | None, rounds: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Rows of the rival and of ours, and `weather_vs_against`."""
+    rival.check()
+    if cells is None or simulated is None:
+        its_cells, its_time = rival.case()
+        cells = cells or its_cells or "400x200"
+        simulated = its_time or 50.0 if simulated is None else simulated
+    sizes = re.fullmatch(r"(\d+)x(\d+)", cells)
+    if sizes is None or int(sizes[1]) < HALO or int(sizes[2]) < 4:
+        raise InputError(f"--against-cells {cells!r} is not NXxNZ, as 400x200, with NX of at least 6 and NZ of 4")
+    if not 0 < simulated < math.inf:
+        raise InputError(f"--against-time {simulated:g} s must be above 0")
+    if rounds < LEAST_ROUNDS:
+        raise InputError(f"--against-rounds {rounds} is too few to tell: at least {LEAST_ROUNDS}")
+    case = Slab(int(sizes[1]), int(sizes[2]), compat=True)
+    steps = math.ceil(simulated / case.dt - 1e-9)
+
+    def ours() -> None:
+        case.restart()
+        case.run(steps)
+
+    theirs, own, printed = in_turn(rival, ours, rounds)
+    rows = [_row(case.title, "simd", own, steps, case.cells), _row(case.title, "against", theirs, steps, case.cells)]
+    rows[1]["time"] = "as it prints" if printed else "wall, its start included"
+    return rows, {"weather_vs_against": ratio(theirs, own)}
 
 
 def slab_rows(quick: bool = False) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:

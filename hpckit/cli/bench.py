@@ -25,8 +25,11 @@ def main(arguments: list[str]) -> int:
     it.add_argument("name", nargs="?", metavar="NAME", help="which benchmark; left out: list them")
     it.add_argument("--json", action="store_true", help="print one JSON object on standard output, all else on error")
     it.add_argument("--quick", action="store_true", help="smaller and fewer, within a minute")
-    options = it.parse_args(arguments)
+    options, _ = it.parse_known_args([word for word in arguments if word not in ("-h", "--help")])
     known = benchmarks()
+    module: Any = importlib.import_module(f"hpckit.bench.{options.name}") if options.name in known else None
+    own = module.add_options(it) if hasattr(module, "add_options") else ()
+    options = it.parse_args(arguments)
     if options.name is None:
         width = max(map(len, known), default=0)
         for name, line in known.items():
@@ -36,7 +39,7 @@ def main(arguments: list[str]) -> int:
         near = did_you_mean(options.name, known)
         raise InputError(f"no benchmark {options.name!r}", likely=near, do=f"benchmarks: {', '.join(known)}")
     with _standard_output_to_error():
-        result = importlib.import_module(f"hpckit.bench.{options.name}").run(quick=options.quick)
+        result = module.run(quick=options.quick, **{name: getattr(options, name) for name in own})
     if options.json:
         print(json.dumps(plain(result)))
     else:

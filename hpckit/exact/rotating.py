@@ -1,4 +1,4 @@
-"""Linear shallow water on an f-plane: phase speeds and the state that a step in the surface adjusts to.
+"""Linear shallow water, on an f-plane and without rotation: phase speeds, small waves, the adjustment of a step.
 
 Gill, A. E., 1982: Atmosphere-Ocean Dynamics. Academic Press, sections 7.2 (adjustment), 8.2 (Poincaré waves), 10.4
 (Kelvin waves). g: m/s2, depth: m, f: 1/s, k: 1/m throughout.
@@ -66,3 +66,17 @@ def adjustment_energies(width: float, amplitude: float, gravity: float, depth: f
     sinh2 = (math.sinh(2 * r) / (4 * r) - 0.5) / math.cosh(r) ** 2
     scale = 0.5 * gravity * amplitude**2 * width
     return scale * (2 * first - cosh2), scale * sinh2
+
+
+def long_waves(
+    surface: np.ndarray, width: float, height: float, time: float, gravity: float, depth: float
+) -> np.ndarray:
+    """Surface (m) at `time` (s) of small long waves from a surface at rest, without rotation; float64[ny, nx].
+
+    surface: elevation at first, on a grid periodic in x and y over width and height (m). Each Fourier mode is a
+    standing wave, cos(sqrt(g H) |k| t).
+    """
+    ny, nx = surface.shape
+    k = 2 * np.pi * np.hypot(np.fft.fftfreq(ny, height / ny)[:, None], np.fft.rfftfreq(nx, width / nx))
+    turned = np.fft.rfft2(surface) * np.cos(gravity_wave_speed(gravity, depth) * k * time)
+    return np.fft.irfft2(turned, s=surface.shape)

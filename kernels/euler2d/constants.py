@@ -14,3 +14,5 @@ HALO = 6  # cells in x: two for each of three stages
 SERIES_RANGE = 0.125  # |e| up to which the pressure is a series in e = (rho theta)' / (rho theta) of the base
 OUT_OF_RANGE = 1  # status: some pressure was taken from pow
 NOT_FINITE = 2  # status: a field holds nan or inf
+
+WHOLE, INNER, OUTER = range(3)  # parts of a sweep along x: everything, what needs no halo, the rest

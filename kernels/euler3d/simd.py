@@ -1,149 +1,87 @@
 """Compressible Euler equations in a box, Numba: each sweep runs its three Runge-Kutta stages in one pass over memory.
 
-x sweep: as in the slab, rows cut into tiles (`lines`). y and z sweep: strips of cells in x are carried along the
-direction as a wavefront, each stage two rows behind the one before it, so that a ring of eight rows holds all that a
-stage needs (`ring`). Both sweeps across x share the code of a row: rows enter the ring with the momentum across the
-interfaces in second place. y starts and ends in the halo, z at walls.
-
-The arithmetic of an interface is that of the slab (`euler2d.numerics`); so are the rules: whole blocks of LANES cells,
-unsigned indices, no pow but in rows where the series of the pressure does not hold.
+The sweeps are those of the slab with a field more: rows along x cut into tiles (`euler2d.lines`), strips of cells in x
+carried along y and z as a wavefront (`euler2d.ring`). y starts and ends in the halo, z at walls.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hpckit.kernels.euler2d import lines, ring
 from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler2d.numerics import power
-from hpckit.kernels.euler3d.constants import FIELDS, RHO_V, RHO_W, WATCHED
-from hpckit.kernels.euler3d.lines import BUFFER, FIRST, TILE, advance_tile, load_tile, store_tile
-from hpckit.kernels.euler3d.ring import (
-    LANES,
-    RING,
-    ROW,
-    STRIP,
-    advance_row,
-    load_row,
-    place,
-    store_row,
-    wall_above,
-    wall_below,
-)
+from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W, WATCHED
 from hpckit.kernels.jit import STRICT, jit
 
 u8 = np.uint64
+ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler2d.crossing.SLOTS`
+ALONG_Y = RHO, RHO_V, RHO_THETA, RHO_U, RHO_W
+ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
 
 
-@jit(noalias=True)
-def sweep_x(state, column, dx, dt, beta, mass_flux):
-    """As `reference.sweep_x`."""
-    levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
-    flat, pitch = state.reshape(-1), u8(state.strides[0] // 8)
-    work = np.zeros(4 * BUFFER)
-    old, one, two, flux = work[:BUFFER], work[BUFFER : 2 * BUFFER], work[2 * BUFFER : 3 * BUFFER], work[3 * BUFFER :]
-    status = 0
-    for level in range(levels):
-        base = (column[0, level], column[1, level], column[2, level])
-        for row in range(HALO, HALO + rows):
-            line = (level * state.shape[2] + row) * state.shape[3] + HALO
-            for begin in range(0, cells, TILE):
-                count = min(TILE, cells - begin)
-                load_tile(flat, u8(line + begin), pitch, begin > 0, u8(count), old)
-                for stage in range(3):
-                    now = old if stage == 0 else (one if stage == 1 else two)
-                    new = two if stage == 1 else one
-                    step = dt / (3 - stage)
-                    nu = beta * dx / (16.0 * step)
-                    status |= advance_tile(now, old, new, flux, stage, count, base, nu, step / dx)
-                store_tile(flat, u8(line + begin), pitch, u8(count), one)
-                if mass_flux.size:
-                    for face in range(count + 1):
-                        mass_flux[level, row - HALO, begin + face] = flux[FIRST + face]
-    return status
+@jit
+def sweep_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams):
+    """As `reference.sweep_x`; part, seams: see `euler2d.lines`, seams [nz, ny, 5, 2, 6] or of size 0 for WHOLE."""
+    return _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, lines.workspace(FIELDS))
 
 
-@jit(noalias=True)
-def sweep_y(state, column, dy, dt, beta, mass_flux):
-    """As `reference.sweep_y`."""
-    levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
+@jit(borrowed=True)
+def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
-    work = np.zeros(3 * RING + 7 * ROW)
-    start, one, two = work[:RING], work[RING : 2 * RING], work[2 * RING : 3 * RING]
-    flux, done = work[3 * RING : 3 * RING + 6 * ROW].reshape((3, 2, ROW)), work[3 * RING + 6 * ROW :]
-    status = 0
-    for level in range(levels):
-        base = (column[0, level], column[1, level], column[2, level], 0.0, 0.0)
-        for begin in range(0, cells, STRIP):
-            count = min(STRIP, cells - begin)
-            blocks = (count + LANES - 1) // LANES
-            corner = (level * state.shape[2] + HALO) * width + HALO + begin  # of row 0
-            for row in range(-HALO, rows + HALO):
-                load_row(flat, u8(corner + row * width), pitch, RHO_V, u8(count), u8(blocks), start, row)
-                for stage in range(3):
-                    face = row - 1 - 2 * stage  # the face beyond the row that this stage completes
-                    if face < 2 * stage - 4:
-                        continue
-                    step = dt / (3 - stage)
-                    now = start if stage == 0 else (one if stage == 1 else two)
-                    new = one if stage == 0 else (two if stage == 1 else done)
-                    to = place(face - 1) if stage < 2 else u8(0)
-                    nu = beta * dy / (16.0 * step)
-                    status |= advance_row(now, start, new, to, flux[stage], face, blocks, base, 1.0, nu, step / dy, 0.0)
-                    if stage == 2 and mass_flux.size:
-                        for cell in range(count):
-                            mass_flux[level, face, begin + cell] = flux[2, 1 - (face & 1), cell]
-                    if stage == 2 and face > 0:
-                        store_row(flat, u8(corner + (face - 1) * width), pitch, RHO_V, u8(count), done)
+    parts, none, status = lines.parts_of(work, FIELDS), work[:0], 0
+    for level in range(state.shape[1]):
+        for row in range(begin, end):
+            at = (level * state.shape[2] + HALO + row) * width + HALO
+            mass = mass_flux[level, row] if mass_flux.size else none
+            kept = seams[level, row] if seams.size else seams[0, 0]  # of size 0, never looked at
+            status |= lines.sweep_line(
+                flat, at, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, mass, part,
+                kept, dx, dt, beta, parts,
+            )  # fmt: skip
     return status
 
 
-@jit(noalias=True)
-def sweep_z(state, faces, ghost, dz, dt, beta, mass_flux):
+@jit
+def sweep_y(state, column, dy, dt, beta, mass_flux, begin, end):
+    """As `reference.sweep_y`."""
+    return _along_y(state, column, dy, dt, beta, mass_flux, begin, end, ring.workspace(FIELDS))
+
+
+@jit(borrowed=True)
+def _along_y(state, column, dy, dt, beta, mass_flux, begin, end, work):
+    flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
+    rows, cells = state.shape[2] - 2 * HALO, width - 2 * HALO
+    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
+    for level in range(state.shape[1]):
+        for first in range(begin, end, ring.STRIP):
+            at = (level * state.shape[2] + HALO) * width + HALO + first
+            status |= ring.sweep_strip(
+                flat, at, pitch, width, rows, ALONG_Y, min(ring.STRIP, end - first), column, level, none, none,
+                mass_flux.reshape(-1), level * (rows + 1) * cells + first, cells, dy, dt, beta, parts,
+            )  # fmt: skip
+    return status
+
+
+@jit
+def sweep_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end):
     """As `reference.sweep_z`."""
-    levels, rows, cells = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
-    flat, pitch, plane = state.reshape(-1), u8(state.strides[0] // 8), state.shape[2] * state.shape[3]
-    work = np.zeros(3 * RING + 7 * ROW)
-    start, one, two = work[:RING], work[RING : 2 * RING], work[2 * RING : 3 * RING]
-    flux, done = work[3 * RING : 3 * RING + 6 * ROW].reshape((3, 2, ROW)), work[3 * RING + 6 * ROW :]
-    status = 0
-    for row in range(rows):
-        for begin in range(0, cells, STRIP):
-            count = min(STRIP, cells - begin)
-            blocks = (count + LANES - 1) // LANES
-            corner = (HALO + row) * state.shape[3] + HALO + begin  # of level 0
-            for level in range(levels + 6):
-                if level < levels:
-                    load_row(flat, u8(corner + level * plane), pitch, RHO_W, u8(count), u8(blocks), start, level)
-                if level == 0:
-                    wall_below(start, ghost)
-                if level == levels:  # not earlier: the ring has no room yet
-                    wall_above(start, levels, ghost)
-                for stage in range(3):
-                    face = level - 1 - 2 * stage  # the face above the cell that this stage completes
-                    if face < 0 or face > levels:
-                        continue
-                    step = dt / (3 - stage)
-                    now = start if stage == 0 else (one if stage == 1 else two)
-                    new = one if stage == 0 else (two if stage == 1 else done)
-                    to = place(face - 1) if stage < 2 else u8(0)
-                    gate = 0.0 if face == 0 or face == levels else 1.0
-                    base = (faces[0, face], faces[1, face], faces[2, face], faces[4, face], faces[3, face])
-                    nu, weight = beta * dz / (16.0 * step), step * GRAVITY
-                    status |= advance_row(
-                        now, start, new, to, flux[stage], face, blocks, base, gate, nu, step / dz, weight
-                    )
-                    if stage == 2 and mass_flux.size:
-                        for cell in range(count):
-                            mass_flux[face, row, begin + cell] = flux[2, 1 - (face & 1), cell]
-                    if face == 0:
-                        continue
-                    if stage == 2:
-                        store_row(flat, u8(corner + (face - 1) * plane), pitch, RHO_W, u8(count), done)
-                        continue
-                    if face == 1:
-                        wall_below(new, ghost)
-                    if face == levels:
-                        wall_above(new, levels, ghost)
+    return _along_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end, ring.workspace(FIELDS))
+
+
+@jit(borrowed=True)
+def _along_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end, work):
+    flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
+    plane, cells = state.shape[2] * width, width - 2 * HALO
+    own = (state.shape[2] - 2 * HALO) * cells
+    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
+    for row in range(begin, end):
+        for first in range(0, cells, ring.STRIP):
+            at = (HALO + row) * width + HALO + first
+            status |= ring.sweep_strip(
+                flat, at, pitch, plane, state.shape[1], ALONG_Z, min(ring.STRIP, cells - first), faces, 0, ghost, none,
+                mass_flux.reshape(-1), row * cells + first, own, dz, dt, beta, parts,
+            )  # fmt: skip
     return status
 
 

@@ -63,3 +63,19 @@ def test_the_anelastic_start():
     found = anelastic.initial_acceleration(mode, rho, dx, dz)
     assert np.abs(found - mode * k**2 / (k**2 + m**2)).max() > 1e-4
     np.testing.assert_allclose(found.sum(axis=1), 0.0, atol=1e-15)
+
+
+def test_small_waves_solve_the_wave_equation():
+    """A plane mode stands; any start keeps its mean; second differences in time and space agree."""
+    nx, ny, width, height = 48, 36, 960.0, 720.0
+    x, y = (np.arange(nx) + 0.5) * 20.0, (np.arange(ny)[:, None] + 0.5) * 20.0
+    mode = np.cos(2 * np.pi * (2 * x / width + 3 * y / height))
+    k, c = 2 * np.pi * math.hypot(2 / width, 3 / height), rotating.gravity_wave_speed(G, 10.0)
+    np.testing.assert_allclose(
+        rotating.long_waves(mode, width, height, 7.0, G, 10.0), mode * math.cos(c * k * 7.0), atol=1e-12
+    )
+    hump = np.exp(-0.5 * ((x - 480) ** 2 + (y - 360) ** 2) / 80.0**2)
+    before, now, after = (rotating.long_waves(hump, width, height, t, G, 10.0) for t in (9.9, 10.0, 10.1))
+    assert now.mean() == pytest.approx(hump.mean(), rel=1e-12)
+    spread = sum(np.roll(now, 1, a) - 2 * now + np.roll(now, -1, a) for a in (0, 1)) / 20.0**2
+    np.testing.assert_allclose((before - 2 * now + after) / 0.01, c * c * spread, atol=0.05 * c * c * spread.max())

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
+from hpckit.device import gpu_of
+
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2", "output.single=false", "--no-report")
 
@@ -20,6 +22,21 @@ SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2
 def hpckit(*words: object, cwd: Path, timeout: float = 120, **more: str):
     command = [sys.executable, "-m", "hpckit.cli.main", *map(str, words)]
     return run_limited(command, timeout, cwd=cwd, env={**os.environ, "HPCKIT_CONFIG": os.devnull, **more})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "count", "expected"),
+    [
+        (1, 4, [0]),
+        (3, 4, [0, 1, 2]),
+        (4, 2, [0, 0, 1, 1]),
+        (3, 2, [0, 0, 1]),
+        (5, 1, [0] * 5),
+        (7, 3, [0, 0, 0, 1, 1, 2, 2]),
+    ],
+)
+def test_ranks_are_dealt_to_the_gpus_of_a_node_in_blocks(ranks, count, expected):
+    assert [gpu_of(rank, ranks, count) for rank in range(ranks)] == expected
 
 
 def temperature(directory: Path) -> np.ndarray:

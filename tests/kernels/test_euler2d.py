@@ -12,7 +12,7 @@ import pytest
 
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d import constants, dispatch, numerics, reference, simd
+from hpckit.kernels.euler2d import constants, dispatch, lines, numerics, reference, ring
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
 from hpckit.kernels.jit import jit
 
@@ -56,7 +56,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("driven", [False, True])
-@pytest.mark.parametrize("nx", [6, 7, 37, simd.TILE - 1, simd.TILE, simd.TILE + 1, simd.TILE + 3, 2 * simd.TILE + 7])
+@pytest.mark.parametrize("nx", [6, 7, 37, *(lines.TILE + more for more in (-1, 0, 1, 3)), 2 * lines.TILE + 7])
 def test_x_sweep_is_the_reference(nx, driven):
     nz = 7
     base = base_of(nz)
@@ -64,20 +64,20 @@ def test_x_sweep_is_the_reference(nx, driven):
     expected = wrap(random_state(nx, nz))
     actual = expected.copy()
     arguments = (base.column, DX, DT, BETA, force, inflow, True, True)
-    assert reference.sweep_x(expected, *arguments) == simd.sweep_x(actual, *arguments) == 0
+    assert reference.sweep_x(expected, *arguments) == dispatch.sweep_x(actual, *arguments) == 0
     assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-13)
     np.testing.assert_array_equal(actual[..., :HALO], expected[..., :HALO])
 
 
 @pytest.mark.parametrize("driven", [False, True])
-@pytest.mark.parametrize("nx", [6, simd.STRIP - 1, simd.STRIP, simd.STRIP + 1, 2 * simd.STRIP + 33])
+@pytest.mark.parametrize("nx", [6, ring.STRIP - 1, ring.STRIP, ring.STRIP + 1, 2 * ring.STRIP + 33])
 @pytest.mark.parametrize("nz", [4, 5, 13])
 def test_z_sweep_is_the_reference(nx, nz, driven):
     base = base_of(nz)
     expected = wrap(random_state(nx, nz))
     actual = expected.copy()
     arguments = (base.faces, base.ghost, DZ, DT, BETA, wrap(force_of(nx, nz)) if driven else NONE)
-    assert reference.sweep_z(expected, *arguments) == simd.sweep_z(actual, *arguments) == 0
+    assert reference.sweep_z(expected, *arguments) == dispatch.sweep_z(actual, *arguments) == 0
     assert_close(actual, expected, 1e-13)
 
 
@@ -92,10 +92,10 @@ def test_beyond_the_series_the_pressure_is_pow(direction):
     actual = expected.copy()
     if direction == "x":
         arguments = (base.column, DX, 0.05, BETA, NONE, NO_INFLOW, True, True)
-        status = reference.sweep_x(expected, *arguments), simd.sweep_x(actual, *arguments)
+        status = reference.sweep_x(expected, *arguments), dispatch.sweep_x(actual, *arguments)
     else:
         arguments = (base.faces, base.ghost, DZ, 0.05, BETA, NONE)
-        status = reference.sweep_z(expected, *arguments), simd.sweep_z(actual, *arguments)
+        status = reference.sweep_z(expected, *arguments), dispatch.sweep_z(actual, *arguments)
     assert status == (OUT_OF_RANGE, OUT_OF_RANGE)
     assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-12)
 
@@ -157,7 +157,7 @@ def test_any_split_has_the_same_bits(driven):
         np.testing.assert_array_equal(advance(np.split(owned, cuts, axis=-1), nz, 4, driven), whole, err_msg=str(cuts))
 
 
-@pytest.mark.parametrize("cuts", [(6,), (100, 106), (simd.TILE,), (simd.STRIP + 1, simd.TILE + 1), (515,)])
+@pytest.mark.parametrize("cuts", [(6,), (100, 106), (lines.TILE,), (ring.STRIP + 1, lines.TILE + 1), (515,)])
 def test_splits_across_tiles_have_the_same_bits(cuts):
     nx, nz = 521, 7
     owned = random_state(nx, nz)
@@ -175,6 +175,26 @@ def test_splits_beyond_the_series_have_the_same_bits():
         np.testing.assert_array_equal(advance(np.split(owned, cuts, axis=-1), nz, 2, False, dt=0.05), whole)
 
 
+@pytest.mark.parametrize("nx", [2 * lines.TILE, 2 * lines.TILE + 1, 3 * lines.TILE + 5])
+def test_a_sweep_in_parts_has_the_same_bits(nx):
+    """X without the halo, then the rest; z in pieces of columns, in any order. With force and inflow."""
+    nz, base = 7, base_of(7)
+    force, whole = wrap(force_of(nx, nz)), wrap(random_state(nx, nz))
+    driven, parts, seams = (force, inflow_of(nz), True, True), whole.copy(), np.full((nz, 4, 2, HALO), np.nan)
+    dispatch.sweep_x(whole, base.column, DX, DT, BETA, *driven)
+    dispatch.sweep_z(whole, base.faces, base.ghost, DZ, DT, BETA, force)
+    halo = parts[..., :HALO].copy(), parts[..., -HALO:].copy()
+    parts[..., :HALO], parts[..., -HALO:] = np.nan, np.nan  # on its way still
+    before = parts.copy()
+    assert dispatch.sweep_x(parts, base.column, DX, DT, BETA, *driven, constants.INNER, seams) == 0
+    assert (parts != before)[..., HALO:-HALO].any() == dispatch.has_inner(nx)
+    parts[..., :HALO], parts[..., -HALO:] = halo
+    assert dispatch.sweep_x(parts, base.column, DX, DT, BETA, *driven, constants.OUTER, seams) == 0
+    for begin, end in ((nx - 64, nx), (0, 64), (64, nx - 64)):
+        assert dispatch.sweep_z(parts, base.faces, base.ghost, DZ, DT, BETA, force, begin, end) == 0
+    np.testing.assert_array_equal(parts[..., HALO:-HALO], whole[..., HALO:-HALO])
+
+
 def test_inflow_overwrites_the_ghosts_of_every_stage():
     """Against the plain way: fill two cells on either side before each stage, and overwrite the left ones."""
     nx, nz = 23, 8
@@ -189,7 +209,7 @@ def test_inflow_overwrites_the_ghosts_of_every_stage():
         ghosts[RHO_THETA, rows, :2] = rho * 298.0 - base.column[1, rows, None]
         tendency, _ = reference._tendency_x(ghosts, base.column, DX, BETA * DX / (16 * DT * fraction))
         stage = owned + DT * fraction * tendency
-    for kernels in (reference, simd):
+    for kernels in (reference, dispatch):
         state = wrap(owned)
         kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, inflow, True, True)
         assert_close(state[..., HALO:-HALO], stage, 1e-13)
@@ -255,7 +275,7 @@ def test_what_is_not_finite_is_told_within_a_step(field, value):
     """By one sweep at least: the momentum along does not reach the pressure in a sweep across it."""
     nx, nz = 40, 8
     base = base_of(nz)
-    for kernels in (reference, simd):
+    for kernels in (reference, dispatch):
         state = wrap(random_state(nx, nz))
         state[field, 3, 17] = value
         status = kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
@@ -268,15 +288,15 @@ def test_diagnose_is_the_reference():
     base = base_of(nz)
     state = wrap(random_state(nx, nz))
     expected = reference.diagnose(state, base.column, base.height)
-    np.testing.assert_allclose(simd.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dispatch.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
     assert expected[9] == 0
     state[RHO_W, 2, 11] = np.nan
     state[RHO, 5, 20] = -2.0
     expected = reference.diagnose(state, base.column, base.height)
-    np.testing.assert_allclose(simd.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dispatch.diagnose(state, base.column, base.height), expected, rtol=1e-12, atol=1e-12)
     assert expected[9] == 2
     state[:] = np.nan
-    assert list(simd.diagnose(state, base.column, base.height)) == [0] * 9 + [nx * nz]
+    assert list(dispatch.diagnose(state, base.column, base.height)) == [0] * 9 + [nx * nz]
     assert list(reference.diagnose(state, base.column, base.height)) == [0] * 9 + [nx * nz]
 
 
@@ -319,14 +339,22 @@ def test_inner_loops_are_vectorized(tmp_path):
     """Packed divisions, and no gathers, which signed indices would bring."""
     program = """
 import numpy as np
-from hpckit.kernels.euler2d import simd
-line, u = np.ones(8 * simd.BUFFER), np.uint64
-simd._flux_row(line, line.copy(), u(8), u(2), 1.0, 300.0, 1e5, 0.1)
-rows = [np.ones(simd.RING) for _ in range(5)]
-simd._row_of_stage(*rows[:3], u(0), *rows[3:], 1, u(1), (1.0, 300.0, 1e5, 0.0), 1.0, 0.1, 0.1, 0.1)
-for kernel in (simd._flux_row, simd._row_of_stage):
-    text = "".join(kernel.inspect_asm().values())
-    assert "divpd" in text and "gather" not in text, kernel
+from hpckit.kernels.euler2d import lines, ring
+line, rows, u = np.ones(8 * lines.PITCH), [np.ones(9 * 4 * ring.PITCH) for _ in range(6)], np.uint64
+lines._cross(line, line.copy(), line.copy(), u(8), u(32), 1.0, 300.0, 0.1)
+lines._push(line, line.copy(), line.copy(), line.copy(), u(8), u(32), 0.1, 1e5)
+lines._carry(line, line.copy(), line.copy(), 3, u(8), u(32), 0.0, 0.1)
+lines._update(line, line.copy(), line.copy(), 3, u(8), u(32))
+places = [u(0)] * 6
+ring._cross(*rows[:3], *places[:4], u(32), 1.0, 300.0, 0.1)
+ring._push(*rows, *places, u(32), 0.1, 1e5, 0.1)
+ring._carry(*rows[:5], 3, *places, u(32), 0.0, 0.1, 0.1)
+wanted = {"_cross": "divpd", "_push": "mulpd", "_carry": "mulpd", "_update": "subpd"}
+for module in (lines, ring):
+    for name, instruction in wanted.items():
+        if hasattr(module, name):
+            text = "".join(getattr(module, name).inspect_asm().values())
+            assert instruction in text and "gather" not in text, (module, name)
 """
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
+import itertools
 import sys
 
 import numpy as np
@@ -12,8 +11,10 @@ import pytest
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral, stable
 from hpckit.kernels.euler2d import dispatch as slab
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE
-from hpckit.kernels.euler3d import dispatch, lines, reference, ring, simd
+from hpckit.kernels.euler2d import lines, ring
+from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
+from hpckit.kernels.euler2d.dispatch import has_inner
+from hpckit.kernels.euler3d import dispatch, reference
 from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
@@ -62,7 +63,7 @@ def test_sweep_is_the_reference(direction, shape):
     base = base_of(shape[0])
     expected = wrap(random_state(*shape))
     actual = expected.copy()
-    assert sweep(reference, direction, expected, base) == sweep(simd, direction, actual, base) == 0
+    assert sweep(reference, direction, expected, base) == sweep(dispatch, direction, actual, base) == 0
     assert_close(actual[OWNED], expected[OWNED], 1e-13)
     halo = np.ones(actual.shape[2:], bool)
     halo[OWNED[1:]] = False
@@ -96,7 +97,7 @@ def test_beyond_the_series_the_pressure_is_pow(direction):
     expected = wrap(owned)
     actual = expected.copy()
     assert sweep(reference, direction, expected, base, 0.04) == OUT_OF_RANGE
-    assert sweep(simd, direction, actual, base, 0.04) == OUT_OF_RANGE
+    assert sweep(dispatch, direction, actual, base, 0.04) == OUT_OF_RANGE
     assert_close(actual[OWNED], expected[OWNED], 1e-12)
 
 
@@ -275,7 +276,7 @@ def test_sweeps_conserve_what_they_must():
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_told_within_a_step(field, value):
     base = base_of(8)
-    for kernels in (reference, simd):
+    for kernels in (reference, dispatch):
         state = wrap(random_state(8, 9, 40))
         state[field, 3, HALO + 2, 17] = value
         status = 0
@@ -299,24 +300,48 @@ def test_diagnose_is_the_reference():
         assert expected[10] == broken
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks at x86 instructions")
-def test_inner_loops_are_vectorized(tmp_path):
-    """Packed divisions, and no gathers, which signed indices would bring."""
-    program = """
-import numpy as np
-from hpckit.kernels.euler3d import lines, ring
-line, u = np.ones(8 * lines.BUFFER), np.uint64
-lines._flux_row(line, line.copy(), u(8), u(2), 1.0, 300.0, 1e5, 0.1)
-rows = [np.ones(ring.RING) for _ in range(5)]
-ring._stage_of_row(
-    *rows[:3], u(0), *rows[3:], u(0), u(0), u(0), u(0), u(1), (1.0, 300.0, 1e5, 0.0, 0.0), 1.0, 0.1, 0.1, 0.1
-)
-for kernel in (lines._flux_row, ring._stage_of_row):
-    text = "".join(kernel.inspect_asm().values())
-    assert "divpd" in text and "gather" not in text, kernel
-"""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)
+def in_parts(direction: str, state: np.ndarray, base, cuts: list[int], mass_flux: np.ndarray) -> int:
+    """A sweep in pieces of independent lines, the last piece first; along x in inner and outer tiles too."""
+    pieces, status = list(itertools.pairwise(cuts))[::-1], 0
+    for begin, end in pieces:
+        if direction == "z":
+            status |= dispatch.sweep_z(state, base.faces_3d, base.ghost, DZ, DT, BETA, mass_flux, begin, end)
+        elif direction == "y":
+            status |= dispatch.sweep_y(state, base.column, DY, DT, BETA, mass_flux, begin, end)
+        else:
+            ny = state.shape[2] - 2 * HALO
+            seams, outer = np.full((state.shape[1], ny, FIELDS, 2, HALO), np.nan), state[..., OWNED[2]].copy()
+            halo = [state[..., :HALO].copy(), state[..., -HALO:].copy()]
+            state[..., :HALO], state[..., -HALO:] = np.nan, np.nan  # on its way still
+            status |= dispatch.sweep_x(state, base.column, DX, DT, BETA, mass_flux, begin, end, INNER, seams)
+            moved = (state[..., OWNED[2]] != outer).any()
+            assert moved == (has_inner(state.shape[3] - 2 * HALO) and end > begin)
+            state[..., :HALO], state[..., -HALO:] = halo
+            status |= dispatch.sweep_x(state, base.column, DX, DT, BETA, mass_flux, begin, end, OUTER, seams)
+    return status
+
+
+@pytest.mark.parametrize("nx", [13, 2 * lines.TILE, 2 * lines.TILE + 1, 3 * lines.TILE + 5])
+@pytest.mark.parametrize("direction", ["x", "y", "z"])
+def test_a_sweep_in_parts_has_the_same_bits(direction, nx):
+    shape, base = (5, 8, nx), base_of(5)
+    across = nx if direction == "y" else 8
+    cuts = [0, 3, 3, across - 2, across]
+    faces = tuple(n + (name == direction) for name, n in zip("zyx", shape, strict=True))
+    whole, flux = wrap(random_state(*shape)), np.full(faces, np.nan)
+    parts, own = whole.copy(), np.full(faces, np.nan)
+    assert sweep(dispatch, direction, whole, base, mass_flux=flux) == 0
+    assert in_parts(direction, parts, base, cuts, own) == 0
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(own, flux)
+
+
+def test_parts_that_cannot_be_are_refused():
+    state, base = wrap(random_state(5, 8, 8)), base_of(5)
+    with pytest.raises(ValueError, match="within 0 and 8, not from 3 to 9"):
+        dispatch.sweep_y(state, base.column, DY, DT, BETA, dispatch.NO_FLUX, 3, 9)
+    with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
+        dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER)
 
 
 def test_dispatch_refuses_what_the_kernels_cannot_take():

@@ -21,6 +21,8 @@ Case = Literal[
     "geostrophic_jet",
     "kelvin",
     "poincare",
+    "dam_breaks",
+    "lakes",
 ]
 CASES: tuple[Case, ...] = get_args(Case)
 

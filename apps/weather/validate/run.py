@@ -6,7 +6,7 @@ import time as clock
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.weather.validate import density_current, linear_waves, rest, rising_bubble, rotating
+from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
 from hpckit.checks import VALIDATION, Found, near
@@ -22,6 +22,8 @@ SUITE: dict[str, Case] = {
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,
     "poincare": rotating.POINCARE,
+    "dam_breaks": floods.DAMS,
+    "lakes": floods.LAKES,
 }
 
 
