@@ -46,10 +46,10 @@ def run(config: Config, run: Run) -> None:
             "steps": steps,
             "particles": system.count,
             "wall_seconds": seconds,
-            "simulated_seconds": steps * config.time.dt,
+            "simulated_time": steps * config.time.dt,
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
-            "units": system.units.names,
+            "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
             "conserved": _conserved(first, last) if config.dynamics.kind == "nve" else {},
             "bricks": _bricks(system),
         },
@@ -70,17 +70,16 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
     for step in range(1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
-        done, stop = step, False
         analysis.add(step, step * times.dt)
-        if isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force:
-            run.say(f"no force is larger than {dynamics.largest_force:.3g}: a minimum after {step} steps")
-            stop = True
+        ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
+        done, stop = step, ended
+        if ended:
+            run.say(f"no force is larger than {config.dynamics.largest_force:g}: a minimum after {step} steps")
             system.compute(measure=True)
-            last = _report(config, run, system, step)
-        if wanted:
+        if wanted or ended:
             with run.timer("thermo"):
                 last = _report(config, run, system, step)
-                stop = step < times.steps and run.stop_requested()
+                stop = ended or (step < times.steps and run.stop_requested())
             rate = system.count * step / (clock.perf_counter() - begin) / 1e6
             run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
         if stop or trajectory.is_due(step):
