@@ -13,7 +13,7 @@ from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.kernels.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.pair.custom import make_potential, tails
-from hpckit.kernels.pair.library import LIBRARY
+from hpckit.kernels.pair.named import NAMED
 from hpckit.md.interaction import Interaction
 
 
@@ -36,7 +36,7 @@ def interaction_of(config: Config, types: int) -> Interaction:
     if given.kind == "python":
         energy, names = load_function(given.function), None
     else:
-        energy, names = LIBRARY[given.kind]
+        energy, names = NAMED[given.kind]
     own = _well_parameters(config) if given.kind == "lennard_jones" else _own_parameters(config, types, names)
     return custom(
         energy,

@@ -15,7 +15,7 @@ from hpckit.kernels import dual, simd
 from hpckit.kernels.jit import jit
 from hpckit.kernels.lanes import lanes
 from hpckit.kernels.pair.custom import fingerprint
-from hpckit.kernels.pair.library import LIBRARY
+from hpckit.kernels.pair.named import NAMED
 
 VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
 FUNCTIONS = {
@@ -85,10 +85,10 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("switch", [0.0, 1.9])
 def test_potentials_have_the_force_of_their_energy(name, switch):
-    energy, names = LIBRARY[name]
+    energy, names = NAMED[name]
     own = np.array(PARAMETERS[name])[None, None]
     assert own.shape[2] == len(names)
     interaction = custom(energy, own, np.full((1, 1), 2.5), switch=switch, shift=not switch)

@@ -32,7 +32,7 @@ def yukawa(r2, p):
 
 
 # Name -> (energy, names of its parameters).
-LIBRARY: dict[str, tuple[Callable, tuple[str, ...]]] = {
+NAMED: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "lennard_jones": (lennard_jones, ("epsilon", "sigma")),
     "morse": (morse, ("depth", "stiffness", "distance")),
     "buckingham": (buckingham, ("strength", "range", "dispersion")),
