@@ -11,11 +11,12 @@ import numpy as np
 from hpckit.apps.md.analysis import Analysis
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
+from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
 from hpckit.errors import BlowUpError
-from hpckit.md.dynamics import NVE
+from hpckit.md.fire import Fire
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.bricks import Bricks
@@ -45,21 +46,21 @@ def run(config: Config, run: Run) -> None:
             "steps": steps,
             "particles": system.count,
             "wall_seconds": seconds,
-            "simulated_seconds": steps * config.time.dt,
+            "simulated_time": steps * config.time.dt,
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
-            "units": system.units.names,
-            "conserved": _conserved(first, last),
+            "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
+            "conserved": _conserved(first, last) if config.dynamics.kind == "nve" else {},
             "bricks": _bricks(system),
         },
-        status="done" if steps == config.time.steps else "stopped",
+        status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
     )
     system.mesh.close()
 
 
 def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
     """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
-    dynamics, times, analysis = NVE(), config.time, Analysis(config, run, system)
+    dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
     run.say(HEADER)
     first = last = _report(config, run, system, 0)
     trajectory.write(0, 0.0)
@@ -69,12 +70,16 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
     for step in range(1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
-        done, stop = step, False
         analysis.add(step, step * times.dt)
-        if wanted:
+        ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
+        done, stop = step, ended
+        if ended:
+            run.say(f"no force is larger than {config.dynamics.largest_force:g}: a minimum after {step} steps")
+            system.compute(measure=True)
+        if wanted or ended:
             with run.timer("thermo"):
                 last = _report(config, run, system, step)
-                stop = step < times.steps and run.stop_requested()
+                stop = ended or (step < times.steps and run.stop_requested())
             rate = system.count * step / (clock.perf_counter() - begin) / 1e6
             run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
         if stop or trajectory.is_due(step):
