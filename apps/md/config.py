@@ -10,6 +10,7 @@ from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
+GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 

@@ -238,6 +238,14 @@ class System:
         kinetic(self.particles.velocities, self.slot_masses, self.particles.ids, self.particles.slots, sums)
         return sums
 
+    def tally_sums(self) -> np.ndarray:
+        """The sums over this rank of what forces were computed with: energy, virial xx, yy, zz, xy, xz, yz; doubled."""
+        return self.forces.tallies[: self.particles.slots, :7].sum(axis=0)
+
+    def on_host(self) -> Particles:
+        """The particles of this rank in the host's memory; not to be changed."""
+        return self.particles
+
     def tails(self) -> tuple[float, float]:
         """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
         counts, volume = self.type_counts.astype(float), float(np.prod(self.bricks.lengths))
@@ -271,7 +279,7 @@ class System:
 
     def _own_records(self) -> np.ndarray:
         """The particles of this rank with their forces, to send."""
-        particles = self.particles
+        particles = self.on_host()
         slots = particles.own
         each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
         each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
