@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.jit import inlined
-from hpckit.kernels.shallow_water.constants import CALM
 
 
 @inlined
@@ -29,6 +28,6 @@ def friction(along, across_four, depth_two, stress, drag, drag_quadratic):
 
 
 @inlined
-def settle(velocity):
-    """The same velocity, or 0 where it is below CALM * 2**-53: squares of such are subnormal, and slow to compute."""
-    return (velocity + CALM) - CALM
+def settle(value, calm):
+    """The same value, or 0 where it is below calm * 2**-53: squares of such are subnormal, and slow to compute."""
+    return (value + calm) - calm
