@@ -224,11 +224,16 @@ def compile_only(capability: tuple[int, int] = (9, 0)) -> Iterator[dict[tuple, s
     global _compiled
     if simulating():
         raise RuntimeError("the simulator compiles nothing")
+    from numba.cuda import dispatcher
+
     _compiled = _Compiled(capability)
+    asked = dispatcher.get_current_device  # by the functions that kernels call
+    dispatcher.get_current_device = lambda: types.SimpleNamespace(compute_capability=capability)
     try:
         yield _compiled
     finally:
         _compiled = None
+        dispatcher.get_current_device = asked
 
 
 def _compile(kernel: Kernel, arguments: tuple) -> None:

@@ -67,3 +67,26 @@ def may_share_memory(one: Any, other: Any) -> bool:
         return bool(np.may_share_memory(one, other))
     first, second = address(one), address(other)
     return first < second + other.nbytes and second < first + one.nbytes
+
+
+def empty_like(array: Any) -> Any:
+    """An array of the same kind, shape and dtype; what it holds is left open."""
+    if type(array).__module__ != "cupy":
+        return np.empty_like(array)
+    import cupy
+
+    return cupy.empty_like(array)
+
+
+def from_host(values: np.ndarray, like: Any) -> Any:
+    """A copy of NumPy values as an array of the kind of `like`."""
+    if type(like).__module__ != "cupy":
+        return np.array(values, order="C").view(type(like))
+    import cupy
+
+    return cupy.array(values, order="C")
+
+
+def to_host(array: Any) -> np.ndarray:
+    """The values as a NumPy array, complete when this returns."""
+    return array.get() if type(array).__module__ == "cupy" else as_host(array)

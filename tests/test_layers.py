@@ -42,8 +42,8 @@ LIBRARIES = {
     "hpckit.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; vectors, and numbers with a slope.
-COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "simd", "lanes", "dual")}
+# Options on either processor; records on a GPU; vectors, and numbers with a slope.
+COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual")}
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +12,8 @@ from hpckit.report.settings import Report
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
+
+GPU = True  # takes `hpckit run --gpu`
 
 
 class Section(BaseModel):
@@ -132,6 +135,9 @@ class Config(Section):
     start: Start = Field(default_factory=Start, description="what the run starts from")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    precision: Literal["float64", "float32"] = Field(
+        "float64", description="of h, u and v on a GPU: float32 halves memory and traffic (needs --gpu)"
+    )
     report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
@@ -164,6 +170,12 @@ class Config(Section):
         if start.kind in ("poincare", "kelvin", "eddies") and 4 * start.mode > grid.nx:
             raise ValueError(f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}")
         return self
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """What of the settings cannot be on a GPU, or not without one."""
+    if config.precision != "float64" and not gpu:
+        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -29,7 +30,7 @@ from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.timing import PhaseTimer
-from hpckit.walls import fixed, zero_gradient
+from hpckit.walls import Fill, fixed, zero_gradient
 
 STABLE_DIFFUSION = 2.5  # SSP-RK3 stands a decay rate times dt up to 2.51
 LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact
@@ -65,12 +66,11 @@ class Model:
         self.u = Field.zeros(self.decomposition.at(("center", "face")), mesh, name="u", units="m s-1")
         self.v = Field.zeros(self.decomposition.at(("face", "center")), mesh, name="v", units="m s-1")
         self.bottom = self.h.like(name="bottom")
-        walls = [dict.fromkeys(self._walled, fill) for fill in (zero_gradient, fixed(0.0), fixed(0.0))]
-        self.exchange = HaloExchange(mesh, self.fields, walls=walls)
+        self.exchange = HaloExchange(mesh, self.fields, walls=self._walls)
         self._add(self.bottom, setups.bottom(config))
         self.bottom.data[...] = np.rint(self.bottom.data / LEVEL_STEP) * LEVEL_STEP
         self.depth = round(config.physics.depth / LEVEL_STEP) * LEVEL_STEP
-        with HaloExchange(mesh, self.bottom, walls=walls[0]) as exchange:
+        with HaloExchange(mesh, self.bottom, walls=self._walls[0]) as exchange:
             exchange(self.bottom)
         for field, terms in zip(self.fields, setups.start(config), strict=True):
             self._add(field, terms)
@@ -79,6 +79,7 @@ class Model:
         cuts = [slice(first, first + n + 2 * HALO) for first, n in zip(*self._block, strict=True)]
         self.rows = np.ascontiguousarray(setups.rows(config)[:, cuts[0]])
         self.columns = np.ascontiguousarray(setups.columns(config)[:, cuts[1]])
+        self.f: Any = self.rows[F]
         self.steps_done = 0
 
     @property
@@ -87,8 +88,10 @@ class Model:
         return [self.h, self.u, self.v]
 
     @property
-    def _walled(self) -> list[str]:
-        return [axis for axis in AXES if axis not in self.config.grid.periodic]
+    def _walls(self) -> list[dict[str, Fill]]:
+        """What stands beyond the walls, of h, u and v."""
+        walled = [axis for axis in AXES if axis not in self.config.grid.periodic]
+        return [dict.fromkeys(walled, fill) for fill in (zero_gradient, fixed(0.0), fixed(0.0))]
 
     @property
     def _block(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -120,7 +123,7 @@ class Model:
         self.exchange(self.fields)
         grid, gravity = self.config.grid, self.config.physics.gravity
         h, u, v = (field.data for field in self.fields)
-        own = diagnose(h, u, v, self.bottom.data, self.rows[F], gravity, grid.dx, grid.dy)
+        own = diagnose(h, u, v, self.bottom.data, self.f, gravity, grid.dx, grid.dy)
         sums = own[[MASS, ENERGY, ENSTROPHY, BROKEN]]
         ends = own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1]
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -141,11 +144,11 @@ class Model:
 
     def _refuse_broken(self, watch: Watch) -> None:
         """Name the first field and cell of the lowest rank that has one."""
-        lost = [np.argwhere(~np.isfinite(field.interior)) for field in self.fields]
+        lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
         number = next((i for i, places in enumerate(lost) if places.size), 0)
         found, dry = lost[number], not lost[number].size
         if dry:
-            found = np.argwhere(self.h.interior <= 0)
+            found = np.argwhere(self.h.to_host() <= 0)
         here = [int(found[0][0]), int(found[0][1])] if found.size else [0, 0]
         rank, (_, number, is_dry, y, x) = self._first([not found.size, number, dry, *here])
         name = self.fields[number].name
@@ -163,7 +166,7 @@ class Model:
 
     def _refuse_fast(self, watch: Watch, dt: float) -> None:
         """Name the fastest cell."""
-        h, u, v = (field.interior[: self._block[1][0], : self._block[1][1]] for field in self.fields)
+        h, u, v = (field.to_host()[: self._block[1][0], : self._block[1][1]] for field in self.fields)
         speed = np.hypot(u, v) + np.sqrt(self.config.physics.gravity * h)
         y, x = (int(i) for i in np.unravel_index(speed.argmax(), speed.shape))
         rank, (_, y, x) = self._first([-round(float(speed.max()) * 1e9), y, x])
@@ -189,8 +192,8 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned points: the halo must be filled (`watch` does it)."""
-        surface = self.h.interior + self.bottom.interior - self.depth
-        fields = {"elevation": surface, "vorticity": self.vorticity(), "u": self.u.interior, "v": self.v.interior}
+        h, bottom, u, v = (field.to_host() for field in (self.h, self.bottom, self.u, self.v))
+        fields = {"elevation": h + bottom - self.depth, "vorticity": self.vorticity(), "u": u, "v": v}
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
@@ -199,7 +202,7 @@ class Model:
         grid, (ny, nx) = self.config.grid, self._block[1]
         low, high = slice(HALO - 1, HALO + ny), slice(HALO, HALO + ny + 1)
         west, east = slice(HALO - 1, HALO + nx), slice(HALO, HALO + nx + 1)
-        u, v = self.u.data, self.v.data
+        u, v = (field.device.to_host(field.data) for field in (self.u, self.v))
         corners = (v[high, east] - v[high, west]) / grid.dx - (u[high, east] - u[low, east]) / grid.dy
         corners *= self.rows[CORNER, high, None] * self.columns[CORNER, east]
         return 0.25 * (corners[:-1, :-1] + corners[:-1, 1:] + corners[1:, :-1] + corners[1:, 1:])

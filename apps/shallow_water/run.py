@@ -9,6 +9,7 @@ from typing import Any
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import AXES, Model, Watch, time_step, warm_up
+from hpckit.device import Device
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.shallow_water.constants import HALO
 from hpckit.mesh import Mesh
@@ -36,9 +37,10 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    warm_up()
+    if not run.device.is_gpu:
+        warm_up()
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        model = Model(config, mesh)
+        model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         coords = dict(
             zip(("y", "x", "y_face", "x_face"), (*setups.centers(config), *setups.faces(config)), strict=True)
@@ -72,6 +74,17 @@ def run(config: Config, run: Run) -> None:
             },
             status="done" if complete else "stopped",
         )
+
+
+def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
+    """The model where `device` is, its kernels compiled."""
+    if not device.is_gpu:
+        return Model(config, mesh)
+    from hpckit.apps.shallow_water.gpu import GpuModel
+
+    model = GpuModel(config, mesh, device)
+    model.warm_up()
+    return model
 
 
 def _conserved(config: Config, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
@@ -115,6 +128,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, in
                 writer.write(time, model.output())
         if stop:
             break
+    model.h.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.exchange.wait_seconds - waited
     timer.seconds["halo"] = max(0.0, timer.seconds.get("halo", 0.0) - timer.seconds["wait"])

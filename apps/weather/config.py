@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.atmosphere.settings import Base, Output, Section, Wave
+from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
+
+GPU = True  # takes `hpckit run --gpu`
 
 
 class Grid(Section):
@@ -90,6 +93,7 @@ class Config(Section):
         0.0, ge=0, description="constant diffusion of u, w and theta (deviations from the base state), m2/s"
     )
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
+    precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     compat: bool = Field(
         False,
         description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the"
@@ -120,6 +124,13 @@ class Config(Section):
                 " this grid, or lower time.cfl"
             )
         return self
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """What of the settings cannot be on a GPU, or not without one."""
+    yield from needs_gpu(config.precision, gpu)
+    if gpu and config.diffusion:
+        yield "diffusion has no form for GPUs yet: leave it out, or run without --gpu"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

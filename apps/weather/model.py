@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -13,6 +14,7 @@ from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_forc
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.overlap import Order, edges_first
 from hpckit.atmosphere.profiles import profile_of
+from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
@@ -43,11 +45,12 @@ class Watch:
 class Model:
     """The state of a run on this rank, and what advances it.
 
-    `mesh` splits x only: `Mesh(comm, z=1, x=0, periodic=("x",))`. Raises `DecompositionError` for blocks thinner than
-    6 cells and `InputError` for a base state that cannot be, on every rank alike.
+    `mesh` splits x only: `Mesh(comm, z=1, x=0, periodic=("x",))`. device: where the state lives. Raises
+    `DecompositionError` for blocks thinner than 6 cells and `InputError` for a base state that cannot be, on every rank
+    alike.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.config = config
         self.mesh = mesh
@@ -58,8 +61,8 @@ class Model:
         self.base: BaseState = base_state(profile, grid.nz, grid.dz, config.compat)
         start, cells = self.decomposition.start(mesh.rank)[1], self.decomposition.owned(mesh.rank)[1]
         self.columns = np.arange(start - HALO, start + cells + HALO) % grid.nx
-        self.state = Field.zeros(self.decomposition, mesh, name="state", components=4)
-        self.state.interior[:] = initial_state(config, profile, self.base, self.columns[HALO:-HALO])
+        self.state = Field.zeros(self.decomposition, mesh, config.precision, name="state", components=4, device=device)
+        self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
         self.exchange = HaloExchange(mesh, self.state)
         self.sent = False  # an exchange is under way
         # A block alone in x has nobody to wait for.
@@ -68,11 +71,16 @@ class Model:
         self.seams = np.empty((grid.nz, 4, 2, HALO)) if split and has_inner(cells) else NO_SEAMS
         self.calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
         self.work = np.empty_like(self.state.data) if config.diffusion else None
-        self.force = vertical_force(config, self.base, self.columns)
-        self.inflow = inflow_rows(config, self.base)
+        self.force = self._table(vertical_force(config, self.base, self.columns))
+        self.inflow = self._table(inflow_rows(config, self.base))
+        self.column, self.height = self._table(self.base.column), self._table(self.base.height)
         self.at_left, self.at_right = start == 0, start + cells == grid.nx
         self.steps_done = 0
         self.first_broken_step: int | None = None
+
+    def _table(self, values: np.ndarray) -> Any:
+        """Values that kernels read, where the state is and as precise."""
+        return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
 
     @property
     def dt(self) -> float:
@@ -171,7 +179,7 @@ class Model:
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
-        own = diagnose(self.state.data, base.column, base.height)
+        own = diagnose(self.state.data, self.column, self.height)
         sums = np.append(own[:4], own[9])
         ends = np.array([own[4], own[5], own[6], -own[7], own[8]])
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -184,7 +192,7 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
-        rho, rho_u, rho_w, rho_theta = self.state.interior
+        rho, rho_u, rho_w, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         total = rho + self.base.column[0][:, None]
         theta = (rho_theta + self.base.column[1][:, None]) / total - self.base.theta[:, None]
         fields = {"theta": theta, "u": rho_u / total, "w": rho_w / total, "rho": rho}

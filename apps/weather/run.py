@@ -11,6 +11,7 @@ from hpckit.apps.weather.model import Model, warm_up
 from hpckit.atmosphere.base import require_top
 from hpckit.atmosphere.loop import finish, time_loop
 from hpckit.atmosphere.profiles import profile_of
+from hpckit.device import Device
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.mesh import Mesh
@@ -36,9 +37,10 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    warm_up()
+    if not run.device.is_gpu:
+        warm_up()
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
-        model = Model(config, mesh)
+        model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         coords = {"z": model.base.height, "x": (np.arange(grid.nx) + 0.5) * grid.dx}
         with FieldWriter(
@@ -54,6 +56,17 @@ def run(config: Config, run: Run) -> None:
         ) as writer:
             ran = time_loop(model, run, writer.write)
     finish(model, run, ran, BYTES_PER_CELL_STEP)
+
+
+def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
+    """The model where `device` is, its kernels compiled."""
+    if not device.is_gpu:
+        return Model(config, mesh)
+    from hpckit.apps.weather.gpu import GpuModel
+
+    model = GpuModel(config, mesh, device)
+    model.warm_up()
+    return model
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.atmosphere import settings
-from hpckit.atmosphere.settings import Output, Section
+from hpckit.atmosphere.settings import PRECISION, Output, Section, needs_gpu
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
+GPU = True  # takes `hpckit run --gpu`
 
 
 class Grid(Section):
@@ -168,6 +169,7 @@ class Config(Section):
     tracers: tuple[Tracer, ...] = Field((), description="what the air carries")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     report: Report = Field(default_factory=Report, description="what the report shows")
     coriolis: float = Field(
         0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on what deviates from the base wind"
@@ -243,3 +245,20 @@ class Config(Section):
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 " this grid, or lower time.cfl"
             )
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """What of the settings cannot be on a GPU, or not without one."""
+    yield from needs_gpu(config.precision, gpu)
+    if not gpu:
+        return
+    for name, given in (
+        ("tracers", config.tracers),
+        ("smagorinsky.coefficient", config.smagorinsky.coefficient),
+        ("drag", config.drag),
+        ("lid.depth", config.lid.depth),
+        ("sides.x = 'open'", config.sides.x == "open"),
+        ("sides.y = 'open'", config.sides.y == "open"),
+    ):
+        if given:
+            yield f"{name} has no form for GPUs yet: leave it out, or run without --gpu"

@@ -17,6 +17,7 @@ from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.overlap import Lines, Order, edges_first
+from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
@@ -67,7 +68,7 @@ class Model:
     alike.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.config = config
         self.mesh = mesh
@@ -84,8 +85,10 @@ class Model:
                 self.decomposition.start(mesh.rank), self.decomposition.owned(mesh.rank), strict=True
             )
         )
-        self.state = Field.zeros(self.decomposition, mesh, name="state", components=FIELDS)
-        self.state.interior[:] = initial_state(config, profile, self.base, rows, columns)
+        self.state = Field.zeros(
+            self.decomposition, mesh, config.precision, name="state", components=FIELDS, device=device
+        )
+        self.state.set_from_host(initial_state(config, profile, self.base, rows, columns))
         walls = state_walls(config)
         self.exchanges = {
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
@@ -95,7 +98,7 @@ class Model:
         self.relaxes = any(rate.any() for rate in self.rates.values())
         self.open_axes = open_axes(config)
         self.tracers = Tracers(config, mesh) if config.tracers else None
-        mixes = config.diffusion or config.smagorinsky.coefficient
+        mixes = not device.is_gpu and (config.diffusion or config.smagorinsky.coefficient)
         self.mixing = Mixing(config, mesh, self.state, self.base.column, self.calm) if mixes else None
         told = "xyz" if self.tracers else self.open_axes
         self.mass_flux = {axis: self._faces(axis) if axis in told else NO_FLUX for axis in "xyz"}
@@ -234,7 +237,7 @@ class Model:
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
-        own = diagnose(self.state.data, base.column, base.height)
+        own = self._diagnose()
         sums = np.concatenate([own[:4], own[10:], self.entered])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
@@ -251,6 +254,10 @@ class Model:
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
 
+    def _diagnose(self) -> np.ndarray:
+        """What this rank watches of its state."""
+        return diagnose(self.state.data, self.base.column, self.base.height)
+
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
         """Where sides are open: what became of the mass (kg) from one watch to another; `unexplained` is rounding."""
         if not self.open_axes:
@@ -261,7 +268,7 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
-        rho, *momentum, rho_theta = self.state.interior
+        rho, *momentum, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         base_rho, base_rho_theta, _ = self.base.column[:, :, None, None]
         total = rho + base_rho
         theta = (rho_theta + base_rho_theta) / total - self.base.theta[:, None, None]

@@ -13,8 +13,10 @@ from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.atmosphere.base import require_top
 from hpckit.atmosphere.loop import finish, time_loop
+from hpckit.device import Device
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
@@ -46,9 +48,10 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    warm_up()
+    if not run.device.is_gpu:
+        warm_up()
     with mesh_for(config, run.comm) as mesh:
-        model = Model(config, mesh)
+        model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
             run.directory.output,
@@ -67,6 +70,17 @@ def run(config: Config, run: Run) -> None:
         ) as writer:
             ran = time_loop(model, run, writer.write)
     finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
+
+
+def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
+    """The model where `device` is, its kernels compiled."""
+    if not device.is_gpu:
+        return Model(config, mesh)
+    from hpckit.apps.weather3d.gpu import GpuModel
+
+    model = GpuModel(config, mesh, device)
+    model.warm_up()
+    return model
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

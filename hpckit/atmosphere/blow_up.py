@@ -48,7 +48,7 @@ def require_sound(model: Checked, watch: Any, dt: float) -> None:
 
 def _refuse_broken(model: Checked, watch: Any) -> None:
     """Name the first field and cell of the rank that saw it first."""
-    found = np.argwhere(~np.isfinite(model.state.interior))
+    found = np.argwhere(~np.isfinite(model.state.to_host()))
     field, *cell = found[0] if found.size else [0] * model.state.interior.ndim
     if not found.size:  # the state is finite, what follows from it is not: no air, or no pressure
         found = np.argwhere((_total(model, 0) <= 0) | (_total(model, 1) <= 0))
@@ -71,7 +71,7 @@ def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
     sound = np.sqrt(GAMMA * _row(model, 2) * (rho_theta / _row(model, 1)) ** GAMMA / rho)
     each = [
         (np.abs(momentum / rho) + sound) * dt / spacing
-        for momentum, spacing in zip(model.state.interior[1:-1], model.spacing.values(), strict=True)
+        for momentum, spacing in zip(model.state.to_host()[1:-1], model.spacing.values(), strict=True)
     ]
     direction = max(range(len(each)), key=lambda i: each[i].max())
     cell = np.unravel_index(each[direction].argmax(), rho.shape)
@@ -95,7 +95,7 @@ def _row(model: Checked, number: int) -> np.ndarray:
 
 def _total(model: Checked, number: int) -> np.ndarray:
     """Density (0) or rho theta (1) of the owned cells, the base's included."""
-    return model.state.interior[-number] + _row(model, number)
+    return model.state.to_host()[-number] + _row(model, number)
 
 
 def _first(model: Checked, own: list[int]) -> tuple[int, list[int]]:

@@ -80,6 +80,7 @@ def time_loop(model: Model, run: Run, write: Callable[[float, dict[str, np.ndarr
                 write(time, model.output())
         if stop:
             break
+    model.state.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.wait_seconds - waited
     timer.seconds["halo"] = timer.seconds.get("halo", 0.0) - timer.seconds["wait"]

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.run_directory import InputFile
+
+PRECISION = "of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
+
+
+def needs_gpu(precision: str, gpu: bool) -> Iterator[str]:
+    """What is wrong with a precision where the run is not on a GPU."""
+    if precision != "float64" and not gpu:
+        yield f"precision = {precision!r} is for runs on GPUs: add --gpu, or leave precision out"
 
 
 class Section(BaseModel):

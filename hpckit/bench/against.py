@@ -19,6 +19,9 @@ DEFAULT_PATTERNS = (
     rf"(?im)\belapsed\b[^\n0-9]*?[:=]\s*{NUMBER}\s*(?:s|sec|secs|seconds)?\s*$",
     rf"(?im)\b{NUMBER}\s*(?:sec|secs|second|seconds)\b",
 )
+# What the mini-app says of its case: its cells, and at every step how far it has come in simulated seconds.
+CELLS = r"nx_global, nz_global:\s*(\d+)\s+(\d+)"
+SIMULATED = rf"Elapsed Time:\s*{NUMBER}\s*/\s*{NUMBER}"
 MOST_SECONDS = 3600.0
 LEAST_ROUNDS = 3
 
@@ -54,6 +57,23 @@ class Rival:
         Raises `InputError` where it is not found, fails, runs for over an hour, or prints nothing that a pattern of
         the user's finds.
         """
+        text, wall = self._run()
+        found = self._printed(text)
+        if found is None and self.pattern:
+            raise InputError(
+                f"{self.command!r} printed nothing that {self.pattern!r} finds",
+                do="leave out --against-pattern to take its whole wall time",
+            )
+        return (wall, False) if found is None else (found, True)
+
+    def case(self) -> tuple[str | None, float | None]:
+        """Run it once: the cells ("400x200") and the simulated seconds of its case, None for what it does not say."""
+        text, _ = self._run()
+        cells, simulated = re.search(CELLS, text), re.search(SIMULATED, text)
+        return f"{cells[1]}x{cells[2]}" if cells else None, float(simulated[2]) if simulated else None
+
+    def _run(self) -> tuple[str, float]:
+        """What it prints in a run, and the seconds from its start to its end."""
         begin = time.perf_counter()
         try:
             done = subprocess.run(
@@ -71,13 +91,7 @@ class Rival:
         if done.returncode:
             tail = (done.stderr.strip() or done.stdout.strip())[-300:]
             raise InputError(f"{self.command!r} ended with {done.returncode}: {tail or 'it printed nothing'}")
-        found = self._printed(done.stdout + "\n" + done.stderr)
-        if found is None and self.pattern:
-            raise InputError(
-                f"{self.command!r} printed nothing that {self.pattern!r} finds",
-                do="leave out --against-pattern to take its whole wall time",
-            )
-        return (wall, False) if found is None else (found, True)
+        return done.stdout + "\n" + done.stderr, wall
 
     def _printed(self, text: str) -> float | None:
         patterns = (self.pattern,) if self.pattern else DEFAULT_PATTERNS

@@ -18,7 +18,13 @@ import numpy as np
 
 from hpckit.device import Device, SimulatedGpu
 
-MODULES = ("hpckit.bench.gpu_stencil", "hpckit.bench.gpu_halo")
+MODULES = (
+    "hpckit.bench.gpu_stencil",
+    "hpckit.bench.gpu_halo",
+    "hpckit.bench.gpu_euler",
+    "hpckit.bench.gpu_shallow_water",
+    "hpckit.bench.gpu_md",
+)
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude
 PAUSE = 0.02  # seconds that a timing takes at least: launches are asynchronous
 

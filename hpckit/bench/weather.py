@@ -6,11 +6,11 @@ to 1e-11 of each field's range before anything is timed. `weather_vs_c` (400 x 2
 and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are.
 
 `--against CMD` (a command line, quoted) runs an external program, as the C++ miniWeather, in turn with ours: two
-colliding bubbles on `--against-cells` (400x200) for `--against-time` (50) simulated seconds, at least three rounds of
-each. `weather_vs_against` says how many times faster ours is in that case. The program must do the same case: for
-miniWeather build with NX=400, NZ=200, SIM_TIME=50, DATA_SPEC=DATA_SPEC_COLLISION and without output. Its time is what
-it prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another), else its whole wall
-time.
+colliding bubbles on `--against-cells` for `--against-time` simulated seconds, at least three rounds of each.
+`weather_vs_against` says how many times faster ours is in that case. The program must do the same case: for miniWeather
+build with NX=400, NZ=200, SIM_TIME=50, DATA_SPEC=DATA_SPEC_COLLISION and without output. Cells and simulated time that
+are not given are read from what it prints, as miniWeather does, else they are 400x200 and 50 s. Its time is what it
+prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another), else its whole wall time.
 
 `weather_2ranks_small`, `weather_2ranks_big` and `euler3d_2ranks` are the speed-up of the apps' models, MPI included, on
 2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone.
@@ -194,8 +194,8 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     group.add_argument("--only", metavar="KEY", action="append", choices=KEYS, help=f"one part, of: {', '.join(KEYS)}")
     group.add_argument("--against", metavar="CMD", help="time this program in turn with the slab, and nothing else")
     group.add_argument("--against-pattern", metavar="REGEX", help="its group finds the program's seconds in its output")
-    group.add_argument("--against-cells", metavar="NXxNZ", default="400x200", help="the program's cells (400x200)")
-    group.add_argument("--against-time", metavar="S", type=float, default=50.0, help="simulated time, s (50)")
+    group.add_argument("--against-cells", metavar="NXxNZ", help="the program's cells (as it says, else 400x200)")
+    group.add_argument("--against-time", metavar="S", type=float, help="simulated time, s (as it says, else 50)")
     group.add_argument("--against-rounds", metavar="N", type=int, default=LEAST_ROUNDS, help="runs of each (3)")
     return "only", "against", "against_pattern", "against_cells", "against_time", "against_rounds"
 
@@ -205,8 +205,8 @@ def run(
     only: Sequence[str] | None = None,
     against: str | None = None,
     against_pattern: str | None = None,
-    against_cells: str = "400x200",
-    against_time: float = 50.0,
+    against_cells: str | None = None,
+    against_time: float | None = None,
     against_rounds: int = LEAST_ROUNDS,
 ) -> dict[str, Any]:
     """Time the kernels against C, then the apps' models on 1 and 2 ranks; all, or the parts named in `only`.
@@ -236,10 +236,14 @@ def run(
 
 
 def _against(
-    rival: Rival, cells: str, simulated: float, rounds: int
+    rival: Rival, cells: str | None, simulated: float | None, rounds: int
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
     """Rows of the rival and of ours, and `weather_vs_against`."""
     rival.check()
+    if cells is None or simulated is None:
+        its_cells, its_time = rival.case()
+        cells = cells or its_cells or "400x200"
+        simulated = its_time or 50.0 if simulated is None else simulated
     sizes = re.fullmatch(r"(\d+)x(\d+)", cells)
     if sizes is None or int(sizes[1]) < HALO or int(sizes[2]) < 4:
         raise InputError(f"--against-cells {cells!r} is not NXxNZ, as 400x200, with NX of at least 6 and NZ of 4")

@@ -62,6 +62,11 @@ class App:
         """Whether its fields can live on a GPU: `GPU = True` in its `config`."""
         return bool(getattr(self.config_module, "GPU", False))
 
+    def device_problems(self, config: BaseModel, gpu: bool) -> list[str]:
+        """What of these settings it cannot do on a GPU, or cannot do without: `device_problems` in its `config`."""
+        tell = getattr(self.config_module, "device_problems", None)
+        return list(tell(config, gpu)) if tell else []
+
     @property
     def folder(self) -> Path:
         """Where its modules and data files are."""

@@ -33,8 +33,8 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
         print(line)
     _print_checks(directory)
     if report:
-        for case in sorted((directory.path / CASES).glob("*/resolved.json")):
-            _build_report(RunDirectory(case.parent), quiet=True)
+        for picture in (directory.read_json(VALIDATION) or {}).get("pictures", []):
+            _build_report(RunDirectory(directory.path / CASES / picture["run"]), quiet=True)
         _build_report(directory)
     if summary["status"] == "stopped":
         print(f"stopped early, files complete: {directory.path}")

@@ -261,9 +261,14 @@ def _check_directory(given: str) -> None:
 
 
 def _load(options: argparse.Namespace) -> Configuration:
+    """The checked settings. Raises `InputError` also for those that do not go with --gpu, or only with it."""
     from hpckit.cli.config import load
 
-    return load(options.words[0], options.words[1:])
+    configuration = load(options.words[0], options.words[1:])
+    problems = configuration.app.device_problems(configuration.config, options.gpu)
+    if problems:
+        raise InputError("\n".join(problems), where="with --gpu" if options.gpu else "without --gpu")
+    return configuration
 
 
 def _plan(configuration: Configuration, ranks: int) -> Any:

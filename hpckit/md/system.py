@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -15,6 +16,7 @@ from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
+from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
 from hpckit.mesh import Mesh
 from hpckit.migration import audit, exchange, migrate
@@ -32,6 +34,13 @@ class Rebuilds:
     every: int = 1
     delay: int = 0
     check: bool = True
+
+
+class External(Protocol):
+    """What adds to the forces of pairs: `hpckit.md.external`."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
 
 
 class System:
@@ -65,6 +74,7 @@ class System:
         self.reach = interaction.cutoff + skin
         self.particles, self.ghosts = Particles(), GhostExchange(mesh)
         self.timer = timer or PhaseTimer()
+        self.external: External | None = None  # what adds to the forces of pairs
         self.count = 0  # particles of all ranks
         self.builds = self.missed = 0  # rebuilds; those that came later than half the skin
         self._since = 0
@@ -126,6 +136,11 @@ class System:
         with self.timer("force"):
             for clusters in (self.neighbors.inner, self.neighbors.outer):
                 self.forces.compute(self.particles, self.neighbors, clusters, measure)
+            self._add_external(measure)
+
+    def _add_external(self, measure: bool) -> None:
+        if self.external is not None:
+            self.external.add(self, measure)
 
     def _compute_with_exchange(self, measure: bool) -> None:
         particles, neighbors, forces = self.particles, self.neighbors, self.forces
@@ -142,6 +157,7 @@ class System:
                     forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
             with self.timer("force"):
                 forces.compute(particles, neighbors, neighbors.outer, measure)
+        self._add_external(measure)
 
     def warm_up(self) -> None:
         """Collective: compile, or load, the kernels that steps need; changes nothing. Forces are there already."""
@@ -169,11 +185,37 @@ class System:
         self.mesh.comm.Allreduce(MPI.IN_PLACE, number, op=MPI.SUM)
         return int(number)
 
+    def kinetic_energy(self) -> float:
+        """Collective: of all particles, the same number on every rank."""
+        particles, slots = self.particles, self.particles.slots
+        if self.forces.exact:
+            squares = (particles.velocities[:slots, :3] ** 2).sum(axis=1) * self.slot_masses
+            columns = np.where(particles.ids[:slots] >= 0, squares, 0.0)[:, None]
+        else:
+            columns = np.array([[self.kinetic()[:3].sum()]])
+        count = max(8 * self.count, self.mesh.size)
+        total = add_ranks(self.mesh.comm, columns, count, self.forces.exact)
+        self.mesh.comm.Bcast(total, root=0)
+        return 0.5 * self.units.energy * float(total[0])
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom: three a particle, less those of the whole."""
+        return max(3 * self.count - 3, 1)
+
     def kinetic(self) -> np.ndarray:
         """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
         sums = np.empty(6)
         kinetic(self.particles.velocities, self.slot_masses, self.particles.ids, self.particles.slots, sums)
         return sums
+
+    def tally_sums(self) -> np.ndarray:
+        """The sums over this rank of what forces were computed with: energy, virial xx, yy, zz, xy, xz, yz; doubled."""
+        return self.forces.tallies[: self.particles.slots, :7].sum(axis=0)
+
+    def on_host(self) -> Particles:
+        """The particles of this rank in the host's memory; not to be changed."""
+        return self.particles
 
     def tails(self) -> tuple[float, float]:
         """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
@@ -188,15 +230,33 @@ class System:
 
         Positions are wrapped into the box, with the images that say how often they went around; ids count from 1.
         """
-        particles = self.particles
-        slots = particles.own
-        each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
-        each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
+        each = self._own_records()
         counts = np.zeros(self.mesh.size, np.int64)
         counts[0] = len(each)
         every = exchange(self.mesh, each, counts)
-        if self.mesh.rank:
-            return None
+        return None if self.mesh.rank else self._snapshot_of(every, step, time, forces)
+
+    def frame(self, step: int = 0, time: float = 0.0) -> Snapshot:
+        """Collective: as `snapshot`, on every rank: what observables take. 88 bytes and more a particle everywhere."""
+        each, comm = self._own_records(), self.mesh.comm
+        counts = np.empty(comm.size, np.int64)
+        comm.Allgather(np.array([len(each)], np.int64), counts)
+        every = np.empty(int(counts.sum()), each.dtype)
+        record = MPI.BYTE.Create_contiguous(each.dtype.itemsize).Commit()
+        starts = np.cumsum(counts) - counts
+        comm.Allgatherv([each, len(each), record], [every, (counts, starts), record])
+        record.Free()
+        return self._snapshot_of(every, step, time, forces=False)
+
+    def _own_records(self) -> np.ndarray:
+        """The particles of this rank with their forces, to send."""
+        particles = self.on_host()
+        slots = particles.own
+        each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
+        each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
+        return each
+
+    def _snapshot_of(self, every: np.ndarray, step: int, time: float, forces: bool) -> Snapshot:
         every = every[np.argsort(every["traveler"]["id"])]
         travelers = every["traveler"]
         closed = self.bricks.periodic

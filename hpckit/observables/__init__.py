@@ -6,9 +6,18 @@ measures its block of the particles, `result(comm)` sums over the ranks.
 """
 
 from hpckit.observables.correlation import TimeCorrelation
+from hpckit.observables.measurements import Measured, Measurements
 from hpckit.observables.profile import DensityProfile
 from hpckit.observables.radial import RadialDistribution
 from hpckit.observables.speeds import SpeedDistribution
 from hpckit.observables.structure import StructureFactor
 
-__all__ = ["DensityProfile", "RadialDistribution", "SpeedDistribution", "StructureFactor", "TimeCorrelation"]
+__all__ = [
+    "DensityProfile",
+    "Measured",
+    "Measurements",
+    "RadialDistribution",
+    "SpeedDistribution",
+    "StructureFactor",
+    "TimeCorrelation",
+]

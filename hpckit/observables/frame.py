@@ -17,15 +17,41 @@ Ints = npt.NDArray[np.int64]
 class Frame(Protocol):
     """All particles at one instant in the order of their ids; `Snapshot` is one."""
 
-    lower: Floats
-    upper: Floats
-    periodic: tuple[bool, bool, bool]
-    types: Ints
-    positions: Floats
-    images: npt.NDArray[np.int32]
-    velocities: Floats | None
-    masses: Floats | None
-    time: float
+    @property
+    def lower(self) -> Floats:
+        """Low corner of the box: float64[3]."""
+
+    @property
+    def upper(self) -> Floats:
+        """High corner."""
+
+    @property
+    def periodic(self) -> tuple[bool, bool, bool]:
+        """Of each dim."""
+
+    @property
+    def types(self) -> Ints:
+        """int64[n], from 0."""
+
+    @property
+    def positions(self) -> Floats:
+        """float64[n, 3], in the box where it is periodic."""
+
+    @property
+    def images(self) -> npt.NDArray[np.int32]:
+        """int32[n, 3], how many edges a particle has gone beyond its position."""
+
+    @property
+    def velocities(self) -> Floats | None:
+        """float64[n, 3], or None where unknown."""
+
+    @property
+    def masses(self) -> Floats | None:
+        """float64[types], or None."""
+
+    @property
+    def time(self) -> float:
+        """Of the frame."""
 
 
 def own_block(frame: Frame, comm: MPI.Comm | None) -> slice:

@@ -27,12 +27,15 @@ class Speeds:
 
 
 class SpeedDistribution:
-    """Speeds in units of sqrt(k T / m) of each particle at temperature `kt` (an energy), in `bins` bins."""
+    """Speeds in units of sqrt(k T / m) of each particle in `bins` bins.
 
-    def __init__(self, kt: float, bins: int = 60) -> None:
-        if not kt > 0 or bins < 1:
+    `kt`: in units of mass x velocity squared; None: that of each frame, over 3 N - 3 degrees of freedom.
+    """
+
+    def __init__(self, kt: float | None = None, bins: int = 60) -> None:
+        if (kt is not None and not kt > 0) or bins < 1:
             raise InputError(f"a distribution of speeds takes k T above 0 and 1 bin or more, not {kt} and {bins}")
-        self.kt = kt
+        self.kt, self.frames = kt, 0
         self._counts = np.zeros(bins, np.int64)
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
@@ -40,10 +43,14 @@ class SpeedDistribution:
         if frame.velocities is None:
             raise InputError("a distribution of speeds needs frames with velocities")
         own, bins = own_block(frame, comm), len(self._counts)
-        mass = 1.0 if frame.masses is None else np.asarray(frame.masses)[frame.types[own]]
-        u = np.sqrt((frame.velocities[own] ** 2).sum(1) * mass / self.kt)
-        place = np.minimum((u / WIDEST * bins).astype(np.int64), bins - 1)
+        masses = np.ones(len(frame.types)) if frame.masses is None else np.asarray(frame.masses)[frame.types]
+        squares = (frame.velocities**2).sum(1) * masses
+        kt = float(squares.sum()) / max(3 * len(squares) - 3, 1) if self.kt is None else self.kt
+        if not kt > 0:
+            raise InputError("a distribution of speeds needs particles that move")
+        place = np.minimum((np.sqrt(squares[own] / kt) / WIDEST * bins).astype(np.int64), bins - 1)
         self._counts += np.bincount(place, minlength=bins)
+        self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Speeds:
         """What the frames so far give. Collective with a communicator."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler2d import simd
 from hpckit.kernels.euler2d.constants import HALO, WHOLE
 from hpckit.kernels.euler2d.lines import TILE
@@ -34,6 +35,9 @@ def sweep_x(
     _check(state, column, inflow, source, seams)
     if part != WHOLE and seams.shape != (state.shape[1], 4, 2, HALO):
         raise ValueError(f"the seams of a sweep in parts are {(state.shape[1], 4, 2, HALO)}, not {seams.shape}")
+    if is_device_array(state):
+        require_whole(part == WHOLE)
+        return _form(state).sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right)
     return simd.sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams)
 
 
@@ -54,6 +58,9 @@ def sweep_z(
     end = owned if end is None else end
     if not 0 <= begin <= end <= owned:
         raise ValueError(f"a sweep goes from begin to end within 0 and {owned}, not from {begin} to {end}")
+    if is_device_array(state):
+        require_whole(end - begin == owned)
+        return _form(state).sweep_z(state, faces, ghost, dz, dt, beta, source)
     return simd.sweep_z(state, faces, ghost, dz, dt, beta, source, begin, end)
 
 
@@ -65,11 +72,26 @@ def has_inner(cells: int) -> bool:
 def diagnose(state: Any, column: Any, height: Any) -> Any:
     """What a run watches, float64[10]; see `reference.diagnose`."""
     _check(state, column, height)
-    return simd.diagnose(state, column, height)
+    return _form(state).diagnose(state, column, height)
+
+
+def require_whole(whole: bool) -> None:
+    """Raises `ValueError` where a sweep in place on a GPU is asked for in parts."""
+    if not whole:
+        raise ValueError("a sweep in place on a GPU does all cells; in parts it goes to another array: `euler2d.cuda`")
+
+
+def _form(state: Any) -> Any:
+    """The module for a state of this kind."""
+    if is_device_array(state):
+        from hpckit.kernels.euler2d import cuda
+
+        return cuda
+    return simd
 
 
 def _check(state: Any, *arrays: Any) -> None:
-    for array in (state, *arrays):
+    for array in () if is_device_array(state) else (state, *arrays):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"the slab kernels take C-contiguous float64 NumPy arrays, not {given}")

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler2d.constants import HALO, WHOLE
+from hpckit.kernels.euler2d.dispatch import require_whole
 from hpckit.kernels.euler3d import simd
 from hpckit.kernels.euler3d.constants import FIELDS
 
@@ -37,6 +39,9 @@ def sweep_x(
     wanted = (state.shape[1], ny, FIELDS, 2, HALO)
     if part != WHOLE and seams.shape != wanted:
         raise ValueError(f"the seams of a sweep in parts are {wanted}, not {seams.shape}")
+    if is_device_array(state):
+        require_whole(part == WHOLE and begin == 0 and end in (None, state.shape[2] - 2 * HALO))
+        return _form(state).sweep_x(state, column, dx, dt, beta, mass_flux)
     return simd.sweep_x(state, column, dx, dt, beta, mass_flux, *_range(begin, end, ny), part, seams)
 
 
@@ -53,6 +58,9 @@ def sweep_y(
     """Advance the y direction by dt in place, in the columns of x from `begin` to `end`; see `reference.sweep_y`."""
     _check(state, column, mass_flux)
     _check_flux(state, mass_flux, (0, 1, 0))
+    if is_device_array(state):
+        require_whole(begin == 0 and end in (None, state.shape[3] - 2 * HALO))
+        return _form(state).sweep_y(state, column, dy, dt, beta, mass_flux)
     return simd.sweep_y(state, column, dy, dt, beta, mass_flux, *_range(begin, end, state.shape[3] - 2 * HALO))
 
 
@@ -70,29 +78,41 @@ def sweep_z(
     """Advance the z direction by dt in place, in the rows of y from `begin` to `end`; see `reference.sweep_z`."""
     _check(state, faces, ghost, mass_flux)
     _check_flux(state, mass_flux, (1, 0, 0))
+    if is_device_array(state):
+        require_whole(begin == 0 and end in (None, state.shape[2] - 2 * HALO))
+        return _form(state).sweep_z(state, faces, ghost, dz, dt, beta, mass_flux)
     return simd.sweep_z(state, faces, ghost, dz, dt, beta, mass_flux, *_range(begin, end, state.shape[2] - 2 * HALO))
 
 
 def turn(state: Any, column: Any, wind: Any, angle: float) -> None:
     """Turn the horizontal momentum against the base wind by an angle in place; see `reference.turn`."""
     _check(state, column, wind)
-    simd.turn(state, column, wind, angle)
+    _form(state).turn(state, column, wind, angle)
 
 
 def diffuse(state: Any, column: Any, base: Any, spacing: tuple[float, float, float], amount: float, work: Any) -> None:
     """Diffuse u, v, w and theta in place; see `reference.diffuse`."""
     _check(state, column, base, work)
-    simd.diffuse(state, column, base, spacing, amount, work)
+    _form(state).diffuse(state, column, base, spacing, amount, work)
 
 
 def diagnose(state: Any, column: Any, height: Any) -> Any:
     """What a run watches, float64[11]; see `reference.diagnose`."""
     _check(state, column, height)
-    return simd.diagnose(state, column, height)
+    return _form(state).diagnose(state, column, height)
+
+
+def _form(state: Any) -> Any:
+    """The module for a state of this kind."""
+    if is_device_array(state):
+        from hpckit.kernels.euler3d import cuda
+
+        return cuda
+    return simd
 
 
 def _check(state: Any, *arrays: Any) -> None:
-    for array in (state, *arrays):
+    for array in () if is_device_array(state) else (state, *arrays):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"the kernels of a box take C-contiguous float64 NumPy arrays, not {given}")

@@ -1,5 +1,66 @@
-"""Chooses the form of the motion kernels by the arrays they are given: here those for NumPy arrays."""
+"""Chooses the form of the motion kernels by the arrays they are given: NumPy's, or those of a GPU."""
 
-from hpckit.kernels.integrate.simd import drift, find_leavers, kick, kick_drift, kinetic, largest_move, wrap
+from __future__ import annotations
 
-__all__ = ["drift", "find_leavers", "kick", "kick_drift", "kinetic", "largest_move", "wrap"]
+from types import ModuleType
+from typing import Any
+
+from hpckit.kernels.device_array import is_device_array
+from hpckit.kernels.integrate import simd
+from hpckit.kernels.integrate.simd import find_leavers, hold_off, mix_noise, powers, push, scale, steer
+
+__all__ = [
+    "drift",
+    "find_leavers",
+    "hold_off",
+    "kick",
+    "kick_drift",
+    "kinetic",
+    "largest_move",
+    "mix_noise",
+    "powers",
+    "push",
+    "scale",
+    "steer",
+    "wrap",
+]
+
+
+def _form(array: Any) -> ModuleType:
+    if not is_device_array(array):
+        return simd
+    from hpckit.kernels.integrate import cuda
+
+    return cuda
+
+
+def kick(velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float) -> None:
+    """As `reference.kick`."""
+    _form(velocities).kick(velocities, forces, inverse_mass, slots, half)
+
+
+def drift(positions: Any, velocities: Any, slots: int, dt: float) -> None:
+    """As `reference.drift`."""
+    _form(positions).drift(positions, velocities, slots, dt)
+
+
+def kick_drift(
+    positions: Any, velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float, dt: float
+) -> None:
+    """As `reference.kick_drift`."""
+    _form(positions).kick_drift(positions, velocities, forces, inverse_mass, slots, half, dt)
+
+
+def largest_move(positions: Any, built: Any, slots: int) -> float:
+    """As `reference.largest_move`; waits for the GPU."""
+    return _form(positions).largest_move(positions, built, slots)
+
+
+def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> None:
+    """As `reference.wrap`; the box comes as NumPy arrays."""
+    _form(positions).wrap(positions, images, slots, lower, upper, periodic)
+
+
+def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:
+    """As `reference.kinetic`."""
+    _form(velocities).kinetic(velocities, masses, ids, slots, sums)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.shallow_water import simd
 from hpckit.kernels.shallow_water.constants import HALO
 
@@ -18,23 +19,32 @@ def step(
     _check(h, u, v, bottom, rows, columns)
     if bottom.shape != h.shape or rows.shape != (5, h.shape[0]) or columns.shape != (3, h.shape[1]):
         raise ValueError(f"bottom {bottom.shape}, rows {rows.shape} or columns {columns.shape} do not fit h {h.shape}")
-    simd.step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic)
+    _form(h).step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic)
 
 
 def step_free(h: Any, u: Any, v: Any, f: Any, gravity: float, dx: float, dy: float, dt: float) -> None:
     """Advance h, u and v by dt in place, flat, without walls and forces; see `reference.step_free`."""
     _check(h, u, v, f)
-    simd.step_free(h, u, v, f, gravity, dx, dy, dt)
+    _form(h).step_free(h, u, v, f, gravity, dx, dy, dt)
 
 
 def diagnose(h: Any, u: Any, v: Any, bottom: Any, f: Any, gravity: float, dx: float, dy: float) -> Any:
     """What a run watches, float64[7]; see `reference.diagnose`."""
     _check(h, u, v, bottom, f)
-    return simd.diagnose(h, u, v, bottom, f, gravity, dx, dy)
+    return _form(h).diagnose(h, u, v, bottom, f, gravity, dx, dy)
+
+
+def _form(h: Any) -> Any:
+    """The module for arrays of this kind."""
+    if is_device_array(h):
+        from hpckit.kernels.shallow_water import cuda
+
+        return cuda
+    return simd
 
 
 def _check(h: Any, u: Any, v: Any, *arrays: Any) -> None:
-    for array in (h, u, v, *arrays):
+    for array in () if is_device_array(h) else (h, u, v, *arrays):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"the shallow-water kernels take C-contiguous float64 NumPy arrays, not {given}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from hpckit.kernels.jit import inlined
 
@@ -23,7 +23,7 @@ def kinetic_energy(u_west, u_east, v_south, v_north):
 def friction(along, across_four, depth_two, stress, drag, drag_quadratic):
     """Stress less bottom drag at a face, m/s2: the velocity there, the sum of four across it, the sum of two depths."""
     across = 0.25 * across_four
-    speed = np.sqrt(along * along + across * across)
+    speed = math.sqrt(along * along + across * across)
     return 2.0 * (stress - drag_quadratic * speed * along) / depth_two - drag * along
 
 

@@ -1,0 +1,115 @@
+"""Observables measured while a run goes on, or afterwards from what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.io.particles.h5md_reader import read_h5md
+from hpckit.io.particles.lammps_data import read_lammps_data
+from hpckit.io.particles.lammps_dump import read_lammps_dump
+from hpckit.io.particles.snapshot import Snapshot
+from hpckit.md.system import System
+from hpckit.observables.measurements import Measured, Measurements
+from hpckit.run_context import Run
+
+FILE = "analysis.json"
+DIAMETERS = 4.0  # that g(r) reaches to by itself
+MOST_FRAMES, MOST_PLACES = 100, 4_000_000  # that are read from a trajectory: frames, particles of all of them
+
+
+def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
+    """What the settings ask for in a box of these edges."""
+    given = config.analysis
+    shortest = min((float(edge) for edge, wraps in zip(lengths, periodic, strict=True) if wraps), default=np.inf)
+    reach = given.reach or min(DIAMETERS * max(config.interaction.sigma), 0.5 * shortest)
+    return Measured(
+        reach=reach,
+        bins=given.bins,
+        k_max=given.k_max if all(periodic) else 0.0,
+        shells=given.shells,
+        axis=given.axis,
+        slabs=given.slabs,
+        lags=given.lags,
+        spacing=given.spacing,
+    )
+
+
+class Analysis:
+    """Measures as the section `analysis` says; results go to output/analysis.json. All methods are collective."""
+
+    def __init__(self, config: Config, run: Run, system: System) -> None:
+        self.settings, self.run, self.system = config.analysis, run, system
+        self._measurements: Measurements | None = None
+        if self.settings.measures:
+            what = measured(config, system.bricks.lengths, system.bricks.periodic)
+            self._measurements = Measurements(what, len(system.masses))
+
+    def add(self, step: int, time: float) -> None:
+        """Measure the particles as they are, where a frame is due after this step."""
+        if self._measurements is None or step < self.settings.after:
+            return
+        structure, motion = (
+            every > 0 and (step - self.settings.after) % every == 0
+            for every in (self.settings.every, self.settings.motion_every)
+        )
+        if not (structure or motion):
+            return
+        with self.run.timer("analysis"):
+            frame = self.system.frame(step, time)
+            if structure:
+                self._measurements.add_structure(frame, self.run.comm)
+            if motion:
+                self._measurements.add_motion(frame, self.run.comm)
+
+    def finish(self) -> None:
+        """Write what was found."""
+        if self._measurements is None:
+            return
+        found = self._measurements.result(self.run.comm)
+        if self.run.rank == 0:
+            self.run.directory.write_json(f"output/{FILE}", {"source": "run", **found})
+
+
+def from_files(config: Config, output: Path) -> dict[str, Any]:
+    """The observables from the trajectory in the folder `output` or, without one, from the last frame; {} of neither.
+
+    Frames before `analysis.after` are left out; of a long trajectory the last frames are taken.
+    """
+    for name, read in (("trajectory.h5", read_h5md), ("trajectory.dump", read_lammps_dump)):
+        if (output / name).is_file():
+            return {"source": "trajectory", **_of_trajectory(config, read, output / name)}
+    if (output / "end.data").is_file():
+        frame = read_lammps_data(output / "end.data")
+        return {"source": "last frame", **_of_frames(config, [frame], motion=False)}
+    return {}
+
+
+def _of_trajectory(config: Config, read: Callable[[Path], Iterator[Snapshot]], path: Path) -> dict[str, Any]:
+    steps, count = [], 0
+    for frame in read(path):
+        steps.append(frame.step)
+        count = frame.count
+    late = [number for number, step in enumerate(steps) if step >= config.analysis.after] or [len(steps) - 1]
+    if len(late) > 2 and steps[-1] - steps[-2] != steps[-2] - steps[-3]:
+        late.pop()  # the last frame of a run may come early
+    first, end = late[0], late[-1] + 1
+    most = max(1, min(MOST_FRAMES, MOST_PLACES // max(count, 1)))
+    first = max(first, end - most)
+    frames = list(islice(read(path), first, end))
+    return _of_frames(config, frames, motion=len(frames) > 4)
+
+
+def _of_frames(config: Config, frames: list[Snapshot], motion: bool) -> dict[str, Any]:
+    first = frames[0]
+    made = Measurements(measured(config, first.edges, first.periodic), len(config.interaction.sigma))
+    for frame in frames:
+        made.add_structure(frame)
+        if motion:
+            made.add_motion(frame)
+    return made.result()

@@ -1,0 +1,32 @@
+"""What is measured while a run goes on: the section `analysis` of a run file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Analysis(BaseModel):
+    """Observables in situ; results are in output/analysis.json and in the report."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(0, ge=0, description="steps between frames that g(r), S(k), profile and speeds see; 0: none")
+    motion_every: int = Field(
+        0, ge=0, description="steps between frames of displacement and velocity correlation; 0: none"
+    )
+    after: int = Field(0, ge=0, description="steps before the first frame, for the start to be forgotten")
+    reach: float = Field(0.0, ge=0, description="longest distance of g(r); 0: 4 diameters, at most half the box")
+    bins: int = Field(200, ge=1, description="bins of g(r)")
+    k_max: float = Field(0.0, ge=0, description="longest wave vector of S(k); 0: no S(k)")
+    shells: int = Field(80, ge=1, description="shells of wave vectors that S(k) is averaged over")
+    axis: Literal["", "x", "y", "z"] = Field("", description="axis of a density profile; empty: none")
+    slabs: int = Field(100, ge=1, description="slabs of the density profile")
+    lags: int = Field(200, ge=1, description="how many frames displacement and velocity correlation reach back")
+    spacing: int = Field(5, ge=1, description="frames between two time origins; lags / spacing of them are in memory")
+
+    @property
+    def measures(self) -> bool:
+        """Whether anything is measured."""
+        return self.every > 0 or self.motion_every > 0

@@ -1,0 +1,226 @@
+"""What a run of molecular dynamics adds to its report: state, structure, motion, speeds and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from hpckit.apps.md.analysis import FILE, from_files
+from hpckit.apps.md.argon import beside_rahman
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.report_charts import lines, picture
+from hpckit.checks import Check
+from hpckit.io.particles.lammps_data import read_lammps_data
+from hpckit.observables.measurements import FIT
+from hpckit.report.extension import Section
+from hpckit.report.page import caption, grid, table
+from hpckit.report.run_data import RunData
+
+BLOCKS = 8  # parts of a series whose spread gives the error of its mean
+TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
+KOLMOGOROV = 1.95  # over sqrt(n): a distance that one of a thousand samples of the same distribution exceeds
+
+
+def sections(run: RunData) -> Iterator[Section]:
+    """The sections, those without anything to show left out."""
+    try:
+        config = Config.model_validate({key: value for key, value in run.values.items() if key != "title"})
+    except ValidationError:
+        run.tell("the settings of the run cannot be read: no observables")
+        return
+    names = run.summary.get("units") or {}
+    found = _found(run, config)
+    yield from _state(run, config, names)
+    yield from _structure(found, names)
+    yield from _motion(found, config, names)
+    yield from _speeds(found)
+    yield from _profile(found, names)
+    checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
+    if checks:
+        yield _published(checks)
+    end = run.directory / "output" / "end.data"
+    if end.is_file():
+        drawn, said = picture(read_lammps_data(end), config, names.get("length", ""))
+        yield Section("picture", "The particles at the end", drawn + caption(said), after="headline")
+
+
+def _found(run: RunData, config: Config) -> dict[str, Any]:
+    """What the run measured; else what its files give."""
+    output = run.directory / "output"
+    path = output / FILE
+    if path.is_file():
+        return dict(json.loads(path.read_text()))
+    return from_files(config, output)
+
+
+def _after(config: Config) -> int:
+    """The step from which on the start counts as forgotten."""
+    return config.analysis.after or config.time.steps // 5
+
+
+def mean_after(run: RunData, config: Config, name: str) -> tuple[float, float]:
+    """Mean of a metric after `analysis.after` steps (or the first fifth), and its error from means over blocks."""
+    values = [float(line[name]) for line in run.metrics if name in line and line.get("step", 0) >= _after(config)]
+    if not values:
+        return float("nan"), float("nan")
+    if len(values) < 2 * BLOCKS:
+        return float(np.mean(values)), float("nan")
+    means = [float(part.mean()) for part in np.array_split(np.array(values), BLOCKS)]
+    return float(np.mean(values)), float(np.std(means, ddof=1) / np.sqrt(BLOCKS))
+
+
+def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Section]:
+    count = int(run.summary.get("particles") or 0)
+    times, total = run.series("energy")
+    if not count or len(times) < 2:
+        return
+    energy, time = names.get("energy", ""), names.get("time", "")
+    each = {name: (times, np.array(run.series(name)[1]) / count) for name in ("kinetic", "potential", "energy")}
+    late = np.array([line.get("step", 0) >= _after(config) for line in run.metrics if "energy" in line])
+    late[-2:] = True
+    kept = np.array(total)[late]
+    drift = {"total energy": (np.array(times)[late], (kept - kept[0]) / count)}
+    drawn = [
+        lines("energy per particle", each, f"time ({time})", energy),
+        lines("total energy per particle, change", drift, f"time ({time})", energy),
+        lines("temperature", {"": run.series("temperature")}, f"time ({time})", names.get("temperature", "")),
+        lines("pressure", {"": run.series("pressure")}, f"time ({time})", names.get("pressure", "")),
+    ]
+    rows, numbers = [], dict[str, Any]()
+    for name in ("temperature", "pressure", *(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))):
+        value, error = mean_after(run, config, name)
+        rows.append((name.replace("_", " "), f"{value:.6g}", _error(error), names.get(name.split("_")[0], "")))
+        numbers[name] = {"mean": value, "error": error if np.isfinite(error) else None}
+    value, error = mean_after(run, config, "potential")
+    rows.append(("potential energy per particle", f"{value / count:.6g}", _error(error / count), energy))
+    numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
+    slope, spread = _drift(run, config, count)
+    rows.append(("drift of the total energy per particle", f"{slope:.3g}", "", f"{energy}/{time}"))
+    rows.append(("its fluctuation about that, root mean square", f"{spread:.3g}", "", energy))
+    numbers |= {"drift": slope, "fluctuation": spread}
+    said = caption(
+        f"Means and change from step {_after(config)} on; errors from the spread over {BLOCKS} blocks of time."
+    )
+    shown = grid(drawn) + table(("quantity", "mean", "error", "unit"), rows, (1, 2)) + said
+    yield Section("state", "Energies, temperature and pressure", shown, numbers, after="headline")
+
+
+def _drift(run: RunData, config: Config, count: int) -> tuple[float, float]:
+    """Slope of the total energy per particle over time, and its spread about the line."""
+    late = [line for line in run.metrics if line.get("step", 0) >= _after(config)]
+    times, energy = np.array([[line["time"], line["energy"] / count] for line in late]).reshape(-1, 2).T
+    if len(times) < 3:
+        return float("nan"), float("nan")
+    line = np.polyfit(times - times[0], energy, 1)
+    return float(line[0]), float((energy - np.polyval(line, times - times[0])).std())
+
+
+def _structure(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
+    radial = found.get("radial")
+    if not radial:
+        return
+    length = names.get("length", "")
+    drawn = [
+        lines("g(r)", {"": (radial["r"], radial["g"])}, f"r ({length})", level=1.0),
+        lines("neighbors within r", {"": (radial["r"], radial["coordination"])}, f"r ({length})"),
+    ]
+    if radial["partial"]:
+        each = {name: (radial["r"], g) for name, g in radial["partial"].items()}
+        drawn.insert(1, lines("g(r) of pairs of types", each, f"r ({length})", level=1.0))
+    numbers = {"peak": radial["peak"], "frames": radial["frames"], "source": found["source"]}
+    said = f"Highest at r = {radial['peak'][0]:.4g} {length}, g = {radial['peak'][1]:.4g}."
+    if found.get("structure"):
+        k, s = np.array(found["structure"]["k"]), np.array(found["structure"]["s"])
+        drawn.append(lines("S(k)", {"": (k, s)}, f"k (1/{length})", level=1.0))
+        numbers["structure_peak"] = [float(k[s.argmax()]), float(s.max())]
+        said += f" S(k) is highest at k = {k[s.argmax()]:.4g} / {length}, {s.max():.4g}."
+    yield Section(
+        "structure", "Structure", grid(drawn) + caption(f"{said} {_source(found, radial['frames'])}"), numbers
+    )
+
+
+def _motion(found: dict[str, Any], config: Config, names: dict[str, str]) -> Iterator[Section]:
+    motion = found.get("motion")
+    if not motion or len(motion["time"]) < 2:
+        return
+    time, length = names.get("time", ""), names.get("length", "")
+    each = {"all": motion} | {f"type {number}": one for number, one in enumerate(motion["types"], 1)}
+    drawn = [lines("mean square displacement", _series(each, "msd"), f"time ({time})", f"{length}\u00b2", fit=FIT)]
+    if motion["vacf"]:
+        drawn.append(
+            lines("velocity autocorrelation", _series(each, "vacf"), f"time ({time})", level=0.0, relative=True)
+        )
+    factor = TO_CM2_PER_S.get(config.system.units)
+    rows, numbers = [], dict[str, Any]()
+    for who, one in each.items():
+        for key, name in (("einstein", "slope of the displacement"), ("green_kubo", "integral of the correlation")):
+            if key not in one:
+                continue
+            value, error = one[key]["diffusion"], one[key]["error"]
+            error = float("nan") if error is None else error
+            row = [who, name, f"{value:.5g}", _error(error), f"{length}\u00b2/{time}"]
+            if factor:
+                row[-1] += f"; {value * factor:.3g} \u00b1 {error * factor:.1g} cm\u00b2/s"
+            rows.append(row)
+            numbers.setdefault(who, {})[key] = one[key]
+    listing = table(("particles", "diffusion coefficient from", "D", "error", "unit"), rows, (2, 3))
+    said = (
+        f"The line is fitted from {FIT[0]:.0%} of the longest time on; errors from the spread over groups of particles."
+    )
+    shown = grid(drawn) + listing + caption(f"{said} {_source(found, motion['frames'])}")
+    yield Section("motion", "Motion", shown, numbers)
+
+
+def _speeds(found: dict[str, Any]) -> Iterator[Section]:
+    speeds = found.get("speeds")
+    if not speeds:
+        return
+    both = {"measured": (speeds["u"], speeds["density"]), "Maxwell and Boltzmann": (speeds["u"], speeds["exact"])}
+    drawn = lines("speeds", both, "v \u221a(m / k T)", "density", dots=True)
+    said = f"Largest difference of the cumulative distributions: {speeds['distance']:.2g}. "
+    said += "T is that of each frame. " + _source(found, speeds["frames"])
+    yield Section("speeds", "Speeds", grid([drawn]) + caption(said), {"distance": speeds["distance"]})
+
+
+def _profile(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
+    profile = found.get("profile")
+    if not profile:
+        return
+    length = names.get("length", "")
+    drawn = lines(
+        "density", {"": (profile["x"], profile["density"])}, f"{profile['axis']} ({length})", f"1/{length}\u00b3"
+    )
+    numbers = {"least": min(profile["density"]), "largest": max(profile["density"])}
+    yield Section("profile", "Density profile", grid([drawn]) + caption(_source(found, profile["frames"])), numbers)
+
+
+def _published(checks: list[Check]) -> Section:
+    rows = [
+        ("pass" if one.passed else "MISSES", one.quantity, f"{one.ours:.4g}", one.allowed, one.unit, one.source)
+        for one in checks
+    ]
+    head = ("", "quantity", "ours", "should be", "unit", "source")
+    said = "Rahman's run took 780 steps of 10 fs; repetitions find a few percent more diffusion, as their errors allow."
+    return Section(
+        "published",
+        "Beside Rahman's liquid argon",
+        table(head, rows, (2,)) + caption(said),
+        {"checks": [one.to_dict() for one in checks]},
+    )
+
+
+def _series(each: dict[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
+    return {who if len(each) > 1 else "": (one["time"], one[name]) for who, one in each.items() if one[name]}
+
+
+def _source(found: dict[str, Any], frames: int) -> str:
+    where = {"run": "during the run", "trajectory": "in the trajectory"}.get(found["source"], "at the end")
+    return f"Measured {where}, in {frames} frame{'s' * (frames != 1)}."
+
+
+def _error(value: float) -> str:
+    return f"{value:.2g}" if np.isfinite(value) else ""

@@ -1,0 +1,297 @@
+"""Molecular dynamics on a GPU: checks of its kernels, and the rate of the melt with what limits it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, share, size
+from hpckit.bench.job import run_ranks
+from hpckit.device import Device
+from hpckit.kernels.cells import reference as cells_reference
+from hpckit.kernels.integrate import reference as integrate_reference
+from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.noise import reference as noise_reference
+from hpckit.kernels.pair import reference as pair_reference
+from hpckit.kernels.records import reference as records_reference
+
+CUTOFF, REACH = 2.5, 2.8
+EDGES, RANKS = (20, 40, 80), (1, 2)  # lattice cells of 4 particles; ranks on the GPU
+
+
+def scattered(count: int, edge: float, types: int, seed: int = 3) -> np.ndarray:
+    """Records [count, 4] of particles on a shaken lattice in a cube; some along z beyond it."""
+    rng = np.random.default_rng(seed)
+    n = int(np.ceil(count ** (1 / 3)))
+    sites = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    sites = rng.permutation(sites)[:count]
+    places = (sites + 0.5 + rng.uniform(-0.15, 0.15, (count, 3))) * (edge / n) * np.array([1.0, 1.0, 1.2])
+    return np.column_stack([places, records_reference.type_words(rng.integers(0, types, count))])
+
+
+class Sorted:
+    """Particles on the device, sorted by cell, some of them as ghosts, with the list of the others."""
+
+    def __init__(self, device: Device, count: int, ghosts: int, types: int = 1, capacity: int = 128) -> None:
+        from hpckit.kernels.cells import cuda
+
+        self.device, self.count, self.ghosts = device, count, ghosts
+        edge = (count + ghosts) ** (1 / 3) * 1.05
+        records = scattered(count + ghosts, edge, types)
+        self.shape, scale = (int(edge / REACH * 2) + 1,) * 3, 2 / REACH
+        self.grid = (0.0, 0.0, 0.0, scale)
+        self.owned = (0.0, 0.0, -1e9, 1e9, 1e9, 1e9)
+        cells = int(np.prod(self.shape))
+        parts, self.starts, self.cells = [], [], []
+        for part in (records[:count], records[count:]):
+            found, starts = device.zeros((len(part),), np.int32), device.zeros((cells + 1,), np.int32)
+            cuda.assign_cells(device.to_device(part), len(part), self.grid, self.shape, self.owned, cells, found)
+            order = np.argsort(device.to_host(found), kind="stable")
+            cuda.cell_starts(device.to_device(device.to_host(found)[order]), len(part), starts)
+            parts.append(part[order])
+            self.starts.append(starts)
+            self.cells.append((part, found))
+        self.host = np.concatenate(parts)
+        self.records = device.to_device(self.host)
+        stride = -(-count // 8) * 8
+        self.entries = device.zeros((capacity, stride), np.int32)
+        self.lengths, self.longest = device.zeros((stride,), np.int32), device.zeros((1,), np.int32)
+        self.build()
+
+    def build(self) -> None:
+        """List the neighbors."""
+        from hpckit.kernels.cells import cuda
+
+        what = self.records, self.count, self.ghosts, self.grid, self.shape, 2, *self.starts, REACH
+        cuda.build_list(*what, self.entries, self.lengths, self.longest)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs (own, any other) within reach, by looking at every one."""
+        return cells_reference.neighbors(self.host, self.count, REACH)
+
+
+def lists(device: Device, dtype: np.dtype) -> Pairs:
+    """Cells, their starts, the list as a matrix of pairs, and what is said where lists are too long."""
+    own, others = size(device, (700, 300), (110, 30))
+    case = Sorted(device, own, others)
+    pairs: Pairs = {}
+    for name, (part, found), starts in zip(("own", "ghosts"), case.cells, case.starts, strict=True):
+        along = np.clip(np.floor(part[:, :3] * (2 / REACH)), 0, case.shape[0] - 1).astype(np.int64)
+        expected = (along[:, 2] * case.shape[1] + along[:, 1]) * case.shape[0] + along[:, 0]
+        cells = np.arange(int(np.prod(case.shape)) + 1)
+        pairs[f"cells of {name}"] = found, expected.astype(float)
+        pairs[f"starts of {name}"] = starts, np.searchsorted(np.sort(expected), cells).astype(float)
+    first, second = case.pairs()
+    expected_matrix, matrix = np.zeros((2, case.count, len(case.host)))
+    expected_matrix[first, second] = 1
+    lengths, entries = device.to_host(case.lengths), device.to_host(case.entries)
+    for i in range(case.count):
+        np.add.at(matrix[i], entries[: lengths[i], i], 1)
+    pairs["list"] = device.to_device(matrix), expected_matrix
+    pairs["fits"] = case.longest, np.zeros(1)
+    short = Sorted(device, own, others, capacity=3)
+    longest = np.bincount(first, minlength=case.count).max()
+    pairs["too long"] = short.longest, np.array([float(longest)])
+    pairs["cut"] = short.lengths[: case.count], np.minimum(np.bincount(first, minlength=case.count), 3).astype(float)
+    return pairs
+
+
+def forces(device: Device, dtype: np.dtype) -> Pairs:
+    """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
+    from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, gather, stored_table
+    from hpckit.kernels.pair.cuda import forces as launch
+    from hpckit.kernels.records.cuda import to_single
+
+    pairs: Pairs = {}
+    for types in (1, 3):
+        own, others = size(device, (700, 300), (30, 12))
+        case = Sorted(device, own, others, types)
+        rng = np.random.default_rng(1)
+        epsilon, sigma = rng.uniform(0.8, 1.2, (2, types, types))
+        table = parameters(epsilon + epsilon.T, 0.45 * (sigma + sigma.T), np.full((types, types), CUTOFF), True)
+        expected = pair_reference.forces(case.host, *case.pairs(), POTENTIAL, table)
+        records, kind = case.records, "d"
+        if dtype == np.float32:
+            records, kind = device.zeros(case.host.shape, np.float32), "f"
+            to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+        for measure in (False, True):
+            form = DeviceForm(kind, types, measure)
+            out, tallies = device.zeros((case.count, 4)), device.zeros((case.count, 8))
+            there = device.to_device(stored_table(table, form))
+            where = case.entries, case.lengths, there, types
+            launch(force_kernel(POTENTIAL, form), records, case.count, *where, out, tallies)
+            pairs[f"forces, {types} types, measure {measure}"] = out, expected[0][: case.count]
+            if measure:
+                pairs[f"tallies, {types} types"] = tallies, expected[1][: case.count]
+        sums, (first, second) = np.zeros((case.count, 4)), case.pairs()
+        np.add.at(sums[:, :3], first, case.host[second, :3] - (1.5 if kind == "f" else 0.0))
+        gathered = device.zeros((case.count, 4))
+        gather(records, case.count, case.entries, case.lengths, gathered)
+        pairs[f"gather, {types} types"] = gathered, sums
+    return pairs
+
+
+def motion(device: Device, dtype: np.dtype) -> Pairs:
+    """Kicks, drifts, moves, kinetic sums, wrapping."""
+    from hpckit.kernels.integrate import cuda
+
+    n = size(device, 70_001, 21)
+    rng = np.random.default_rng(2)
+    x, v, f = rng.normal(size=(3, n, 4)) * np.array([5.0, 5.0, 5.0, 0.0])
+    x[:, 3] = records_reference.type_words(np.zeros(n, np.int64))
+    inverse, built, ids = rng.uniform(0.5, 2, n), x + rng.normal(size=(n, 4)), np.arange(n)
+    pairs: Pairs = {}
+
+    def both(name: str, which: tuple[int, ...], *arguments: Any) -> None:
+        host = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        there = [device.to_device(each) if isinstance(each, np.ndarray) else each for each in arguments]
+        getattr(integrate_reference, name)(*host)
+        getattr(cuda, name)(*there)
+        pairs.update({f"{name} {i}": (there[i], host[i]) for i in which})
+
+    both("kick", (0,), v, f, inverse, n - 1, 0.1)
+    both("drift", (0,), x, v, n - 1, 0.1)
+    both("kick_drift", (0, 1), x, v, f, inverse, n - 1, 0.1, 0.2)
+    both("kinetic", (4,), v, inverse, ids, n - 1, np.zeros(6))
+    moved = cuda.largest_move(device.to_device(x), device.to_device(built), n)
+    pairs["largest move"] = (
+        device.to_device(np.array([moved])),
+        np.array([integrate_reference.largest_move(x, built, n)]),
+    )
+    lower, upper, periodic = np.array([-1.0, -2.0, 0.5]), np.array([1.5, 3.0, 2.5]), np.array([True, False, True])
+    x[0, 0] = np.nextafter(lower[0], -np.inf)
+    host, images = x.copy(), np.zeros((n, 3), np.int32)
+    there, images_there = device.to_device(x), device.to_device(images)
+    integrate_reference.wrap(host, images, n, lower, upper, periodic)
+    cuda.wrap(there, images_there, n, lower, upper, periodic)
+    return pairs | {"wrapped": (there, host), "images": (images_there, images.astype(float))}
+
+
+def ghosts(device: Device, dtype: np.dtype) -> Pairs:
+    """Who is wanted as a ghost, and what is done with records."""
+    from hpckit.kernels.records import cuda, simd
+
+    n = size(device, 3001, 26)
+    x = scattered(n, 10.0, 4)
+    low, high, inner = np.full((3, 3), -np.inf), np.full((3, 3), np.inf), np.array([2.0, -np.inf, -np.inf])
+    high[0, 1], low[0, 2], high[1, 1] = 3.0, 8.0, 4.0
+    number, inner_high = np.array([3, 2, 1]), np.array([8.0, np.inf, np.inf])
+    inner[1] = 4.0
+    where = low, high, number, inner, inner_high
+    counts = np.zeros(6, np.int64)
+    simd.choose(x, n, *where, counts, np.empty(0, np.int64))
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    chosen = np.empty(ends[-1], np.int64)
+    simd.choose(x, n, *where, ends[:-1].copy(), chosen)
+    segments = np.repeat(np.arange(6), counts)
+    order = np.lexsort((segments, chosen))
+
+    positions, options = device.to_device(x), (device.to_device(low), device.to_device(high), *where[2:])
+    counted = device.zeros((n,), np.int32)
+    cuda.count_wanted(positions, n, *options, counted)
+    each = np.bincount(chosen, minlength=n)
+    found = [device.zeros((len(chosen),), np.int32) for _ in range(2)]
+    cuda.list_wanted(positions, n, *options, device.to_device(np.cumsum(each)), counted, *found)
+    pairs: Pairs = {
+        "wanted": (counted, each.astype(float)),
+        "chosen": (found[0], chosen[order].astype(float)),
+        "segments": (found[1], segments[order].astype(float)),
+    }
+    return pairs | _moved(device, x, chosen[order], segments[order])
+
+
+def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarray) -> Pairs:
+    from hpckit.kernels.records import cuda
+
+    n, shifts = len(x), np.arange(18.0).reshape(6, 3)
+    there = device.to_device(x)
+    lists = device.to_device(chosen), device.to_device(segments), device.to_device(shifts), len(chosen)
+    expected = x[chosen].copy()
+    expected[:, :3] += shifts[segments]
+    three, four = device.zeros((len(chosen), 3)), device.zeros((len(chosen), 4))
+    cuda.take_all(there, *lists, three)
+    cuda.take_all(there, *lists, four)
+    wide, target = np.concatenate([x, x[chosen]]), n + np.arange(len(chosen))[::-1]
+    copied, put = device.to_device(wide), device.to_device(wide)
+    cuda.copy_all(copied, *lists, device.to_device(target))
+    cuda.put(three, put, device.to_device(target), 0, len(chosen))
+    moved = wide.copy()
+    moved[target, :3] = expected[:, :3]
+    singles, wanted = device.zeros((n, 4), np.float32), np.zeros((n, 4), np.float32)
+    cuda.to_single(there, 1, n, np.array([1.0, 2.0, 3.0]), singles)
+    records_reference.to_single(x, 1, n, np.array([1.0, 2.0, 3.0]), wanted)
+    values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
+    cuda.of_types(there, n, device.to_device(values), masses)
+    rng = np.random.default_rng(4)
+    order, v = rng.permutation(n), rng.normal(size=(n, 4))
+    order[3] = -1
+    ids, images = np.arange(n), rng.integers(-2, 3, (n, 3)).astype(np.int32)
+    old = [x, v, ids, images]
+    new = [device.zeros(each.shape, each.dtype) for each in old]
+    cuda.permute(device.to_device(order), n, *map(device.to_device, old), *new)
+    after = [np.empty_like(each) for each in old]
+    from hpckit.kernels.records import simd
+
+    simd.permute(order, n, *old, *after)
+    labels = ("positions", "velocities", "ids", "images")
+    return {
+        "three numbers": (three, expected[:, :3]),
+        "records": (four, expected),
+        "copied": (copied, moved),
+        "put": (put, moved),
+        "single": (singles, wanted.astype(float)),
+        "by type": (masses, values[records_reference.types_of(x)]),
+        **{f"permuted {name}": (a, b.astype(float)) for name, a, b in zip(labels, new, after, strict=True)},
+    }
+
+
+def noise(device: Device, dtype: np.dtype) -> Pairs:
+    """Uniform and normal numbers, of large seeds, steps and ids too."""
+    from hpckit.kernels.noise import cuda
+
+    ids = np.array([0, 1, 7, 2**40 + 3, 12345678901])
+    pairs: Pairs = {}
+    for name in ("uniforms", "normals"):
+        out = device.zeros((len(ids), 4))
+        getattr(cuda, name)(87287 + 2**35, 2**33 + 1, device.to_device(ids), 3, out)
+        pairs[name] = out, getattr(noise_reference, name)(87287 + 2**35, 2**33 + 1, ids, 3)
+    return pairs
+
+
+def melts(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
+    """The melt at three sizes in both precisions: atom-steps/s on a rank, and what of its limits the force reaches.
+
+    vs_gather: seconds of a kernel that only adds up the positions of the same neighbors, over those of the forces;
+    vs_copy: bytes that forces must move (each entry, record and force once) a second, over the bandwidth of a copy.
+    """
+    edges = size(device, EDGES[:2] if quick else EDGES, (2,))
+    cutoff = size(device, CUTOFF, 1.0)
+    cases = tuple((edge, precision, cutoff) for edge in edges for precision in ("double", "mixed"))
+    rows: Rows = []
+    ratios: Ratios = {}
+    for ranks in RANKS:
+        for (edge, precision, _), row in zip(
+            cases, run_ranks("hpckit.bench.gpu_md_ranks", ranks, cases[: len(cases) // ranks]), strict=False
+        ):
+            times = row.pop("step_seconds"), row.pop("force_seconds"), row.pop("gather_seconds")
+            steps, forces, gathers = (median(each) for each in times)
+            bandwidth = row.pop("gathered_bytes") / gathers
+            moved = row.pop("bytes")
+            rows.append({**row, "ranks": ranks, "force_share": forces / steps, "gather_GB_per_s": bandwidth / 1e9})
+            if ranks == 1:
+                name = f"gpu_md_{4 * edge**3 // 1000}k_{precision}"
+                ratios[f"{name}_vs_gather"] = share(times[1], gathers, 1.0)
+                ratios[f"{name}_vs_copy"] = share(times[1], moved, copy)
+    return rows, ratios
+
+
+CHECKS = [
+    Check("neighbor lists", lists),
+    Check("pair forces", forces, 2e-5),
+    Check("motion of particles", motion),
+    Check("ghosts and records", ghosts),
+    Check("noise", noise),
+]
+FIGURES = [Figure("molecular dynamics", melts)]

@@ -1,0 +1,106 @@
+"""Shallow water on a GPU: checks of all kernels, and a step's t_eff (48 bytes for each of its three tendencies) over
+the bandwidth of a copy.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
+from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
+from hpckit.device import Device
+from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
+from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
+from hpckit.timing import t_eff
+
+SIZE = 2048
+FORCES = (2e3, 1e-3, 0.2)  # viscosity, drag, quadratic drag
+OWNED = (slice(HALO, -HALO), slice(HALO, -HALO))
+
+
+def case(device: Device, dtype: np.dtype) -> Pairs:
+    """Both steps and what is watched: a free basin, and a closed one with all terms."""
+    ny, nx = size(device, (151, 507), (11, 13))
+    rng = np.random.default_rng(1)
+    high, wide = ny + 2 * HALO, nx + 2 * HALO
+    h = 100.0 + 3.0 * rng.normal(size=(high, wide))
+    u, v, bottom = rng.normal(size=(high, wide + 1)), rng.normal(size=(high + 1, wide)), rng.normal(size=(high, wide))
+    rows, columns = np.ones((5, high)), np.ones((3, wide))
+    for table, n in ((rows, ny), (columns, nx)):
+        table[WATER, :HALO] = table[WATER, n + HALO :] = 0
+        table[FACE, : HALO + 1] = table[FACE, n + HALO :] = 0
+        table[CORNER, :HALO] = table[CORNER, n + HALO + 1 :] = 0
+    rows[F], rows[STRESS] = 1e-4 + 1e-6 * np.arange(high), 1e-3 * np.cos(np.arange(high))
+    u[:, :wide] *= rows[WATER][:, None] * columns[FACE]
+    v[:high] *= rows[FACE][:, None] * columns[WATER]
+    u[:, wide] = v[high] = 0
+    numbers = (9.81, 900.0, 1100.0, 5.0)
+    pairs: Pairs = {}
+    for label, call in (
+        ("free", lambda h, u, v, b, r, c, f: step_free(h, u, v, f, *numbers)),
+        ("all terms", lambda h, u, v, b, r, c, f: step(h, u, v, b, r, c, *numbers, *FORCES)),
+        ("watch", lambda h, u, v, b, r, c, f: diagnose(h, u, v, b, f, *numbers[:3])),
+    ):
+        given = [each.astype(dtype) for each in (h, u, v, bottom, rows, columns, rows[F])]
+        there, here = [device.to_device(each) for each in given], [each.astype(np.float64) for each in given]
+        found, expected = call(*there), call(*here)
+        for name, got, wanted in zip("huv", there, here, strict=False):
+            pairs[f"{label}, {name}"] = (got[OWNED], wanted[OWNED])
+        if expected is not None:
+            for k, value in enumerate(expected):
+                pairs[f"{label}, {k}"] = (device.to_device(np.array([found[k]])), np.array([value]))
+    return pairs
+
+
+def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
+    """A step of a periodic basin, free and with all terms, in both precisions."""
+    from hpckit.kernels.shallow_water import cuda
+
+    n = size(device, SIZE, 8)
+    rows, ratios = [], {}
+    for dtype in size(device, (np.float64, np.float32), (np.float32,)):
+        basin = Basin(n)
+        fields, spare, tables = (
+            [device.to_device(each.astype(dtype)) for each in arrays]
+            for arrays in (
+                (basin.h, basin.u, basin.v),
+                (basin.h, basin.u, basin.v),
+                (basin.bottom, basin.rows, basin.columns, np.full(n + 2 * HALO, CORIOLIS)),
+            )
+        )
+
+        def advance(full: bool, pair: list = [fields, spare], tables: Any = tables) -> None:  # noqa: B006
+            for field in pair[0]:
+                field[:, :HALO], field[:, -HALO:] = field[:, -2 * HALO : -HALO], field[:, HALO : 2 * HALO]
+                field[:HALO], field[-HALO:] = field[-2 * HALO : -HALO], field[HALO : 2 * HALO]
+            if full:
+                more = (GRAVITY, SPACING, SPACING, DT, 1.0, 1e-7, 1e-3, tuple(pair[1]))
+                cuda.step(*pair[0], *tables[:3], *more)
+            else:
+                cuda.step_free(*pair[0], tables[3], GRAVITY, SPACING, SPACING, DT, tuple(pair[1]))
+            pair.reverse()
+
+        nbytes = STAGES * EVALUATION * n**2 * np.dtype(dtype).itemsize // 8
+        for name, full in (("step", False), ("step with all terms", True)):
+            times = seconds(device, partial(advance, full))
+            end = "" if dtype == np.float64 else "_float32"
+            key = f"gpu_shallow_water{'_all_terms' if full else ''}{end}_vs_copy"
+            ratios[key] = share(times, nbytes, copy)
+            rows.append(
+                {
+                    "case": f"shallow water {n}^2, {name}",
+                    "dtype": np.dtype(dtype).name,
+                    "milliseconds": median(times) * 1e3,
+                    "ns_per_cell_step": median(times) / n**2 * 1e9,
+                    "t_eff_GB_per_s": t_eff(nbytes, median(times)),
+                }
+            )
+    return rows, ratios
+
+
+CHECKS = [Check("shallow_water", case, 1e-5)]
+FIGURES = [Figure("shallow water", figure)]

@@ -1,0 +1,65 @@
+"""Slab, box and shallow water on a simulated GPU: bits over tiles, and whole runs against the CPU's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from test_simulated import SIMULATED, hpckit
+
+COMMON = ("time.monitor=2", "output.every=1e9", "output.single=false", "--no-report")
+RUNS = {
+    "thermal": ("grid.nx=19", "grid.nz=5", "time.end=6", "time.cfl=0.9"),
+    "density_current3d": (
+        "grid.nx=12", "grid.ny=7", "grid.nz=4", "time.end=6", "time.cfl=0.5", "coriolis=1e-3", "sides.y=walls",
+    ),
+    "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
+    "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
+}  # fmt: skip
+
+
+def fields(directory: Path) -> dict[str, np.ndarray]:
+    with h5py.File(directory / "output" / "fields.h5") as file:
+        return {name: each[()] for name, each in file.items() if isinstance(each, h5py.Dataset) and each.ndim > 2}
+
+
+def test_tiles_chunks_and_parts_change_no_bit_and_the_status_tells_what_was_seen(mpirun, monkeypatch):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert "all good" in mpirun(1, "device_sweeps.py", timeout=200).stdout
+
+
+@pytest.mark.parametrize("preset", RUNS)
+def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, tmp_path):
+    words = (*RUNS[preset], *COMMON)
+    assert hpckit("run", preset, *words, "--directory", "cores", cwd=tmp_path).code == 0
+    expected = fields(tmp_path / "cores")
+    found = []
+    for ranks in (1, 2):
+        name = f"gpu{ranks}"
+        done = hpckit(
+            "run", preset, *words, "--gpu", "-n", ranks, "--directory", name, cwd=tmp_path, timeout=250, **SIMULATED
+        )
+        assert done.code == 0, done.stderr
+        found.append(fields(tmp_path / name))
+    for name, values in expected.items():
+        moved = np.abs(values[-1] - values[0]).max()
+        assert moved > 0, f"{name} stands still"
+        assert np.abs(found[0][name] - values).max() <= 1e-12 * np.abs(values).max()
+        np.testing.assert_array_equal(found[1][name], found[0][name])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("thermal", "precision=float32"), "is for runs on GPUs"),
+        (("eddies", "precision=float32"), "is for runs on GPUs"),
+        (("thermal", "--gpu", "diffusion=75"), "diffusion has no form for GPUs"),
+        (("thermal3d", "--gpu", "drag=0.1", "lid.depth=2000"), "lid.depth has no form for GPUs"),
+    ],
+)
+def test_what_goes_with_a_gpu_only_or_never_is_refused_before_the_start(words, told, tmp_path):
+    done = hpckit("run", *words, "--dry-run", cwd=tmp_path)
+    assert done.code == 2
+    assert told in done.stderr

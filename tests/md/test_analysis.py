@@ -1,0 +1,112 @@
+"""What a run measures while it goes on, and the report of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpckit.apps.md import report
+from hpckit.apps.md.analysis import from_files
+from hpckit.apps.md.argon import beside_rahman
+from hpckit.apps.md.config import PRESETS, Config
+from hpckit.report.run_data import load_run
+
+SETTINGS = [
+    "system.cells=[4,4,3]",
+    "time.steps=400",
+    "time.thermo=20",
+    "output.every=20",
+    "analysis.every=20",
+    "analysis.motion_every=20",
+    "analysis.after=100",
+    "analysis.reach=2.2",
+    "analysis.lags=10",
+    "analysis.axis=z",
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The mixture on 1 and on 2 ranks, with frames written wherever they were measured."""
+    folder = tmp_path_factory.mktemp("analysis")
+    for ranks in (1, 2):
+        words = ["run", "md/mixture", *SETTINGS, "-n", str(ranks), "--directory", str(folder / str(ranks))]
+        command = [sys.executable, "-m", "hpckit.cli.main", *words, "--no-report"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def read(folder):
+    return json.loads((folder / "output/analysis.json").read_text())
+
+
+def same(one, other, relative=1e-9):
+    """The same numbers in the same places, to rounding."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            same(one[key], other[key], relative)
+    elif isinstance(one, list) and one and not isinstance(one[0], dict):
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=relative, atol=1e-9)
+    elif isinstance(one, float):
+        assert other == pytest.approx(one, rel=1e-6, abs=1e-9)
+    elif isinstance(one, list):
+        for mine, yours in zip(one, other, strict=True):
+            same(mine, yours, relative)
+    else:
+        assert one == other
+
+
+def test_ranks_and_files_give_the_same(runs):
+    one, two = read(runs / "1"), read(runs / "2")
+    assert one["radial"]["frames"] == one["motion"]["frames"] == 16
+    assert set(one["radial"]["partial"]) == {"1-1", "1-2", "2-2"}
+    assert len(one["motion"]["types"]) == 2
+    same(one, two, 1e-6)
+    later = from_files(Config.model_validate(load_run(runs / "1").values), runs / "1" / "output")
+    assert later.pop("source") == "trajectory"
+    del one["source"]
+    same(later, one)
+
+
+def test_the_sections_of_the_report(runs):
+    run = load_run(runs / "1")
+    found = {section.key: section for section in report.sections(run)}
+    assert list(found) == ["state", "structure", "motion", "speeds", "profile", "picture"]
+    assert not run.problems
+    assert all("<svg" in section.html for section in found.values())
+    late = [line["temperature"] for line in run.metrics if line["step"] >= 100]
+    state = found["state"].numbers
+    assert state["temperature"]["mean"] == pytest.approx(np.mean(late))
+    assert abs(state["drift"]) < 1e-3
+    assert set(found["motion"].numbers) == {"all", "type 1", "type 2"}
+
+
+def test_the_last_frame_serves_where_nothing_was_measured(runs, tmp_path):
+    config = Config.model_validate(load_run(runs / "1").values)
+    assert from_files(config, tmp_path) == {}
+    (tmp_path / "end.data").write_bytes((runs / "1/output/end.data").read_bytes())
+    found = from_files(config, tmp_path)
+    assert found["source"] == "last frame"
+    assert found["radial"]["frames"] == 1
+    assert "motion" not in found
+
+
+def test_rahmans_figures_stand_beside_argon_only():
+    argon = Config.model_validate(PRESETS["argon"][1])
+    found = {
+        "radial": {"peak": [3.7, 2.8]},
+        "structure": {"k": [1.0, 2.0], "s": [0.2, 2.3]},
+        "motion": {"einstein": {"diffusion": 2.43e-4, "error": None}},
+    }
+    assert [check.passed for check in beside_rahman(argon, 94.0, found)] == [True] * 4
+    found["motion"]["einstein"]["diffusion"] = 3.2e-4
+    found["radial"]["peak"][0] = 3.9
+    assert [check.passed for check in beside_rahman(argon, 94.0, found)] == [True, False, True, False]
+    assert not beside_rahman(argon, 120.0, found)
+    assert not beside_rahman(Config(), 94.4, found)

@@ -1,0 +1,75 @@
+"""Sweeps and steps on a simulated GPU: any tiles, chunks and parts give the same bits; what a status tells."""
+
+import numpy as np
+
+from hpckit.device import SimulatedGpu
+from hpckit.kernels.device_array import as_host
+from hpckit.kernels.euler2d import cuda as slab
+from hpckit.kernels.euler2d import cuda_columns, cuda_tiles
+from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
+from hpckit.kernels.euler2d.cuda_target import Target, new_status, parts, read_status
+from hpckit.kernels.shallow_water import cuda as water
+
+DEVICE = SimulatedGpu()
+NZ, NX = 23, 37
+rng = np.random.default_rng(2)
+to = DEVICE.to_device
+column = to(np.array([np.full(NZ, 1.2), np.full(NZ, 360.0), np.full(NZ, 1e5)]))
+faces = to(np.array([np.full(NZ + 1, 1.2), np.full(NZ + 1, 360.0), np.full(NZ + 1, 1e5), np.zeros(NZ + 1)]))
+ghost, none = to(np.array([1.02, 1.01, 0.99, 0.98])), to(np.zeros((0, 0)))
+start = to(rng.normal(size=(4, NZ, NX + 2 * HALO)) * np.array([0.004, 2.0, 2.0, 1.0])[:, None, None])
+
+
+def along(tile: int, pieces: tuple[int, ...], state=start) -> tuple[np.ndarray, tuple]:
+    cuda_tiles.MOST_CELLS = tile
+    target = Target(to(np.full(start.shape, 7.0)), new_status(start), 5)
+    for part in pieces:
+        slab.sweep_x(state, column, 50.0, 0.1, 0.05, none, none, True, True, target, part)
+    return as_host(target.out), read_status(target.status)
+
+
+def across(rows: int, state=start) -> tuple[np.ndarray, tuple]:
+    cuda_columns.MOST_ROWS = cuda_columns.FEWEST_ROWS = rows
+    target = Target(to(np.full(start.shape, 7.0)), new_status(start), 3)
+    slab.sweep_z(state, faces, ghost, 60.0, 0.1, 0.05, none, target)
+    return as_host(target.out), read_status(target.status)
+
+
+assert parts(37, 9, INNER) == (0, 1, 0), "the last tile is thinner than the halo"
+assert parts(37, 10, INNER) == (1, 1, 2)
+assert parts(37, 10, OUTER) == (0, 3, 2)
+whole, status = along(37, (0,))
+assert status == (0, None)
+assert (whole[..., :HALO] == 7.0).all()
+assert (whole[..., -HALO:] == 7.0).all()
+for tile, pieces in ((13, (0,)), (10, (INNER, OUTER)), (9, (INNER, OUTER))):
+    np.testing.assert_array_equal(along(tile, pieces)[0], whole)
+whole, status = across(NZ)
+assert status == (0, None)
+for rows in (4, 9):
+    np.testing.assert_array_equal(across(rows)[0], whole)
+
+hot, broken = as_host(start).copy(), as_host(start).copy()
+hot[3, 4, 20] = 150.0
+broken[1, 4, 20] = np.nan
+assert along(13, (0,), to(hot))[1] == (OUT_OF_RANGE, None)
+assert across(9, to(hot))[1] == (OUT_OF_RANGE, None)
+assert along(13, (0,), to(broken))[1][1] == 5
+broken[2, 4, 20] = np.nan
+assert across(9, to(broken))[1] == (OUT_OF_RANGE | NOT_FINITE, 3)
+
+h = to(100.0 + rng.normal(size=(25 + 6, 23 + 6)))
+u, v = (to(rng.normal(size=h.shape)) for _ in range(2))
+f = to(np.full(h.shape[0], 1e-4))
+results = []
+for cells, rows, core in ((23, 25, (None,)), (6, 5, (True, False)), (9, 7, (None,))):
+    water.MOST_CELLS, water.FEWEST_ROWS, water.SLOTS = cells, rows, {(8, False): 10**6}
+    out = tuple(to(np.full(h.shape, 7.0)) for _ in range(3))
+    for which in core:
+        water.step_free(h, u, v, f, 9.81, 900.0, 1100.0, 5.0, out, water.tiles_of(h, False, which))
+    if core[0]:
+        assert water.tiles_of(h, False, True) == [(1, 2, 1, 3)]
+    results.append([as_host(each) for each in out])
+for other in results[1:]:
+    np.testing.assert_array_equal(other, results[0])
+print("all good")
