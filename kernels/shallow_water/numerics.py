@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hpckit.kernels.jit import inlined
+from hpckit.kernels.shallow_water.constants import CALM
 
 
 @inlined
@@ -28,6 +29,6 @@ def friction(along, across_four, depth_two, stress, drag, drag_quadratic):
 
 
 @inlined
-def settle(value, calm):
-    """The same value, or 0 where it is below calm * 2**-53: squares of such are subnormal, and slow to compute."""
-    return (value + calm) - calm
+def settle(velocity):
+    """The same velocity, or 0 where it is below CALM * 2**-53: squares of such are subnormal, and slow to compute."""
+    return (velocity + CALM) - CALM

@@ -19,7 +19,6 @@ import numpy as np
 from hpckit.kernels.jit import inlined, jit
 from hpckit.kernels.shallow_water.constants import (
     BROKEN,
-    CALM,
     CORNER,
     COURANT_SPEED,
     DEPTH_MIN,
@@ -106,9 +105,9 @@ def _strips_kernel(full, square):
                              carry[2], edges, blocks, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, r - 2,
                              ahead_v, soon * v.shape[1] + begin)  # fmt: skip
                 if r >= 2 * HALO:
-                    _store(h, r - HALO, begin, done, u8(0), width, 0.0)
-                    _store(u, r - HALO, begin, done, u8(PITCH), width, CALM)
-                    _store(v, r - HALO, begin, done, u8(2 * PITCH), width, CALM)
+                    _store(h, r - HALO, begin, done, u8(0), width, False)
+                    _store(u, r - HALO, begin, done, u8(PITCH), width, True)
+                    _store(v, r - HALO, begin, done, u8(2 * PITCH), width, True)
 
     return strips
 
@@ -135,9 +134,10 @@ def _swap_kept(ring, at, kept, k, row, begin, width):
 
 
 @jit(noalias=True, borrowed=True)
-def _store(field, row, begin, done, at, width, calm):
+def _store(field, row, begin, done, at, width, settled):
     for i in range(u8(HALO), u8(width - HALO)):
-        field[u8(row), u8(begin) + i] = settle(done[at + u8(FIRST) + i], calm)
+        value = done[at + u8(FIRST) + i]
+        field[u8(row), u8(begin) + i] = settle(value) if settled else value
 
 
 def _row_kernel(full, square, first):
