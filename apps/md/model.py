@@ -57,6 +57,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         rebuilds=Rebuilds(neighbors.every, neighbors.delay, neighbors.check),
         precision=config.precision,
         repro=config.repro,
+        balance_every=config.ranks.balance,
         timer=timer,
     )
     system.external = external_of(config)

@@ -50,7 +50,9 @@ def run(config: Config, run: Run) -> None:
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
-            "conserved": _conserved(first, last) if config.dynamics.kind == "nve" else {},
+            "conserved": _conserved(first, last)
+            if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
+            else {},
             "bricks": _bricks(system),
         },
         status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
@@ -113,6 +115,7 @@ def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
             for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
         },
         rebuilds=system.builds,
+        **({"imbalance": system.imbalance} if config.ranks.balance else {}),
     )
     return thermo
 
