@@ -23,7 +23,7 @@ factors, rows[k, ny + 6] and columns[k, nx + 6], of which k is
 - STRESS  rows only: wind stress along x over the density of water, m2/s2
 
 Velocities on and beyond walls stay 0 and the thickness beyond them stays as it is, so that nothing passes. Velocities
-of less than some 1e-136 m/s become 0 at the end of a step: their squares would be subnormal, which processors compute slowly.
+of less than some 1e-136 m/s become 0 at the end of a step: their squares would be subnormal, which is slow to compute.
 """
 
 from __future__ import annotations
