@@ -10,6 +10,7 @@ from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
+GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 
@@ -139,6 +140,9 @@ class Dynamics(Section):
     temperature: float = Field(1.0, ge=0, description="of the thermostats")
     damping: float = Field(1.0, gt=0, description="time in which a thermostat acts: some 100 time steps or more")
     seed: int = Field(4711, ge=0, description="start of the random numbers of langevin and bussi")
+    equilibrate: int = Field(
+        0, ge=0, description="steps at the start with the thermostat bussi, before the kind begins"
+    )
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
     largest_force: float = Field(1e-6, gt=0, description="fire ends when no component of a force is larger")
     longest: float = Field(0.1, gt=0, description="how far fire may move a particle in a step")
@@ -167,6 +171,7 @@ class Ranks(Section):
     x: int = Field(0, ge=0, description="ranks along x; 0: chosen")
     y: int = Field(0, ge=0, description="ranks along y; 0: chosen")
     z: int = Field(0, ge=0, description="ranks along z; 0: chosen")
+    balance: int = Field(0, ge=0, description="steps between two moves of the cuts by measured force time; 0: none")
 
 
 class Config(Section):
@@ -189,6 +194,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
+            raise ValueError("dynamics.equilibrate goes before motion in time, and fire is none")
         for wall in self.dynamics.walls:
             if wall.dim in self.system.periodic:
                 raise ValueError(f"dynamics.walls stand across open dims, and {wall.dim} is in system.periodic")
@@ -241,6 +248,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         "a droplet in its vapor: most of the work is in the middle",
         {
             "system": {"cells": (24, 24, 24), "density": 0.8, "droplet": 10.0, "temperature": 0.7},
+            "ranks": {"balance": 100},
             "time": {"steps": 2000},
             "output": {"every": 200},
             "analysis": {"every": 50, "after": 500, "axis": "x"},

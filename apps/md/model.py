@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.gpu import require_gpu_form
 from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
+from hpckit.device import HOST, Device
 from hpckit.md.dynamics import warm_up
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.units import UNITS
@@ -32,13 +35,19 @@ def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
     return Topology(AXES, best_factorization(ranks, shape, wanted, closed), config.system.periodic)
 
 
-def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer) -> System:
-    """Collective: the system at its start, with forces. The caller closes `system.mesh`."""
+def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer, device: Device = HOST) -> System:
+    """Collective: the system at its start, with forces. The caller closes `system.mesh`.
+
+    Raises `InputError` for settings that a GPU has no form for.
+    """
+    if device.is_gpu:
+        require_gpu_form(config)
     topology = topology_of(config, start.upper - start.lower, comm.size)
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    system = System(
+    make = partial(_device_system(), device=device) if device.is_gpu else System
+    system = make(
         mesh,
         Bricks.even(mesh.topology, start.lower, start.upper),
         start.masses,
@@ -48,6 +57,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         rebuilds=Rebuilds(neighbors.every, neighbors.delay, neighbors.check),
         precision=config.precision,
         repro=config.repro,
+        balance_every=config.ranks.balance,
         timer=timer,
     )
     system.external = external_of(config)
@@ -56,6 +66,12 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     system.compute(measure=True)
     warm_up(system)
     return system
+
+
+def _device_system() -> type[System]:
+    from hpckit.md.device_system import DeviceSystem  # starts Numba-CUDA
+
+    return DeviceSystem
 
 
 def brick_lines(bricks: Bricks, names: Sequence[str] = AXES) -> list[str]:

@@ -33,7 +33,7 @@ def run(config: Config, run: Run) -> None:
     """
     begin = clock.perf_counter()
     start = Start(config)
-    system = make_system(config, start, run.comm, run.timer)
+    system = make_system(config, start, run.comm, run.timer, run.device)
     for line in brick_lines(system.bricks):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
@@ -50,7 +50,9 @@ def run(config: Config, run: Run) -> None:
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
-            "conserved": _conserved(first, last) if config.dynamics.kind == "nve" else {},
+            "conserved": _conserved(first, last)
+            if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
+            else {},
             "bricks": _bricks(system),
         },
         status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
@@ -113,6 +115,7 @@ def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
             for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
         },
         rebuilds=system.builds,
+        **({"imbalance": system.imbalance} if config.ranks.balance else {}),
     )
     return thermo
 
@@ -121,7 +124,7 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
     """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
     if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
         return
-    particles = system.particles
+    particles = system.on_host()
     slots = particles.own
     lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
     own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)

@@ -43,7 +43,7 @@ def measure(system: System) -> Thermo:
         motion = np.stack([m * v[:, a] * v[:, b] for a, b in pairs], axis=1)
         columns = np.concatenate([motion, system.forces.tallies[:slots, :7]], axis=1)[filled]
     else:
-        columns = np.concatenate([system.kinetic(), system.forces.tallies[:slots, :7].sum(axis=0)])[None]
+        columns = np.concatenate([system.kinetic(), system.tally_sums()])[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), max(system.count, system.mesh.size), exact)
     tail_energy, tail_virial = system.tails()
     kinetic = 0.5 * units.energy * float(sums[:3].sum())
