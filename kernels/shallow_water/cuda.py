@@ -120,6 +120,7 @@ def _kernel_of(full: bool) -> Any:
         dt = numbers[0]
         tile, cells, chunk, chunk_rows = layout
         thread = cuda.threadIdx.x
+        east = min(thread + 1, cuda.blockDim.x - 1)
         column = (tile + cuda.blockIdx.x) * cells + thread
         owned = HALO <= thread < cells + HALO and column < h.shape[1] - HALO
         column = min(column, h.shape[1] - 1)  # threads beyond the grid repeat its last column
@@ -144,21 +145,21 @@ def _kernel_of(full: bool) -> Any:
                 next_v = v[u8(row + 1), u8(column)]
             _show(shown, new, thread)
             cuda.syncthreads()
-            _corner(0, row, shown, below, new, made, thread, column, rows, bottom, edges, numbers, full)
-            _corner(1, row - 2, shown, below, new, made, thread, column, rows, bottom, edges, numbers, full)
-            _corner(2, row - 4, shown, below, new, made, thread, column, rows, bottom, edges, numbers, full)
+            _corner(0, row, shown, below, new, made, thread, east, column, rows, bottom, edges, numbers, full)
+            _corner(1, row - 2, shown, below, new, made, thread, east, column, rows, bottom, edges, numbers, full)
+            _corner(2, row - 4, shown, below, new, made, thread, east, column, rows, bottom, edges, numbers, full)
             cuda.syncthreads()
             done = _complete(2, row - 4, 1.0 / 3.0, 2.0 / 3.0 * dt, h, u, v, shown, below, new, made, carried, thread,
-                             column, rows, edges, numbers, full)  # fmt: skip
+                             east, column, rows, edges, numbers, full)  # fmt: skip
             if owned and row - 5 >= low + HALO:
                 h_out[u8(row - 5), u8(column)] = done[0]
                 u_out[u8(row - 5), u8(column)] = done[1]
                 v_out[u8(row - 5), u8(column)] = done[2]
             done = _complete(1, row - 2, 0.75, 0.25 * dt, h, u, v, shown, below, new, made, carried, thread,
-                             column, rows, edges, numbers, full)  # fmt: skip
+                             east, column, rows, edges, numbers, full)  # fmt: skip
             new[2 * ROW], new[2 * ROW + 1], new[2 * ROW + 2] = done[0], done[1], done[2]
             done = _complete(0, row, 0.0, dt, h, u, v, shown, below, new, made, carried, thread,
-                             column, rows, edges, numbers, full)  # fmt: skip
+                             east, column, rows, edges, numbers, full)  # fmt: skip
             new[ROW], new[ROW + 1], new[ROW + 2] = done[0], done[1], done[2]
 
     return advance
@@ -179,11 +180,11 @@ def _inside(row, rows):
 
 
 @inlined
-def _corner(stage, row, shown, below, new, made, thread, column, rows, bottom, edges, numbers, full):
+def _corner(stage, row, shown, below, new, made, thread, east, column, rows, bottom, edges, numbers, full):
     """What the new row `row` of a stage tells about its low corners, and about the cells below it."""
     _, gravity, per_dx, per_dy, viscosity, _, _ = numbers
     place, at, to, r = 7 * stage * PITCH, ROW * stage, MADE * stage, u8(_inside(row, rows))
-    west, east = max(thread - 1, 0), min(thread + 1, PITCH - 1)
+    west = max(thread - 1, 0)
     h_s, u_s, v_s, h_sw, u_se = below[at], below[at + 1], below[at + 2], below[at + 3], below[at + 5]
     h_n, u_n, v_n = new[at], new[at + 1], new[at + 2]
     h_nw, v_nw = shown[u8(place + H * PITCH + west)], shown[u8(place + V * PITCH + west)]
@@ -208,12 +209,13 @@ def _corner(stage, row, shown, below, new, made, thread, column, rows, bottom, e
 
 @inlined
 def _complete(
-    stage, row, old_weight, step, h, u, v, shown, below, new, made, carried, thread, column, rows, edges, numbers, full,
+    stage, row, old_weight, step, h, u, v, shown, below, new, made, carried, thread, east, column, rows, edges, numbers,
+    full,
 ):  # fmt: skip
     """The row below `row` of the next stage: h, u, v. The new row becomes the row below."""
     _, _, per_dx, per_dy, viscosity, drag, drag_quadratic = numbers
     place, at, to, keep = 7 * stage * PITCH, ROW * stage, MADE * stage, CARRIED * stage
-    west, east, south = max(thread - 1, 0), min(thread + 1, PITCH - 1), u8(_inside(row - 1, rows))
+    west, south = max(thread - 1, 0), u8(_inside(row - 1, rows))
     half, by_x, by_y = 0.5 * step, step * per_dx, step * per_dy
     h_s, u_s, v_s = below[at], below[at + 1], below[at + 2]
     energy, rotation = made[to + 2], shown[u8(place + ROTATION * PITCH + thread)]
