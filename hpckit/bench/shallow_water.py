@@ -6,8 +6,8 @@ means that fusing the stages moves less than an unfused scheme must. The rows al
 (topography, walls, friction, wind), and ns for each cell and evaluation.
 
 With JAX installed (extra `bench`) the same scheme as array expressions, jitted, double precision, on one core, is run
-in turn; its fields must agree to 1e-10 of each field's range before anything is timed (`shallow_water_vs_jax`). Our step
-takes twice its time in turn with JAX (why is not known), so the two ratios have rounds of their own. `--only` takes one.
+in turn; its fields must agree to 1e-10 of each field's range before the timing (`shallow_water_vs_jax`). Our step
+takes twice as long beside JAX (why is unknown), so the two ratios have rounds of their own. `--only` takes one.
 """
 
 from __future__ import annotations
