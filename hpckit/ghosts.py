@@ -48,7 +48,7 @@ class GhostExchange:
         """
         rank = self.mesh.rank
         options, segments = bricks.ghosts(rank, reach)
-        self._choose(particles, _limits(options, *bricks.owned(rank)), len(segments))
+        self._choose(particles, limits_of(options, *bricks.owned(rank)), len(segments))
         peers = sorted({segment.peer for segment in segments} - {rank})
         self._parts: dict[int, list[Part]] = {peer: [] for peer in (rank, *peers)}
         for segment, first, stop in zip(segments, self._ends[:-1], self._ends[1:], strict=True):
@@ -140,7 +140,7 @@ class GhostExchange:
         MPI.Request.Waitall(requests)
 
 
-def _limits(options: list[list[Reached]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
+def limits_of(options: list[list[Reached]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
     """The limits of `Bricks.reached` as arrays [3, most], their numbers, and a box within which nobody wants any."""
     most = max(map(len, options))
     low, high = np.zeros((3, most)), np.zeros((3, most))

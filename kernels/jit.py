@@ -79,6 +79,16 @@ def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -
     )
 
 
+def compiled(function: Callable, *, math: frozenset[str] = FUSED) -> Any:
+    """A user's function, compiled for whatever it is called with from kernels; not kept on disk by itself.
+
+    Its `math` should be its caller's, as with `inlined`.
+    """
+    return numba.njit(
+        getattr(function, "py_func", function), fastmath=set(math) or False, error_model="numpy", nogil=True
+    )
+
+
 @functools.cache
 def has_noalias() -> bool:
     """Whether this Numba takes the noalias flag of one function (a private hook, so a release may lose it)."""

@@ -20,7 +20,7 @@ class Analysis(BaseModel):
     reach: float = Field(0.0, ge=0, description="longest distance of g(r); 0: 4 diameters, at most half the box")
     bins: int = Field(200, ge=1, description="bins of g(r)")
     k_max: float = Field(0.0, ge=0, description="longest wave vector of S(k); 0: no S(k)")
-    shells: int = Field(120, ge=1, description="shells of wave vectors that S(k) is averaged over")
+    shells: int = Field(80, ge=1, description="shells of wave vectors that S(k) is averaged over")
     axis: Literal["", "x", "y", "z"] = Field("", description="axis of a density profile; empty: none")
     slabs: int = Field(100, ge=1, description="slabs of the density profile")
     lags: int = Field(200, ge=1, description="how many frames displacement and velocity correlation reach back")

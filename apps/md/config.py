@@ -10,6 +10,7 @@ from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
+GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 
@@ -58,6 +59,7 @@ class Pair(Section):
 
     types: tuple[int, int] = Field(description="the two types, counted from 1")
     epsilon: float | None = Field(None, ge=0, description="depth of the well")
+    parameters: tuple[float, ...] | None = Field(None, description="of other potentials than Lennard-Jones")
     sigma: float | None = Field(None, gt=0, description="diameter")
     cutoff: float | None = Field(None, gt=0, description="distance from which on there is no force")
 
@@ -65,7 +67,23 @@ class Pair(Section):
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones"] = Field("lennard_jones", description="the potential")
+    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "python"] = Field(
+        "lennard_jones", description="the potential; python: the function that `function` names"
+    )
+    parameters: tuple[float, ...] = Field(
+        (),
+        description="of all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
+        " dispersion; yukawa: strength, screening; python: what your function takes",
+    )
+    function: str = Field(
+        "", description="file.py:name of a function energy(r2, parameters) of the squared distance, for kind = python"
+    )
+    force: str = Field(
+        "", description="file.py:name of force(r2, parameters) = -dE/dr / r; empty: derived from the energy"
+    )
+    switch: float = Field(
+        0.0, ge=0, description="distance from which on energies fade smoothly to the cutoff; 0: they do not"
+    )
     epsilon: tuple[float, ...] = Field((1.0,), min_length=1, description="depth of the well of each type")
     sigma: tuple[float, ...] = Field((1.0,), min_length=1, description="diameter of each type")
     mixing: Rule = Field("lorentz_berthelot", description="parameters of unlike types; always geometric for epsilon")
@@ -78,10 +96,19 @@ class Interaction(Section):
     def _fits(self) -> Self:
         if len(self.epsilon) != len(self.sigma):
             raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
+        if self.kind == "python" and ":" not in self.function:
+            raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
+        if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):
+            raise ValueError("interaction.switch lies below every cutoff, and leaves out shift, tail and force")
         for pair in self.pairs:
-            if not all(1 <= number <= len(self.epsilon) for number in pair.types):
-                raise ValueError(f"pairs name types {list(pair.types)}: there are 1 to {len(self.epsilon)}")
+            if min(pair.types) < 1:
+                raise ValueError(f"pairs name types {list(pair.types)}: they count from 1")
         return self
+
+    @property
+    def _cutoffs(self) -> list[float]:
+        """All cutoffs, in growing order."""
+        return sorted([self.cutoff, *(pair.cutoff for pair in self.pairs if pair.cutoff is not None)])
 
 
 class Neighbors(Section):
@@ -93,10 +120,34 @@ class Neighbors(Section):
     check: bool = Field(True, description="rebuild only when a particle moved more than half the skin; false: always")
 
 
+class WallAt(Section):
+    """A half space of Lennard-Jones particles at an end of the box (wall/lj93 of LAMMPS)."""
+
+    dim: Axis = Field(description="the dim that it stands across")
+    end: Literal["low", "high", "both"] = Field("both", description="which end of the box")
+    epsilon: float = Field(1.0, gt=0, description="strength")
+    sigma: float = Field(1.0, gt=0, description="diameter")
+    cutoff: float = Field(2.5, gt=0, description="distance from which on there is no force")
+
+
 class Dynamics(Section):
     """How the particles move."""
 
-    kind: Literal["nve"] = Field("nve", description="nve: constant energy")
+    kind: Literal["nve", "langevin", "bussi", "nose_hoover", "fire"] = Field(
+        "nve",
+        description="nve: constant energy; langevin, bussi, nose_hoover: at a temperature; fire: down to a minimum",
+    )
+    temperature: float = Field(1.0, ge=0, description="of the thermostats")
+    damping: float = Field(1.0, gt=0, description="time in which a thermostat acts: some 100 time steps or more")
+    seed: int = Field(4711, ge=0, description="start of the random numbers of langevin and bussi")
+    equilibrate: int = Field(
+        0, ge=0, description="steps at the start with the thermostat bussi, before the kind begins"
+    )
+    chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
+    largest_force: float = Field(1e-6, gt=0, description="fire ends when no component of a force is larger")
+    longest: float = Field(0.1, gt=0, description="how far fire may move a particle in a step")
+    field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="acceleration of all particles")
+    walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
 
 
 class Time(Section):
@@ -120,6 +171,7 @@ class Ranks(Section):
     x: int = Field(0, ge=0, description="ranks along x; 0: chosen")
     y: int = Field(0, ge=0, description="ranks along y; 0: chosen")
     z: int = Field(0, ge=0, description="ranks along z; 0: chosen")
+    balance: int = Field(0, ge=0, description="steps between two moves of the cuts by measured force time; 0: none")
 
 
 class Config(Section):
@@ -142,9 +194,16 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        types = len(self.interaction.epsilon)
-        if not self.system.file and types != len(self.system.masses):
-            raise ValueError(f"interaction has {types} types of particles and system.masses {len(self.system.masses)}")
+        if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
+            raise ValueError("dynamics.equilibrate goes before motion in time, and fire is none")
+        for wall in self.dynamics.walls:
+            if wall.dim in self.system.periodic:
+                raise ValueError(f"dynamics.walls stand across open dims, and {wall.dim} is in system.periodic")
+        types, given = len(self.system.masses), self.interaction
+        if not self.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
+            raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
+        if not self.system.file and any(max(pair.types) > types for pair in given.pairs):
+            raise ValueError(f"interaction.pairs name types that are not there: there are 1 to {types}")
         if self.interaction.shift and self.interaction.tail:
             raise ValueError("interaction.tail corrects a potential that is cut off, not one that is shifted")
         if self.repro and self.precision == "mixed":
@@ -189,6 +248,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         "a droplet in its vapor: most of the work is in the middle",
         {
             "system": {"cells": (24, 24, 24), "density": 0.8, "droplet": 10.0, "temperature": 0.7},
+            "ranks": {"balance": 100},
             "time": {"steps": 2000},
             "output": {"every": 200},
             "analysis": {"every": 50, "after": 500, "axis": "x"},

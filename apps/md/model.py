@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.gpu import require_gpu_form
+from hpckit.apps.md.motion import external_of
+from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
-from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters, tail
+from hpckit.device import HOST, Device
 from hpckit.md.dynamics import warm_up
-from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.units import UNITS
 from hpckit.mesh import Mesh
@@ -24,29 +27,6 @@ AXES = ("x", "y", "z")
 FINE = 5040  # parts of the longest edge that the choice of a split reckons in
 
 
-def interaction_of(config: Config) -> Interaction:
-    """The potential with the parameters of all pairs of types."""
-    given = config.interaction
-    epsilon, sigma = np.array(given.epsilon), np.array(given.sigma)
-    depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
-    if given.mixing == "geometric":
-        diameters = np.sqrt(np.multiply.outer(sigma, sigma))
-    else:
-        diameters = 0.5 * np.add.outer(sigma, sigma)
-    cutoffs = np.full_like(depths, given.cutoff)
-    for pair in given.pairs:
-        both = [(pair.types[0] - 1, pair.types[1] - 1), (pair.types[1] - 1, pair.types[0] - 1)]
-        for array, value in ((depths, pair.epsilon), (diameters, pair.sigma), (cutoffs, pair.cutoff)):
-            for place in both:
-                array[place] = array[place] if value is None else value
-    table = parameters(depths, diameters, cutoffs, given.shift)
-    if not given.tail:
-        return Interaction(POTENTIAL, table)
-    tails = np.array([tail(*each) for each in zip(depths.flat, diameters.flat, cutoffs.flat, strict=True)])
-    shape = depths.shape
-    return Interaction(POTENTIAL, table, tails[:, 0].reshape(shape), tails[:, 1].reshape(shape))
-
-
 def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
     """How `ranks` are laid over the dims: bricks with little surface, where the settings leave it open."""
     shape = tuple(max(1, round(FINE * float(length / lengths.max()))) for length in lengths)
@@ -55,29 +35,43 @@ def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
     return Topology(AXES, best_factorization(ranks, shape, wanted, closed), config.system.periodic)
 
 
-def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer) -> System:
-    """Collective: the system at its start, with forces. The caller closes `system.mesh`."""
+def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer, device: Device = HOST) -> System:
+    """Collective: the system at its start, with forces. The caller closes `system.mesh`.
+
+    Raises `InputError` for settings that a GPU has no form for.
+    """
+    if device.is_gpu:
+        require_gpu_form(config)
     topology = topology_of(config, start.upper - start.lower, comm.size)
-    sizes = dict(zip(AXES, topology.sizes, strict=True))
-    mesh = Mesh(comm, periodic=config.system.periodic, **sizes)
+    x, y, z = topology.sizes
+    mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    system = System(
+    make = partial(_device_system(), device=device) if device.is_gpu else System
+    system = make(
         mesh,
         Bricks.even(mesh.topology, start.lower, start.upper),
         start.masses,
-        interaction_of(config),
+        interaction_of(config, len(start.masses)),
         skin=neighbors.skin,
         units=UNITS[config.system.units],
         rebuilds=Rebuilds(neighbors.every, neighbors.delay, neighbors.check),
         precision=config.precision,
         repro=config.repro,
+        balance_every=config.ranks.balance,
         timer=timer,
     )
+    system.external = external_of(config)
     system.load(start.travelers(comm))
     system.rebuild()
     system.compute(measure=True)
     warm_up(system)
     return system
+
+
+def _device_system() -> type[System]:
+    from hpckit.md.device_system import DeviceSystem  # starts Numba-CUDA
+
+    return DeviceSystem
 
 
 def brick_lines(bricks: Bricks, names: Sequence[str] = AXES) -> list[str]:

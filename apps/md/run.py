@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.analysis import Analysis
+from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
+from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
 from hpckit.errors import BlowUpError
-from hpckit.md.dynamics import NVE
+from hpckit.md.fire import Fire
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.bricks import Bricks
@@ -32,7 +33,7 @@ def run(config: Config, run: Run) -> None:
     """
     begin = clock.perf_counter()
     start = Start(config)
-    system = make_system(config, start, run.comm, run.timer)
+    system = make_system(config, start, run.comm, run.timer, run.device)
     for line in brick_lines(system.bricks):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
@@ -45,21 +46,23 @@ def run(config: Config, run: Run) -> None:
             "steps": steps,
             "particles": system.count,
             "wall_seconds": seconds,
-            "simulated_seconds": steps * config.time.dt,
+            "simulated_time": steps * config.time.dt,
             "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
-            "units": system.units.names,
-            "conserved": _conserved(first, last),
+            "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
+            "conserved": _conserved(first, last)
+            if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
+            else {},
             "bricks": _bricks(system),
         },
-        status="done" if steps == config.time.steps else "stopped",
+        status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
     )
     system.mesh.close()
 
 
 def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
     """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
-    dynamics, times, analysis = NVE(), config.time, Analysis(config, run, system)
+    dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
     run.say(HEADER)
     first = last = _report(config, run, system, 0)
     trajectory.write(0, 0.0)
@@ -69,12 +72,16 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
     for step in range(1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
-        done, stop = step, False
         analysis.add(step, step * times.dt)
-        if wanted:
+        ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
+        done, stop = step, ended
+        if ended:
+            run.say(f"no force is larger than {config.dynamics.largest_force:g}: a minimum after {step} steps")
+            system.compute(measure=True)
+        if wanted or ended:
             with run.timer("thermo"):
                 last = _report(config, run, system, step)
-                stop = step < times.steps and run.stop_requested()
+                stop = ended or (step < times.steps and run.stop_requested())
             rate = system.count * step / (clock.perf_counter() - begin) / 1e6
             run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
         if stop or trajectory.is_due(step):
@@ -108,6 +115,7 @@ def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
             for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
         },
         rebuilds=system.builds,
+        **({"imbalance": system.imbalance} if config.ranks.balance else {}),
     )
     return thermo
 
@@ -116,7 +124,7 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
     """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
     if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
         return
-    particles = system.particles
+    particles = system.on_host()
     slots = particles.own
     lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
     own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)
@@ -154,6 +162,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     density = start.count / float(np.prod(bricks.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * reach)) - own
+    measured(config, bricks.lengths, bricks.periodic)
     frames = Trajectory.frames(config)
     notes = [f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
     if ranks > 1 and lengths.min() < reach:

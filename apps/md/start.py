@@ -45,12 +45,12 @@ class Start:
         closed = tuple(axis in self.periodic for axis in "xyz")
         self.file = read_lammps_data(Path(self.config.system.file), periodic=(closed[0], closed[1], closed[2]))
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
-        types = len(self.config.interaction.epsilon)
         self.masses = np.array(self.config.system.masses) if self.file.masses is None else self.file.masses
-        if len(self.masses) != types:
+        highest = int(self.file.types.max(initial=0)) + 1
+        if highest > len(self.masses):
             raise InputError(
-                f"{self.config.system.file} has {len(self.masses)} types of particles, and interaction {types}",
-                do="give interaction.epsilon and sigma for as many types as the file has",
+                f"{self.config.system.file} has particles of {highest} types and no masses",
+                do=f"give system.masses of {highest} types, and as many fractions",
             )
 
     def _from_lattice(self) -> None:
@@ -77,28 +77,28 @@ class Start:
         """Collective: some of the particles on each rank, all of them together."""
         if self.file is not None:
             return self._file_travelers(comm.rank)
-        system = self.config.system
         first, count = block(self.count, comm.size, comm.rank)
         ids = np.arange(first, first + count)
         places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
         types = self._types()[first : first + count]
         velocities = self._velocities(comm, ids, self.masses[types])
-        return make_travelers(ids, places + 0.0, velocities, types) if system else np.empty(0)
+        return make_travelers(ids, places, velocities, types)
 
     def _file_travelers(self, rank: int) -> np.ndarray:
         assert self.file is not None
         file, chosen = self.file, slice(None) if rank == 0 else slice(0)
         velocities = np.zeros((file.count, 3)) if file.velocities is None else file.velocities
-        ids = np.arange(file.count)
-        arrays = (each[chosen] for each in (ids, file.positions, velocities, file.types, file.images))
-        return make_travelers(*arrays)
+        ids = np.arange(file.count)[chosen]
+        return make_travelers(ids, file.positions[chosen], velocities[chosen], file.types[chosen], file.images[chosen])
 
     def _sites_of(self, ids: np.ndarray) -> np.ndarray:
         system = self.config.system
         basis = np.array(BASES[system.lattice])
         cell, site = np.divmod(ids, len(basis))
         x, rest = np.divmod(cell, system.cells[1] * system.cells[2])
-        return (np.stack([x, *np.divmod(rest, system.cells[2])], axis=1) + basis[site]) * self.edge
+        # Along open dims the first sites are as far from one end as the last ones from the other.
+        inset = [0.0 if axis in self.periodic else 0.5 * (1 - basis[:, d].max()) for d, axis in enumerate("xyz")]
+        return (np.stack([x, *np.divmod(rest, system.cells[2])], axis=1) + basis[site] + inset) * self.edge
 
     def _types(self) -> np.ndarray:
         """The type of every particle: as many of each as the fractions say, in random order."""

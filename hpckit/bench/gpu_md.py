@@ -1,21 +1,28 @@
-"""Molecular dynamics on a GPU: checks of its kernels."""
+"""Molecular dynamics on a GPU: checks of its kernels, and the rate of the melt with what limits it."""
 
 from __future__ import annotations
 
+import math
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
+from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, share, size
+from hpckit.bench.job import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
+from hpckit.kernels.jit import inlined
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.pair import reference as pair_reference
+from hpckit.kernels.pair.custom import make_potential
+from hpckit.kernels.pair.potential import Potential
 from hpckit.kernels.records import reference as records_reference
 
 CUTOFF, REACH = 2.5, 2.8
+EDGES, RANKS = (20, 40, 80), (1, 2)  # lattice cells of 4 particles; ranks on the GPU
 
 
 def scattered(count: int, edge: float, types: int, seed: int = 3) -> np.ndarray:
@@ -38,8 +45,8 @@ class Sorted:
         edge = (count + ghosts) ** (1 / 3) * 1.05
         records = scattered(count + ghosts, edge, types)
         self.shape, scale = (int(edge / REACH * 2) + 1,) * 3, 2 / REACH
-        self.grid = device.to_device(np.array([0.0, 0.0, 0.0, scale]))
-        self.owned = device.to_device(np.array([0.0, 0.0, -1e9, 1e9, 1e9, 1e9]))
+        self.grid = (0.0, 0.0, 0.0, scale)
+        self.owned = (0.0, 0.0, -1e9, 1e9, 1e9, 1e9)
         cells = int(np.prod(self.shape))
         parts, self.starts, self.cells = [], [], []
         for part in (records[:count], records[count:]):
@@ -128,6 +135,65 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
         gather(records, case.count, case.entries, case.lengths, gathered)
         pairs[f"gather, {types} types"] = gathered, sums
     return pairs
+
+
+def custom(device: Device, dtype: np.dtype) -> Pairs:
+    """A force derived from an energy that fades to the cutoff, and one that is given, against them by hand."""
+    from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, stored_table
+    from hpckit.kernels.pair.cuda import forces as launch
+    from hpckit.kernels.records.cuda import to_single
+
+    own, others = size(device, (700, 300), (30, 12))
+    case, kind = Sorted(device, own, others), "f" if dtype == np.float32 else "d"
+    records = case.records
+    if kind == "f":
+        records = device.zeros(case.host.shape, np.float32)
+        to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+    pairs: Pairs = {}
+    for name, potential, oracle, row in (
+        ("derived, fades", make_potential("bench", _energy, 2, switched=True), _faded, (CUTOFF**2, 0.0, 1.3, 0.6, 4.0)),
+        ("given", make_potential("bench", _energy, 2, _force), _plain, (CUTOFF**2, 0.1, 1.3, 0.6)),
+    ):
+        table = np.array(row)[None, None]
+        by_hand = Potential(("by hand",), len(row), inlined(oracle), inlined(oracle), clamp=False)
+        expected = pair_reference.forces(case.host, *case.pairs(), by_hand, table)
+        for measure in (False, True):
+            form = DeviceForm(kind, 1, measure)
+            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+            there = device.to_device(stored_table(table, form))
+            launch(force_kernel(potential, form), records, own, case.entries, case.lengths, there, 1, out, tallies)
+            pairs[f"{name}, measure {measure}"] = out, expected[0][:own]
+            if measure:
+                pairs[f"{name}, tallies"] = tallies, expected[1][:own]
+    return pairs
+
+
+def _energy(r2, p):
+    """A Yukawa tail and a soft core."""
+    r = math.sqrt(r2)
+    return p[0] * math.exp(-p[1] * r) / r - 2 / (1 + r2**3)
+
+
+def _force(r2, p):
+    r = math.sqrt(r2)
+    core = 1.0 + r2 * r2 * r2
+    return p[0] * math.exp(-p[1] * r) * (1.0 + p[1] * r) / (r2 * r) - 12.0 * r2 * r2 / (core * core)
+
+
+def _plain(r2, p):
+    """Energy and force of the two functions above, for NumPy arrays."""
+    r, screened = np.sqrt(r2), p[2] * np.exp(-p[3] * np.sqrt(r2))
+    force = screened * (1 + p[3] * r) / r**3 - 12 * r2**2 / (1 + r2**3) ** 2
+    return screened / r - 2 / (1 + r2**3), force
+
+
+def _faded(r2, p):
+    """`_plain` times the fade of `custom.make_potential` from r2 = p[4] on."""
+    energy, force = _plain(r2, p)
+    c, a = p[0], p[4]
+    x = np.maximum(r2, a)
+    fade, slope = (c - x) ** 2 * (c + 2 * x - 3 * a) / (c - a) ** 3, 6 * (x - c) * (x - a) / (c - a) ** 3
+    return energy * fade, force * fade - 2 * energy * slope
 
 
 def motion(device: Device, dtype: np.dtype) -> Pairs:
@@ -257,11 +323,39 @@ def noise(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def melts(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
+    """The melt at three sizes in both precisions: atom-steps/s on a rank, and what of its limits the force reaches.
+
+    vs_gather: seconds of a kernel that only adds up the positions of the same neighbors, over those of the forces;
+    vs_copy: bytes that forces must move (each entry, record and force once) a second, over the bandwidth of a copy.
+    """
+    edges = size(device, EDGES[:2] if quick else EDGES, (2,))
+    cutoff = size(device, CUTOFF, 1.0)
+    cases = tuple((edge, precision, cutoff) for edge in edges for precision in ("double", "mixed"))
+    rows: Rows = []
+    ratios: Ratios = {}
+    for ranks in RANKS:
+        for (edge, precision, _), row in zip(
+            cases, run_ranks("hpckit.bench.gpu_md_ranks", ranks, cases[: len(cases) // ranks]), strict=False
+        ):
+            times = row.pop("step_seconds"), row.pop("force_seconds"), row.pop("gather_seconds")
+            steps, forces, gathers = (median(each) for each in times)
+            bandwidth = row.pop("gathered_bytes") / gathers
+            moved = row.pop("bytes")
+            rows.append({**row, "ranks": ranks, "force_share": forces / steps, "gather_GB_per_s": bandwidth / 1e9})
+            if ranks == 1:
+                name = f"gpu_md_{4 * edge**3 // 1000}k_{precision}"
+                ratios[f"{name}_vs_gather"] = share(times[1], gathers, 1.0)
+                ratios[f"{name}_vs_copy"] = share(times[1], moved, copy)
+    return rows, ratios
+
+
 CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
+    Check("pair forces from Python functions", custom, 2e-5),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),
 ]
-FIGURES: list[Figure] = []
+FIGURES = [Figure("molecular dynamics", melts)]

@@ -47,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
+    it.add_argument(
+        "--repro", action="store_true", help="the same bits on any number of ranks, for apps with a setting `repro`"
+    )
     it.add_argument("--gpu", action="store_true", help="compute on GPUs; ranks may share one")
     it.add_argument(
         "--gpu-mpi",
@@ -264,7 +267,7 @@ def _load(options: argparse.Namespace) -> Configuration:
     """The checked settings. Raises `InputError` also for those that do not go with --gpu, or only with it."""
     from hpckit.cli.config import load
 
-    configuration = load(options.words[0], options.words[1:])
+    configuration = load(options.words[0], [*options.words[1:], *(["repro=true"] if options.repro else [])])
     problems = configuration.app.device_problems(configuration.config, options.gpu)
     if problems:
         raise InputError("\n".join(problems), where="with --gpu" if options.gpu else "without --gpu")

@@ -34,12 +34,12 @@ def warm_up(system: System) -> None:
     system.warm_up()
 
 
-def half_kick_and_drift(system: System, dt: float) -> None:
-    """The first half of a step."""
+def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> None:
+    """The first half of a step: a kick of half of dt, and a drift of dt, or of `way`."""
     particles = system.particles
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
-        kick_drift(*arrays, particles.slots, 0.5 * dt, dt)
+        kick_drift(*arrays, particles.slots, 0.5 * dt, dt if way is None else way)
 
 
 def half_kick(system: System, dt: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hpckit.errors import InputError
@@ -35,9 +37,9 @@ class Forces:
             raise InputError("reproducible forces are added in double precision", do='set precision to "double"')
         kind = "f" if precision == "mixed" else "d"
         self.interaction, self.exact = interaction, exact
-        self.form = Form(isa, kind, interaction.types, False, exact)
+        self.form = Form(isa, kind, interaction.types, False, exact, interaction.one_cutoff)
         self._kernels = {
-            measure: force_kernel(interaction.potential, Form(isa, kind, interaction.types, measure, exact))
+            measure: force_kernel(interaction.potential, replace(self.form, measure=measure))
             for measure in (False, True)
         }
         self._table = stored_table(interaction.table, self.form)

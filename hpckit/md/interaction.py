@@ -38,6 +38,11 @@ class Interaction:
         return len(self.table)
 
     @property
+    def one_cutoff(self) -> bool:
+        """Whether all pairs of types have the same cutoff."""
+        return bool((self.table[:, :, CUTOFF2] == self.table[0, 0, CUTOFF2]).all())
+
+    @property
     def cutoff(self) -> float:
         """The longest of the cutoffs."""
         return float(np.sqrt(self.table[:, :, CUTOFF2].max()))

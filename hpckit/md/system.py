@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -12,9 +14,11 @@ from hpckit.ghosts import GhostExchange
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.integrate.dispatch import kinetic, largest_move, wrap
 from hpckit.kernels.records.dispatch import types_of
+from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
+from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
 from hpckit.mesh import Mesh
 from hpckit.migration import audit, exchange, migrate
@@ -34,11 +38,19 @@ class Rebuilds:
     check: bool = True
 
 
+class External(Protocol):
+    """What adds to the forces of pairs: `hpckit.md.external`."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
+
+
 class System:
     """Particles in a box, cut into bricks over the ranks of `mesh` (axes x, y, z), with their forces.
 
-    masses: of each type. skin: how much farther than the cutoff lists reach. Made on every rank alike; `load` brings
-    the particles. `particles` has the arrays of this rank, `frame` all particles in the order of their ids.
+    masses: of each type. skin: how much farther than the cutoff lists reach. balance_every: steps between two moves of
+    the cuts by measured force time, 0 for none. Made on every rank alike; `load` brings the particles. `particles` has
+    the arrays of this rank, `snapshot` all particles in the order of their ids.
     """
 
     def __init__(
@@ -54,6 +66,7 @@ class System:
         precision: str = "double",
         repro: bool = False,
         isa: str | None = None,
+        balance_every: int = 0,
         timer: PhaseTimer | None = None,
     ) -> None:
         self.mesh, self.bricks, self.units, self.skin = mesh, bricks, units, skin
@@ -65,9 +78,13 @@ class System:
         self.reach = interaction.cutoff + skin
         self.particles, self.ghosts = Particles(), GhostExchange(mesh)
         self.timer = timer or PhaseTimer()
+        self.external: External | None = None  # what adds to the forces of pairs
         self.count = 0  # particles of all ranks
         self.builds = self.missed = 0  # rebuilds; those that came later than half the skin
-        self._since = 0
+        self.balance_every = balance_every
+        self.imbalance = 1.0  # largest load of a rank over the mean, at the last balance
+        self._since = self._steps = 0
+        self._load = 0.0  # seconds of forces since the last balance
         self._make_neighbors()
 
     def _make_neighbors(self) -> None:
@@ -114,18 +131,47 @@ class System:
 
     def update(self, measure: bool = False) -> None:
         """Collective: forces at the positions as they are, after one step's motion; rebuilds where it is time."""
-        if self._is_time():
+        self._steps += 1
+        if self.balance_every and self._steps % self.balance_every == 0:
+            with self.timer("balance"):
+                self.balance()
+            self.compute(measure)
+        elif self._is_time():
             with self.timer("neighbor"):
                 self.rebuild()
             self.compute(measure)
         else:
             self._compute_with_exchange(measure)
 
+    def balance(self) -> None:
+        """Collective: move the cuts by the work measured since the last time, and rebuild.
+
+        It rebuilds also where the cuts stay: what happens at a step must not depend on times that were measured.
+        """
+        self.imbalance = imbalance(self.mesh.comm, self._load)
+        if self.mesh.size > 1:
+            own = self.particles.positions[self.particles.own, :3]
+            self.bricks = moved_cuts(self.mesh.comm, self.bricks, own, self._load, self.reach)
+            self.neighbors.bricks = self.bricks
+        self._load = 0.0
+        self.rebuild()
+
     def compute(self, measure: bool = False) -> None:
         """Forces where ghosts are up to date, as after `rebuild`."""
+        for clusters in (self.neighbors.inner, self.neighbors.outer):
+            self._add_pairs(clusters, measure)
+        self._add_external(measure)
+
+    def _add_pairs(self, clusters: np.ndarray, measure: bool) -> None:
+        """Forces of some clusters; the processor time that they take is the rank's load."""
         with self.timer("force"):
-            for clusters in (self.neighbors.inner, self.neighbors.outer):
-                self.forces.compute(self.particles, self.neighbors, clusters, measure)
+            begin = time.process_time()
+            self.forces.compute(self.particles, self.neighbors, clusters, measure)
+            self._load += time.process_time() - begin
+
+    def _add_external(self, measure: bool) -> None:
+        if self.external is not None:
+            self.external.add(self, measure)
 
     def _compute_with_exchange(self, measure: bool) -> None:
         particles, neighbors, forces = self.particles, self.neighbors, self.forces
@@ -133,15 +179,14 @@ class System:
             self.ghosts.start(particles)
             # Images of own particles are in place, those of other ranks not yet: inner clusters do not look at these.
             forces.prepare(particles, neighbors, 0, neighbors.slots)
-        with self.timer("force"):
-            forces.compute(particles, neighbors, neighbors.inner, measure)
+        self._add_pairs(neighbors.inner, measure)
         if len(neighbors.outer) or self.mesh.size > 1:
             with self.timer("exchange"):
                 self.ghosts.finish(particles)
                 if self.mesh.size > 1:
                     forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
-            with self.timer("force"):
-                forces.compute(particles, neighbors, neighbors.outer, measure)
+            self._add_pairs(neighbors.outer, measure)
+        self._add_external(measure)
 
     def warm_up(self) -> None:
         """Collective: compile, or load, the kernels that steps need; changes nothing. Forces are there already."""
@@ -169,11 +214,37 @@ class System:
         self.mesh.comm.Allreduce(MPI.IN_PLACE, number, op=MPI.SUM)
         return int(number)
 
+    def kinetic_energy(self) -> float:
+        """Collective: of all particles, the same number on every rank."""
+        particles, slots = self.particles, self.particles.slots
+        if self.forces.exact:
+            squares = (particles.velocities[:slots, :3] ** 2).sum(axis=1) * self.slot_masses
+            columns = np.where(particles.ids[:slots] >= 0, squares, 0.0)[:, None]
+        else:
+            columns = np.array([[self.kinetic()[:3].sum()]])
+        count = max(8 * self.count, self.mesh.size)
+        total = add_ranks(self.mesh.comm, columns, count, self.forces.exact)
+        self.mesh.comm.Bcast(total, root=0)
+        return 0.5 * self.units.energy * float(total[0])
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom: three a particle, less those of the whole."""
+        return max(3 * self.count - 3, 1)
+
     def kinetic(self) -> np.ndarray:
         """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
         sums = np.empty(6)
         kinetic(self.particles.velocities, self.slot_masses, self.particles.ids, self.particles.slots, sums)
         return sums
+
+    def tally_sums(self) -> np.ndarray:
+        """The sums over this rank of what forces were computed with: energy, virial xx, yy, zz, xy, xz, yz; doubled."""
+        return self.forces.tallies[: self.particles.slots, :7].sum(axis=0)
+
+    def on_host(self) -> Particles:
+        """The particles of this rank in the host's memory; not to be changed."""
+        return self.particles
 
     def tails(self) -> tuple[float, float]:
         """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
@@ -208,7 +279,7 @@ class System:
 
     def _own_records(self) -> np.ndarray:
         """The particles of this rank with their forces, to send."""
-        particles = self.particles
+        particles = self.on_host()
         slots = particles.own
         each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
         each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]

@@ -43,16 +43,15 @@ def measure(system: System) -> Thermo:
         motion = np.stack([m * v[:, a] * v[:, b] for a, b in pairs], axis=1)
         columns = np.concatenate([motion, system.forces.tallies[:slots, :7]], axis=1)[filled]
     else:
-        columns = np.concatenate([system.kinetic(), system.forces.tallies[:slots, :7].sum(axis=0)])[None]
+        columns = np.concatenate([system.kinetic(), system.tally_sums()])[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), max(system.count, system.mesh.size), exact)
     tail_energy, tail_virial = system.tails()
     kinetic = 0.5 * units.energy * float(sums[:3].sum())
-    freedom = max(3 * system.count - 3, 1)
     volume = float(np.prod(system.bricks.lengths))
     virial = 0.5 * sums[7:] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
     tensor = units.pressure * (units.energy * sums[:6] + virial) / volume
     return Thermo(
-        temperature=2 * kinetic / (freedom * units.boltzmann),
+        temperature=2 * kinetic / (system.freedom * units.boltzmann),
         kinetic=kinetic,
         potential=0.5 * float(sums[6]) + tail_energy,
         pressure=float(tensor[:3].sum() / 3),

@@ -32,7 +32,7 @@ class Measured:
     reach: float
     bins: int = 200
     k_max: float = 0.0
-    shells: int = 120
+    shells: int = 80
     axis: str = ""
     slabs: int = 100
     lags: int = 200

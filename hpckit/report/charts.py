@@ -17,12 +17,14 @@ MOST_BARS = 24
 MOST_BLOCKS = 1024
 
 
-def over_time(title: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], zero: bool = False) -> str:
-    """Values over simulated time; `zero` draws a line at 0."""
+def over_time(
+    title: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], zero: bool = False, unit: str = "s"
+) -> str:
+    """Values over simulated time, whose unit is `unit`; `zero` draws a line at 0."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(3.7, 2.0), layout="constrained")
     end = max((times[-1] for times, _ in lines.values() if times), default=1.0)
-    scale, unit = time_scale(end)
+    scale, unit = time_scale(end) if unit == "s" else (1.0, unit)
     if zero:
         axes.axhline(0.0, color="#aab4bd", linewidth=0.7)
     for (name, (times, values)), color in zip(lines.items(), SERIES * 9, strict=False):
@@ -63,7 +65,9 @@ def relative_change(run: RunData, name: str) -> str:
     times, values = run.series(name)
     if len(values) < 2 or not values[0]:
         return ""
-    return over_time(f"{name}: relative change", {name: (times, [v / values[0] - 1 for v in values])}, zero=True)
+    return over_time(
+        f"{name}: relative change", {name: (times, [v / values[0] - 1 for v in values])}, True, run.time_unit
+    )
 
 
 def metric_groups(names: Sequence[str]) -> dict[str, list[str]]:

@@ -17,13 +17,16 @@ HEADLINE = (
     "cells",
     "wall_seconds",
     "simulated_seconds",
+    "simulated_time",
+    "particles",
+    "atom_steps_per_second",
     "cell_steps_per_second",
     "bytes_per_cell_step",
     "t_eff",
     "cfl_limit",
     "exit_code",
 )
-NOT_COMPUTE = ("wait", "halo", "output", "diagnostics")
+NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics")
 T_EFF = "t_eff = cells x steps x bytes per cell and step / wall time"
 
 
@@ -37,6 +40,7 @@ def numbers(run: RunData, fields: Sequence[Slices]) -> Record:
         "app": run.app,
         "status": run.status,
         **{name: run.summary[name] for name in HEADLINE if name in run.summary},
+        "time_unit": run.time_unit,
         "t_eff_formula": T_EFF + ", in GB/s",
         "failure": run.failure or None,
         "conserved": {name: _conservation(run, name) for name in conserved if _conservation(run, name)},

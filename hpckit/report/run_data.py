@@ -61,6 +61,12 @@ class RunData:
         names = record.get("periodic") if isinstance(record, dict) else None
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
+    @property
+    def time_unit(self) -> str:
+        """The unit of times in metrics: seconds, unless the app says another in the summary's `units`."""
+        units = self.summary.get("units")
+        return str(units.get("time", "s")) if isinstance(units, dict) else "s"
+
     def tell(self, text: str) -> None:
         """Note a problem, once; the page shows it."""
         if text not in self.problems:
@@ -83,7 +89,9 @@ class RunData:
     def with_unit(self, name: str, title: str = "") -> str:
         """The name of a metric, or the title given, with the metric's unit where it has one: `w_max (m/s)`."""
         shape = (self.summary.get("decomposition") or {}).get("shape") or []
-        unit = metric_unit(self.app, name, len(shape))
+        units = self.summary.get("units")
+        own = units.get(name) or units.get(name.split("_")[0]) if isinstance(units, dict) else None
+        unit = str(own) if own else metric_unit(self.app, name, len(shape))
         return with_units(title or name, unit)
 
 

@@ -33,11 +33,11 @@ def header(run: RunData, numbers: Record) -> str:
 def verdict(numbers: Record) -> str:
     """The run in a sentence or two."""
     parts = []
-    if "simulated_seconds" in numbers and "wall_seconds" in numbers:
+    simulated = _simulated(numbers)
+    if simulated and "wall_seconds" in numbers:
         ranks = numbers.get("ranks")
         on = f" on {ranks} rank{'s' if ranks != 1 else ''}" if ranks else ""
-        simulated, wall = duration(numbers["simulated_seconds"]), duration(numbers["wall_seconds"])
-        parts.append(f"{simulated} simulated in {wall} of wall time{on}.")
+        parts.append(f"{simulated} simulated in {duration(numbers['wall_seconds'])} of wall time{on}.")
     for name, record in numbers["conserved"].items():
         change = record.get("relative_change")
         if change is not None:
@@ -79,9 +79,11 @@ def headline(numbers: Record) -> str:
         cards.append(_card(f"{number(numbers['t_eff'], 3)} GB/s", "t_eff"))
     if "wall_seconds" in numbers:
         cards.append(_card(duration(numbers["wall_seconds"]), "wall time of the time loop"))
-    if "simulated_seconds" in numbers:
-        cards.append(_card(duration(numbers["simulated_seconds"]), "simulated"))
-    for name, what in (("cells", "cells"), ("steps", "steps"), ("ranks", "ranks")):
+    if "atom_steps_per_second" in numbers:
+        cards.insert(0, _card(scaled(numbers["atom_steps_per_second"], ""), "atom-steps/s"))
+    if simulated := _simulated(numbers):
+        cards.append(_card(simulated, "simulated"))
+    for name, what in (("cells", "cells"), ("particles", "particles"), ("steps", "steps"), ("ranks", "ranks")):
         if name in numbers:
             cards.append(_card(number(numbers[name]), what))
     if len(cards) < 3:  # a run that ended before it had figures
@@ -126,7 +128,9 @@ def history(run: RunData, numbers: Record) -> str:
     titles = {"cfl": "CFL number", "dt": "time step"}
     pictures = [
         charts.over_time(
-            run.with_unit(members[0], titles.get(title, title)), {name: run.series(name) for name in members}
+            run.with_unit(members[0], titles.get(title, title)),
+            {name: run.series(name) for name in members},
+            unit=run.time_unit,
         )
         for title, members in groups.items()
         if not all(_constant(numbers["metrics"][name]) for name in members)
@@ -140,7 +144,7 @@ def history(run: RunData, numbers: Record) -> str:
         for name in members
     ]
     numbers_table = table(("quantity", "first", "last", "least", "largest"), rows, (1, 2, 3, 4))
-    return section("CFL and extremes", grid(pictures), numbers_table)
+    return section("CFL and extremes" if numbers["cfl"] else "Measured on the way", grid(pictures), numbers_table)
 
 
 def phases(numbers: Record) -> str:
@@ -246,6 +250,13 @@ def _card(value: str, what: str) -> str:
     head, _, unit = (value, "", "") if value.count(" ") > 1 else value.partition(" ")
     shown = f"{escape(head)} <small>{escape(unit)}</small>" if unit else escape(head)
     return f'<div class="card"><b>{shown}</b><span>{escape(what)}</span></div>'
+
+
+def _simulated(numbers: Record) -> str:
+    """How long a time was simulated, in words: seconds, or whatever unit the app has; '' where it is not told."""
+    if "simulated_seconds" in numbers:
+        return duration(numbers["simulated_seconds"])
+    return f"{number(numbers['simulated_time'])} {numbers['time_unit']}" if "simulated_time" in numbers else ""
 
 
 def _constant(record: Record | None) -> bool:

@@ -98,12 +98,12 @@ def _list(
 
 
 def assign_cells(
-    positions: Any, count: int, grid: Any, shape: tuple[int, int, int], owned: Any, leaving: int, cells: Any
+    positions: Any, count: int, grid: tuple, shape: tuple[int, int, int], owned: tuple, leaving: int, cells: Any
 ) -> None:
     """cells[i]: the cell of each of the first `count` particles, (iz ny + iy) nx + ix, int32.
 
-    grid: on the device, lower corner and cells per length; owned: on the device, the lower and upper corner of what
-    this rank owns; particles outside get the number `leaving`.
+    grid: lower corner and cells per length, four numbers; owned: the lower and upper corner of what this rank owns;
+    particles outside get the number `leaving`.
     """
     launch = _assign[blocks(max(1, count), THREADS), THREADS]
     launch(positions.reshape(-1), count, grid, shape, owned, leaving, cells)
@@ -121,7 +121,7 @@ def build_list(
     positions: Any,
     count: int,
     ghosts: int,
-    grid: Any,
+    grid: tuple,
     shape: tuple[int, int, int],
     around: int,
     own_starts: Any,

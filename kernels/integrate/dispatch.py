@@ -7,9 +7,23 @@ from typing import Any
 
 from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.integrate import simd
-from hpckit.kernels.integrate.simd import find_leavers
+from hpckit.kernels.integrate.simd import find_leavers, hold_off, mix_noise, powers, push, scale, steer
 
-__all__ = ["drift", "find_leavers", "kick", "kick_drift", "kinetic", "largest_move", "wrap"]
+__all__ = [
+    "drift",
+    "find_leavers",
+    "hold_off",
+    "kick",
+    "kick_drift",
+    "kinetic",
+    "largest_move",
+    "mix_noise",
+    "powers",
+    "push",
+    "scale",
+    "steer",
+    "wrap",
+]
 
 
 def _form(array: Any) -> ModuleType:

@@ -69,3 +69,83 @@ def kinetic(velocities: np.ndarray, masses: np.ndarray, ids: np.ndarray, slots: 
     v, m = velocities[:slots][own, :3], masses[:slots][own]
     for k, (a, b) in enumerate(((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))):
         sums[k] = (m * v[:, a] * v[:, b]).sum()
+
+
+def scale(velocities: np.ndarray, slots: int, factor: float) -> None:
+    """Velocities times a factor."""
+    velocities[:slots] *= factor
+
+
+def mix_noise(
+    velocities: np.ndarray,
+    noise: np.ndarray,
+    masses: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    keep: float,
+    strength: float,
+) -> None:
+    """Velocities become keep v + strength / sqrt(m) noise, for particles: the exact solution of friction with noise."""
+    own = ids[:slots] >= 0
+    width = strength / np.sqrt(masses[:slots][own])
+    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * noise[:slots, :3][own]
+
+
+def powers(velocities: np.ndarray, forces: np.ndarray, ids: np.ndarray, slots: int, sums: np.ndarray) -> None:
+    """The sums of F v, F F and v v over the particles, and the largest |component| of a force."""
+    own = ids[:slots] >= 0
+    v, f = velocities[:slots, :3][own], forces[:slots, :3][own]
+    sums[:] = (f * v).sum(), (f * f).sum(), (v * v).sum(), np.abs(f).max(initial=0.0)
+
+
+def steer(velocities: np.ndarray, forces: np.ndarray, slots: int, keep: float, toward: float) -> None:
+    """Velocities become keep v + toward F."""
+    velocities[:slots] = keep * velocities[:slots] + toward * forces[:slots]
+
+
+def push(
+    forces: np.ndarray,
+    tallies: np.ndarray,
+    positions: np.ndarray,
+    masses: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    field: np.ndarray,
+    measure: bool,
+) -> None:
+    """F += m field; with `measure`, tallies get twice the energy -m field . x (tallies count pairs, twice)."""
+    own = ids[:slots] >= 0
+    m = masses[:slots][own]
+    forces[:slots, :3][own] += m[:, None] * field
+    if measure:
+        tallies[:slots, 0][own] -= 2 * m * (positions[:slots, :3][own] @ field)
+
+
+def hold_off(
+    forces: np.ndarray,
+    tallies: np.ndarray,
+    positions: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    dim: int,
+    side: float,
+    place: float,
+    epsilon: float,
+    sigma: float,
+    cutoff: float,
+    measure: bool,
+) -> int:
+    """A wall across dim at `place` that acts toward side (+1 or -1): a half space of Lennard-Jones particles,
+    E = epsilon (2/15 (sigma/d)^9 - (sigma/d)^3), shifted to 0 at the cutoff. How many particles are behind it.
+    """
+
+    def energy(d: np.ndarray) -> np.ndarray:
+        return epsilon * (2 / 15 * (sigma / d) ** 9 - (sigma / d) ** 3)
+
+    gap = np.where(ids[:slots] >= 0, (positions[:slots, dim] - place) * side, np.inf)
+    near = (gap > 0) & (gap < cutoff)
+    d = gap[near]
+    forces[:slots, dim][near] += side * epsilon * (6 / 5 * (sigma / d) ** 9 - 3 * (sigma / d) ** 3) / d
+    if measure:
+        tallies[:slots, 0][near] += 2 * (energy(d) - energy(np.array(cutoff)))
+    return int((gap <= 0).sum())

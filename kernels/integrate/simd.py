@@ -95,3 +95,74 @@ def kinetic(velocities, masses, ids, slots, sums):
             sums[3] += m * u * v
             sums[4] += m * u * w
             sums[5] += m * v * w
+
+
+@jit
+def scale(velocities, slots, factor):
+    """As `reference.scale`."""
+    for s in range(slots):
+        for d in range(RECORD):
+            velocities[s, d] *= factor
+
+
+@jit
+def mix_noise(velocities, noise, masses, ids, slots, keep, strength):
+    """As `reference.mix_noise`."""
+    for s in range(slots):
+        if ids[s] >= 0:
+            width = strength / np.sqrt(masses[s])
+            for d in range(3):
+                velocities[s, d] = keep * velocities[s, d] + width * noise[s, d]
+
+
+@jit
+def powers(velocities, forces, ids, slots, sums):
+    """As `reference.powers`."""
+    sums[:] = 0.0
+    for s in range(slots):
+        if ids[s] >= 0:
+            for d in range(3):
+                v, f = velocities[s, d], forces[s, d]
+                sums[0] += f * v
+                sums[1] += f * f
+                sums[2] += v * v
+                sums[3] = max(sums[3], abs(f))
+
+
+@jit
+def steer(velocities, forces, slots, keep, toward):
+    """As `reference.steer`."""
+    for s in range(slots):
+        for d in range(RECORD):
+            velocities[s, d] = keep * velocities[s, d] + toward * forces[s, d]
+
+
+@jit
+def push(forces, tallies, positions, masses, ids, slots, field, measure):
+    """As `reference.push`."""
+    for s in range(slots):
+        if ids[s] >= 0:
+            for d in range(3):
+                forces[s, d] += masses[s] * field[d]
+                if measure:
+                    tallies[s, 0] -= 2.0 * masses[s] * field[d] * positions[s, d]
+
+
+@jit
+def hold_off(forces, tallies, positions, ids, slots, dim, side, place, epsilon, sigma, cutoff, measure):
+    """As `reference.hold_off`: how many particles are behind the wall."""
+    behind = 0
+    s3 = (sigma / cutoff) ** 3
+    at_cutoff = epsilon * (2.0 / 15.0 * s3**3 - s3)
+    for s in range(slots):
+        if ids[s] < 0:
+            continue
+        gap = (positions[s, dim] - place) * side
+        if gap <= 0.0:
+            behind += 1
+        elif gap < cutoff:
+            s3 = (sigma / gap) ** 3
+            forces[s, dim] += side * epsilon * (6.0 / 5.0 * s3**3 - 3.0 * s3) / gap
+            if measure:
+                tallies[s, 0] += 2.0 * (epsilon * (2.0 / 15.0 * s3**3 - s3) - at_cutoff)
+    return behind

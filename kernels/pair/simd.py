@@ -35,7 +35,8 @@ class Form:
 
     isa: an entry of `simd.available()`; kind: "d", or "f" for arithmetic in float32 with sums in float64; types: kinds
     of particles; measure: whether it also writes energies and virials; exact: whether forces are added without
-    rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped.
+    rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped; one_cutoff:
+    whether all pairs of types have the same, which then needs no looking up.
     """
 
     isa: str
@@ -43,6 +44,7 @@ class Form:
     types: int = 1
     measure: bool = False
     exact: bool = False
+    one_cutoff: bool = False
 
     @property
     def lanes(self) -> int:
@@ -89,6 +91,15 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     def unbounded(r2, cutoff2):
         return r2
 
+    @inlined
+    def own_limit(p, common):
+        return p[CUTOFF2]
+
+    @inlined
+    def common_limit(p, common):
+        return common
+
+    limit_of = common_limit if form.one_cutoff else own_limit
     held = bounded if potential.clamp else unbounded
 
     @inlined
@@ -102,6 +113,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     nothing = two_zeros if form.exact else zero
 
     def forces(clusters, records, start, entries, table, forces, tallies):
+        common = broadcast(table[CUTOFF2])
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
                 own = RECORD * i
@@ -114,11 +126,13 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     dx, dy, dz = x - other_x, y - other_y, z - other_z
                     r2 = dx * dx + (dy * dy + dz * dz)
                     p = parameters_of(table, row, w)
-                    f = zero_unless(r2 < p[CUTOFF2], force(held(r2, p[CUTOFF2]), p))
+                    limit = limit_of(p, common)
+                    f = zero_unless(r2 < limit, force(held(r2, limit), p))
                     fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
                 store(forces, own, fx, fy, fz, nothing())
 
     def measure(clusters, records, start, entries, table, forces, tallies):
+        common = broadcast(table[CUTOFF2])
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
                 own = RECORD * i
@@ -133,8 +147,9 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     dx, dy, dz = x - other_x, y - other_y, z - other_z
                     r2 = dx * dx + (dy * dy + dz * dz)
                     p = parameters_of(table, row, w)
-                    e, f = energy_and_force(held(r2, p[CUTOFF2]), p)
-                    within = r2 < p[CUTOFF2]
+                    limit = limit_of(p, common)
+                    e, f = energy_and_force(held(r2, limit), p)
+                    within = r2 < limit
                     energy = add(energy, zero_unless(within, e - p[SHIFT]), one)
                     f = zero_unless(within, f)
                     fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
@@ -144,7 +159,8 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                 store(tallies, TALLY * i, energy, xx, yy, zz)
                 store(tallies, TALLY * i + 4, xy, xz, yz, nothing())
 
-    return jit(measure if form.measure else forces, key=("forces", potential.key, form), math=REORDERED)
+    key = None if None in potential.key else ("forces", potential.key, form)
+    return jit(measure if form.measure else forces, key=key, math=REORDERED)
 
 
 def _pieces(potential: Potential, form: Form) -> tuple:

@@ -1,0 +1,54 @@
+"""How the particles of a run move, and what acts on them from outside."""
+
+from __future__ import annotations
+
+from hpckit.apps.md.config import Config
+from hpckit.md.dynamics import NVE, Dynamics
+from hpckit.md.external import External, Wall
+from hpckit.md.fire import Fire
+from hpckit.md.system import System
+from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
+
+
+class Equilibrated:
+    """A thermostat for some steps, then the dynamics proper."""
+
+    def __init__(self, thermostat: Dynamics, steps: int, proper: Dynamics) -> None:
+        self.thermostat, self.left, self.proper = thermostat, steps, proper
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`."""
+        chosen = self.thermostat if self.left > 0 else self.proper
+        self.left -= 1
+        chosen.step(system, dt, measure)
+
+
+def dynamics_of(config: Config) -> Dynamics:
+    """The integrator that the settings name, with what goes before it."""
+    given = config.dynamics
+    proper = _proper(config)
+    if not given.equilibrate:
+        return proper
+    return Equilibrated(Bussi(given.temperature, given.damping, given.seed), given.equilibrate, proper)
+
+
+def _proper(config: Config) -> Dynamics:
+    given = config.dynamics
+    if given.kind == "langevin":
+        return Langevin(given.temperature, given.damping, given.seed)
+    if given.kind == "bussi":
+        return Bussi(given.temperature, given.damping, given.seed)
+    if given.kind == "nose_hoover":
+        return NoseHoover(given.temperature, given.damping, given.chain)
+    return Fire(given.longest) if given.kind == "fire" else NVE()
+
+
+def external_of(config: Config) -> External | None:
+    """Field and walls; None where there are none."""
+    given = config.dynamics
+    walls = [
+        Wall("xyz".index(wall.dim), end == "low", wall.epsilon, wall.sigma, wall.cutoff)
+        for wall in given.walls
+        for end in (("low", "high") if wall.end == "both" else (wall.end,))
+    ]
+    return External(given.field, walls) if walls or any(given.field) else None

@@ -1,0 +1,174 @@
+"""The interaction that the settings describe: parameters of all pairs of types, mixed or given."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.errors import InputError
+from hpckit.kernels.lennard_jones import dispatch as lennard_jones
+from hpckit.kernels.pair.custom import make_potential, tails
+from hpckit.kernels.pair.named import NAMED
+from hpckit.md.interaction import Interaction
+
+
+def interaction_of(config: Config, types: int) -> Interaction:
+    """The potential with the parameters of all pairs of that many types.
+
+    Raises `InputError` for a function that is not there, and for parameters that do not fit.
+    """
+    given = config.interaction
+    for pair in given.pairs:
+        if max(pair.types) > types:
+            raise InputError(f"interaction.pairs name types {list(pair.types)}: there are 1 to {types}")
+    if given.kind == "lennard_jones" and len(given.epsilon) != types:
+        raise InputError(
+            f"interaction.epsilon and sigma are of {len(given.epsilon)} types, and there are {types}",
+            do="give one of each for every type",
+        )
+    if given.kind == "lennard_jones" and not given.switch:
+        return _lennard_jones(config, types)
+    if given.kind == "python":
+        energy, names = load_function(given.function), None
+    else:
+        energy, names = NAMED[given.kind]
+    own = _well_parameters(config) if given.kind == "lennard_jones" else _own_parameters(config, types, names)
+    return custom(
+        energy,
+        own,
+        _cutoffs(config, types),
+        name=given.kind,
+        force=load_function(given.force) if given.force else None,
+        shift=given.shift,
+        tail=given.tail,
+        switch=given.switch,
+    )
+
+
+def custom(
+    energy: Callable,
+    own: np.ndarray,
+    cutoffs: np.ndarray,
+    *,
+    name: str = "python",
+    force: Callable | None = None,
+    shift: bool = False,
+    tail: bool = False,
+    switch: float = 0.0,
+) -> Interaction:
+    """An interaction by a function energy(r2, parameters): own [types, types, parameters], cutoffs [types, types].
+
+    The function is tried on numbers first: `InputError` where it fails or gives no number.
+    """
+    potential = make_potential(name, energy, own.shape[2], force, switched=switch > 0)
+    shifts = np.zeros_like(cutoffs)
+    found = np.zeros((*cutoffs.shape, 2))
+    for place in np.ndindex(cutoffs.shape):
+        edge = _try(energy, name, float(cutoffs[place]) ** 2, tuple(map(float, own[place])))
+        shifts[place] = edge if shift else 0.0
+        if tail:
+            found[place] = tails(energy, own[place], float(cutoffs[place]))
+    columns = [cutoffs[..., None] ** 2, shifts[..., None], own]
+    if switch:
+        columns.append(np.full((*cutoffs.shape, 1), switch**2))
+    table = np.concatenate(columns, axis=2)
+    return Interaction(potential, table, found[..., 0], found[..., 1]) if tail else Interaction(potential, table)
+
+
+def load_function(place: str) -> Callable:
+    """The function that `file.py:name` says. Raises `InputError`."""
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise InputError(
+            f"there is no Python file {file!r}", do="interaction.function = 'file.py:name of the function'"
+        )
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(f"{file} has no function {name!r}", likely=f"it has {', '.join(there) or 'none'}")
+    return function
+
+
+def _try(energy: Callable, name: str, r2: float, parameters: tuple[float, ...]) -> float:
+    try:
+        value = float(energy(r2, parameters))
+    except Exception as error:
+        raise InputError(
+            f"the potential {name} fails at r2 = {r2:g} with parameters {list(parameters)}: {error}",
+            do="energy(r2, parameters) takes a squared distance and the numbers of interaction.parameters",
+        ) from error
+    if not np.isfinite(value):
+        raise InputError(f"the potential {name} is {value} at r2 = {r2:g} with parameters {list(parameters)}")
+    return value
+
+
+def _lennard_jones(config: Config, types: int) -> Interaction:
+    given, wells, cutoffs = config.interaction, _well_parameters(config), _cutoffs(config, types)
+    epsilon, sigma = wells[..., 0], wells[..., 1]
+    table = lennard_jones.parameters(epsilon, sigma, cutoffs, given.shift)
+    if not given.tail:
+        return Interaction(lennard_jones.POTENTIAL, table)
+    each = [lennard_jones.tail(*one) for one in zip(epsilon.flat, sigma.flat, cutoffs.flat, strict=True)]
+    energies, virials = np.array(each).T.reshape(2, *cutoffs.shape)
+    return Interaction(lennard_jones.POTENTIAL, table, energies, virials)
+
+
+def _well_parameters(config: Config) -> np.ndarray:
+    """Epsilon and sigma of all pairs, mixed where they are not given: [types, types, 2]."""
+    given = config.interaction
+    epsilon, sigma = np.array(given.epsilon), np.array(given.sigma)
+    depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
+    if given.mixing == "geometric":
+        diameters = np.sqrt(np.multiply.outer(sigma, sigma))
+    else:
+        diameters = 0.5 * np.add.outer(sigma, sigma)
+    for pair in given.pairs:
+        for place in _both(pair.types):
+            depths[place] = depths[place] if pair.epsilon is None else pair.epsilon
+            diameters[place] = diameters[place] if pair.sigma is None else pair.sigma
+    return np.stack([depths, diameters], axis=-1)
+
+
+def _own_parameters(config: Config, types: int, names: tuple[str, ...] | None) -> np.ndarray:
+    """The parameters of other potentials: [types, types, parameters]."""
+    given = config.interaction
+    each: dict[Any, tuple[float, ...]] = {place: given.parameters for place in np.ndindex(types, types)}
+    for pair in given.pairs:
+        if pair.parameters is not None:
+            each |= dict.fromkeys(_both(pair.types), pair.parameters)
+    lengths = {len(one) for one in each.values()}
+    wanted = len(names) if names is not None else next(iter(lengths))
+    if lengths != {wanted}:
+        said = ", ".join(names) if names else "the same number for all pairs of types"
+        raise InputError(
+            f"interaction.parameters of {given.kind} are {said}: {wanted} numbers, not {sorted(lengths)}",
+            do="give interaction.parameters, or parameters of every pair in interaction.pairs",
+        )
+    return np.array([each[place] for place in np.ndindex(types, types)], float).reshape(types, types, wanted)
+
+
+def _cutoffs(config: Config, types: int) -> np.ndarray:
+    given = config.interaction
+    cutoffs = np.full((types, types), given.cutoff)
+    for pair in given.pairs:
+        if pair.cutoff is not None:
+            for place in _both(pair.types):
+                cutoffs[place] = pair.cutoff
+    return cutoffs
+
+
+def _both(types: tuple[int, int]) -> list[tuple[int, int]]:
+    first, second = types[0] - 1, types[1] - 1
+    return [(first, second), (second, first)]

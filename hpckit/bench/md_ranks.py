@@ -1,0 +1,35 @@
+"""What each rank of `hpckit bench md` runs: the melt on all ranks and on rank 0 alone, in turn."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mpi4py import MPI
+
+from hpckit.bench.job import answer
+from hpckit.bench.md_case import Melt
+from hpckit.bench.weather_ranks import wait_asleep
+
+
+def case(cells: int, rounds: int) -> dict[str, Any]:
+    """Seconds of the loop on all ranks and on rank 0 alone, and the energy at the end of both."""
+    comm = MPI.COMM_WORLD
+    together = Melt(cells, comm)
+    alone = Melt(cells) if comm.rank == 0 else None
+    times: dict[str, list[float]] = {"together": [], "alone": []}
+    totals = [0.0, 0.0]
+    for _ in range(rounds):
+        seconds, last = together.run()
+        times["together"].append(seconds)
+        totals[0] = last.total
+        if alone is not None:
+            seconds, last = alone.run()
+            times["alone"].append(seconds)
+            totals[1] = last.total
+        wait_asleep(comm)
+    return {"cells": cells, "times": times, "totals": totals}
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], case)

@@ -1,0 +1,66 @@
+"""Minimization of the energy by FIRE: motion that is steered downhill and stopped where it goes up.
+
+Bitzek et al. (2006), Phys. Rev. Lett. 97, 170201, as corrected by Guénolé et al. (2020), Comput. Mater. Sci. 175: half
+a step back where it went uphill, and no faster steps for a while after the start.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.kernels.integrate.dispatch import drift, powers, scale, steer
+from hpckit.md.dynamics import half_kick, half_kick_and_drift
+from hpckit.md.system import System
+
+DELAY, GROW, SHRINK, ALPHA, ALPHA_SHRINK, FASTEST = 5, 1.1, 0.5, 0.1, 0.99, 10.0
+
+
+class Fire:
+    """Dynamics toward a minimum of the potential energy; `largest_force` is the largest |component| at the last step.
+
+    longest: no particle moves farther in a step, a length.
+    """
+
+    def __init__(self, longest: float = 0.1) -> None:
+        self.longest, self.largest_force = longest, math.inf
+        self._step = 0.0
+        self._alpha, self._downhill = ALPHA, 0
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`; dt is the first and a tenth of the longest time step."""
+        particles, slots = system.particles, system.particles.slots
+        if not self._step:  # from rest
+            self._step = dt
+            scale(particles.velocities, slots, 0.0)
+        uphill, forces, speeds = self._powers(system)
+        if uphill > 0:
+            self._downhill += 1
+            toward = self._alpha * math.sqrt(speeds / forces) if forces > 0 else 0.0
+            steer(particles.velocities, particles.forces, slots, 1 - self._alpha, toward)
+            if self._downhill > DELAY:
+                self._step = min(self._step * GROW, FASTEST * dt)
+                self._alpha *= ALPHA_SHRINK
+        else:
+            if speeds > 0:
+                drift(particles.positions, particles.velocities, slots, -0.5 * self._step)
+                self._step = max(self._step * SHRINK, 0.02 * dt)
+            self._downhill, self._alpha = 0, ALPHA
+            scale(particles.velocities, slots, 0.0)
+        fastest = math.sqrt(max(speeds, 0.0))
+        now = self._step if fastest * self._step < self.longest else self.longest / fastest
+        half_kick_and_drift(system, min(self._step, max(now, 0.02 * dt)))
+        system.update(measure)
+        half_kick(system, self._step)
+
+    def _powers(self, system: System) -> tuple[float, float, float]:
+        particles = system.particles
+        own = np.empty(4)
+        powers(particles.velocities, particles.forces, particles.ids, particles.slots, own)
+        sums, largest = own[:3].copy(), own[3:].copy()
+        system.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
+        system.mesh.comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+        self.largest_force = float(largest[0])
+        return float(sums[0]), float(sums[1]), float(sums[2])

@@ -1,0 +1,152 @@
+"""Motion at a given temperature: Langevin, Bussi's velocity rescaling, Nosé-Hoover chains.
+
+Random numbers are functions of (seed, step, particle), so that trajectories do not depend on the decomposition.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.kernels.integrate.dispatch import drift, mix_noise, scale
+from hpckit.kernels.noise.dispatch import normals
+from hpckit.md.dynamics import half_kick, half_kick_and_drift
+from hpckit.md.system import System
+
+LANGEVIN = 3  # stream of random numbers
+
+
+class Langevin:
+    """Friction and noise: dv = F/m dt - v/damping dt + sqrt(2 k T / (m damping)) dW.
+
+    The splitting BAOAB of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages of positions are
+    of higher order in dt than those of others. damping: the time in which velocities are forgotten.
+    """
+
+    def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
+        _require(temperature, damping)
+        self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
+        self._noise = np.empty((0, 4))
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`."""
+        self.number += 1
+        particles, slots, units = system.particles, system.particles.slots, system.units
+        half_kick_and_drift(system, dt, 0.5 * dt)
+        with system.timer("integrate"):
+            if len(self._noise) < slots:
+                self._noise = np.empty((particles.capacity, 4))
+            normals(self.seed, self.number, particles.ids[:slots], LANGEVIN, self._noise)
+            keep = math.exp(-dt / self.damping)
+            strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)
+            arrays = particles.velocities, self._noise, system.slot_masses, particles.ids
+            mix_noise(*arrays, slots, keep, strength)
+            drift(particles.positions, particles.velocities, slots, 0.5 * dt)
+        system.update(measure)
+        half_kick(system, dt)
+
+
+class Bussi:
+    """Velocities rescaled at random so that the kinetic energy has its canonical distribution.
+
+    Bussi, Donadio and Parrinello (2007), J. Chem. Phys. 126, 014101, with the sum of Gaussians drawn as a gamma number.
+    damping: the time in which the kinetic energy forgets.
+    """
+
+    def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
+        _require(temperature, damping)
+        self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`."""
+        self.number += 1
+        half_kick_and_drift(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+        kinetic = system.kinetic_energy()
+        if kinetic > 0:
+            with system.timer("integrate"):
+                particles = system.particles
+                scale(particles.velocities, particles.slots, math.sqrt(self._share(kinetic, system, dt)))
+
+    def _share(self, kinetic: float, system: System, dt: float) -> float:
+        """New over old kinetic energy: their equation A7."""
+        random = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
+        freedom = system.freedom
+        wanted = 0.5 * freedom * system.units.boltzmann * self.temperature
+        keep = math.exp(-dt / self.damping)
+        one = random.standard_normal()
+        others = 2.0 * random.standard_gamma(0.5 * (freedom - 1)) if freedom > 1 else 0.0
+        mean = wanted / (freedom * kinetic)
+        share = keep + mean * (1 - keep) * (one * one + others) + 2 * one * math.sqrt(mean * keep * (1 - keep))
+        return max(share, 0.0)
+
+
+class NoseHoover:
+    """A chain of Nosé-Hoover thermostats: deterministic, with `conserved` kept but for the error of the steps.
+
+    Martyna, Tuckerman, Tobias and Klein (1996, Mol. Phys. 87, 1117), with one thermostat step around each half of
+    velocity Verlet. damping: the period of the thermostat; length: links of the chain.
+    """
+
+    def __init__(self, temperature: float, damping: float, length: int = 3) -> None:
+        _require(temperature, damping)
+        if length < 1:
+            raise InputError(f"a chain has at least one link, not {length}")
+        self.temperature, self.damping = temperature, damping
+        self.places, self.speeds = np.zeros(length), np.zeros(length)
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """As `Dynamics.step`."""
+        self._half(system, dt)
+        half_kick_and_drift(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+        self._half(system, dt)
+
+    def conserved(self, system: System, total: float) -> float:
+        """What the dynamics keeps: total energy and that of the chain."""
+        thermal, masses, freedom = self._masses(system)
+        links = 0.5 * masses * self.speeds**2 + thermal * self.places * np.array([freedom, *[1] * (len(masses) - 1)])
+        return total + float(links.sum())
+
+    def _masses(self, system: System) -> tuple[float, np.ndarray, int]:
+        thermal = system.units.boltzmann * self.temperature
+        masses = np.full(len(self.speeds), thermal * (self.damping / (2 * math.pi)) ** 2)
+        masses[0] *= system.freedom
+        return thermal, masses, system.freedom
+
+    def _half(self, system: System, dt: float) -> None:
+        """Half a step of the chain, and the velocities scaled by it."""
+        thermal, masses, freedom = self._masses(system)
+        kinetic = system.kinetic_energy()
+        speeds, last = self.speeds, len(self.speeds) - 1
+        factor = 1.0
+        quarter, eighth = 0.25 * dt, 0.125 * dt
+
+        def pull(link: int) -> float:
+            inner = 2 * kinetic * factor**2 - freedom * thermal if link == 0 else None
+            push = inner if inner is not None else masses[link - 1] * speeds[link - 1] ** 2 - thermal
+            return float(push / masses[link])
+
+        speeds[last] += quarter * pull(last)
+        for link in range(last - 1, -1, -1):
+            slow = math.exp(-eighth * speeds[link + 1])
+            speeds[link] = slow * (slow * speeds[link] + quarter * pull(link))
+        factor = math.exp(-0.5 * dt * speeds[0])
+        self.places += 0.5 * dt * speeds
+        for link in range(last):
+            slow = math.exp(-eighth * speeds[link + 1])
+            speeds[link] = slow * (slow * speeds[link] + quarter * pull(link))
+        speeds[last] += quarter * pull(last)
+        with system.timer("integrate"):
+            scale(system.particles.velocities, system.particles.slots, factor)
+
+
+def _require(temperature: float, damping: float) -> None:
+    if not (temperature >= 0 and math.isfinite(temperature)) or not (damping > 0 and math.isfinite(damping)):
+        raise InputError(
+            f"a thermostat needs a temperature of at least 0 and a damping time above 0, not {temperature}, {damping}"
+        )

@@ -1,0 +1,149 @@
+"""Dual numbers and functions of vectors against NumPy, and potentials from Python functions against differences."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import pytest
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.potentials import custom, interaction_of
+from hpckit.errors import InputError
+from hpckit.kernels import dual, simd
+from hpckit.kernels.jit import jit
+from hpckit.kernels.lanes import lanes
+from hpckit.kernels.pair.custom import fingerprint
+from hpckit.kernels.pair.named import NAMED
+
+VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
+FUNCTIONS = {
+    "rational": lambda x: x * x * 3 - 2 / x + (1 - x) / (1 + x * x) - x + x**-2,
+    "exp": lambda x: math.exp(-0.7 * x) * x + 1,
+    "sqrt": lambda x: x * math.sqrt(x),
+    "log": lambda x: math.log(x) * 2.5,
+    "whole power": lambda x: 5.0 - (1 / x) ** 3,
+    "power": lambda x: x**2.5,
+    "extremes": lambda x: max(x, 1.2) * min(2.0, x) + max(0.5, x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_slopes(name):
+    plain = FUNCTIONS[name]
+    function, seed, value_of, slope_of, store = numba.njit(plain), dual.seed, dual.value_of, dual.slope_of, simd.store
+    shapes = [("d", 4, isa) for isa in VECTOR_ISAS[-1:]] + [("f", 8, isa) for isa in VECTOR_ISAS[-1:]]
+    x = np.random.default_rng(1).uniform(0.3, 3.0, 8)
+    step = 1e-6
+    slopes = np.array([(plain(a + step) - plain(a - step)) / (2 * step) for a in x])
+    values = np.array([plain(a) for a in x])
+    for kind, n, isa in shapes:
+        load = lanes(kind, n, isa).load
+
+        @jit
+        def kernel(a, out, load=load, n=n):
+            result = function(seed(load(a, 0)))
+            store(out, 0, value_of(result))
+            store(out, n, slope_of(result))
+            store(out, 2 * n, function(load(a, 0)))
+
+        dtype = np.float64 if kind == "d" else np.float32
+        out = np.zeros(3 * n, dtype)
+        kernel(x[:n].astype(dtype), out)
+        tolerance = 1e-14 if kind == "d" else 1e-6
+        np.testing.assert_allclose(out[:n], values[:n], rtol=tolerance)
+        np.testing.assert_allclose(out[2 * n :], values[:n], rtol=tolerance)
+        np.testing.assert_allclose(out[n : 2 * n], slopes[:n], rtol=1e-5, atol=1e-6)
+
+    @jit
+    def number(a):
+        result = function(seed(a))
+        return value_of(result), slope_of(result)
+
+    assert number(x[0]) == (pytest.approx(values[0], rel=1e-14), pytest.approx(slopes[0], rel=1e-6))
+
+
+def test_exponentials_at_the_ends_of_their_range():
+    store, load = simd.store, lanes("d", 4, VECTOR_ISAS[-1]).load if VECTOR_ISAS else pytest.skip("no vectors here")
+
+    @jit
+    def kernel(a, out):
+        store(out, 0, math.exp(load(a, 0)))
+
+    x, out = np.array([-1000.0, -700.0, 0.0, 700.0]), np.zeros(4)
+    kernel(x, out)
+    assert 0 <= out[0] < 1e-300
+    np.testing.assert_allclose(out[1:], np.exp(x[1:]), rtol=1e-13)
+
+
+PARAMETERS = {
+    "morse": (1.3, 2.0, 1.1),
+    "buckingham": (900.0, 0.3, 5.0),
+    "yukawa": (2.0, 0.7),
+    "lennard_jones": (1.1, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("switch", [0.0, 1.9])
+def test_potentials_have_the_force_of_their_energy(name, switch):
+    energy, names = NAMED[name]
+    own = np.array(PARAMETERS[name])[None, None]
+    assert own.shape[2] == len(names)
+    interaction = custom(energy, own, np.full((1, 1), 2.5), switch=switch, shift=not switch)
+    both, force = interaction.potential.energy_and_force, interaction.potential.force
+    p = tuple(map(float, interaction.table[0, 0]))
+
+    @jit
+    def at(r2, p):
+        return both(r2, p), force(r2, p)
+
+    r = np.linspace(0.8, 2.499, 25)
+    found = np.array([(*at(x * x, p)[0], at(x * x, p)[1]) for x in r])
+    step = 1e-6
+    slopes = np.array([(at((x + step) ** 2, p)[0][0] - at((x - step) ** 2, p)[0][0]) / (2 * step) for x in r])
+    np.testing.assert_allclose(found[:, 1] * r, -slopes, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found[:, 1], found[:, 2], rtol=1e-12)
+    plain = np.array([energy(x * x, PARAMETERS[name]) for x in r])
+    inside = r < (switch or 2.5)
+    np.testing.assert_allclose(found[inside, 0], plain[inside], rtol=1e-13)
+    if switch:
+        assert abs(at(2.5**2 * (1 - 1e-9), p)[0][0]) < 1e-12, "the energy does not fade"
+        assert abs(at(2.5**2 * (1 - 1e-9), p)[1]) < 1e-6, "the force does not fade"
+    else:
+        assert interaction.table[0, 0, 1] == pytest.approx(energy(6.25, PARAMETERS[name]))
+
+
+def test_a_function_from_a_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("import math\ndef energy(r2, p):\n    return p[0] * math.exp(-r2)\nnothing = 3\n")
+    settings = {"kind": "python", "function": f"{file}:energy", "parameters": [2.0]}
+    interaction = interaction_of(Config.model_validate({"interaction": settings}), 1)
+    assert interaction.table.shape == (1, 1, 3)
+    for function, said in (("mine.py:energy", "no Python file"), (f"{file}:nothing", "has no function 'nothing'")):
+        wrong = Config.model_validate({"interaction": settings | {"function": function}})
+        with pytest.raises(InputError, match=said):
+            interaction_of(wrong, 1)
+    wrong = Config.model_validate({"interaction": settings | {"parameters": []}})
+    with pytest.raises(InputError, match=r"fails at r2 = 6\.25"):
+        interaction_of(wrong, 1)
+    file.write_text("import nowhere\n")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        interaction_of(Config.model_validate({"interaction": settings}), 1)
+    missing = Config.model_validate({"interaction": {"kind": "morse", "parameters": [1.0]}})
+    with pytest.raises(InputError, match="depth, stiffness, distance: 3 numbers"):
+        interaction_of(missing, 1)
+
+
+def test_fingerprints_tell_functions_apart():
+    def make(factor):
+        def energy(r2, p):
+            return factor / r2
+
+        return energy
+
+    assert fingerprint(make(1.0)) == fingerprint(make(1.0))
+    assert fingerprint(make(1.0)) != fingerprint(make(2.0))
+    assert fingerprint(make(make)) is not None
+    assert fingerprint(make([1])) is None

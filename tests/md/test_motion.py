@@ -1,0 +1,109 @@
+"""Thermostats have their distributions, minimization its minimum, walls and fields their energy; on any ranks alike."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+LIQUID = {"system": {"cells": [4, 4, 4], "density": 0.7, "temperature": 1.5}, "neighbors": {"skin": 0.4}}
+FOUND: dict = {}
+
+
+def thermostat(kind, steps, every, **more):
+    dynamics = {"kind": kind, "temperature": 1.2, "damping": 0.1, **more}
+    smooth = {"interaction": {"switch": 2.0}} if kind == "nose_hoover" else {}
+    return {"settings": LIQUID | smooth | {"dynamics": dynamics, "time": {"steps": steps, "dt": 0.004}}, "every": every}
+
+
+CASES = {
+    "langevin": thermostat("langevin", 1500, 25),
+    "bussi": thermostat("bussi", 1500, 25),
+    "nose_hoover": thermostat("nose_hoover", 1500, 25, damping=0.2),
+    "fire": {
+        "settings": {
+            "system": {"cells": [3, 3, 3], "density": 1.1, "temperature": 0.3},
+            "dynamics": {"kind": "fire", "largest_force": 1e-8},
+            "interaction": {"switch": 2.0},
+            "time": {"steps": 1500},
+        },
+        "every": 1500,
+        "shake": 50,
+    },
+    "walls": {
+        "settings": {
+            "system": {"cells": [4, 4, 6], "density": 0.4, "periodic": ["x", "y"], "temperature": 0.9},
+            "dynamics": {"walls": [{"dim": "z", "sigma": 0.8, "cutoff": 2.0}], "field": [0.0, 0.0, -0.2]},
+            "time": {"steps": 800, "dt": 0.002},
+            "interaction": {"shift": True},
+        },
+        "every": 100,
+    },
+}
+
+
+@pytest.fixture
+def found(mpirun, tmp_path):
+    """Runs on one rank and on four, made once."""
+    if not FOUND:
+        for ranks, cases in ((1, CASES), (4, {name: CASES[name] for name in ("langevin", "bussi", "nose_hoover")})):
+            short = {name: json.loads(json.dumps(case)) for name, case in cases.items()}
+            if ranks > 1:
+                for case in short.values():
+                    case["settings"]["time"]["steps"], case["every"] = 100, 50
+            (tmp_path / "cases.json").write_text(json.dumps(short))
+            mpirun(ranks, "md_motion.py", tmp_path, timeout=200)
+            for name in cases:
+                FOUND[name, ranks] = dict(np.load(tmp_path / f"{name}-{ranks}.npz"))
+        (tmp_path / "cases.json").write_text(json.dumps(short))
+        mpirun(1, "md_motion.py", tmp_path, timeout=200)
+        for name in short:
+            FOUND[name, "short"] = dict(np.load(tmp_path / f"{name}-1.npz"))
+    return FOUND
+
+
+@pytest.mark.parametrize("kind", ["langevin", "bussi", "nose_hoover"])
+def test_velocities_and_kinetic_energies_are_canonical(found, kind):
+    rows, speeds = found[kind, 1]["rows"][12:], found[kind, 1]["speeds"][12 * 256 :]
+    assert stats.kstest(speeds[::3], "norm", args=(0, np.sqrt(1.2))).pvalue > 1e-3
+    if kind != "nose_hoover":
+        kinetic = rows[:, 2] / 1.2
+        assert stats.kstest(kinetic, "gamma", args=((3 * 256 - 3) / 2,)).pvalue > 1e-3
+    assert rows[:, 1].mean() == pytest.approx(1.2, rel=0.02)
+
+
+def test_the_chain_keeps_its_energy(found):
+    kept = found["nose_hoover", 1]["rows"][:, 4]
+    assert np.ptp(kept) < 5e-3 * np.ptp(found["nose_hoover", 1]["rows"][:, 3])
+
+
+@pytest.mark.parametrize("kind", ["langevin", "bussi", "nose_hoover"])
+def test_thermostats_do_not_see_the_number_of_ranks(found, kind):
+    one, four = found[kind, "short"], found[kind, 4]
+    np.testing.assert_allclose(four["rows"], one["rows"], rtol=1e-9)
+    np.testing.assert_allclose(four["positions"], one["positions"], atol=1e-9)
+    np.testing.assert_allclose(four["velocities"], one["velocities"], atol=1e-9)
+
+
+def test_minimization_ends_in_the_crystal(found):
+    fire = found["fire", 1]
+    assert fire["largest"] < 1e-8
+    assert 10 < fire["steps"] < 1500
+    gaps = fire["positions"][:, None] - fire["positions"][None]
+    edge = fire["box"][1] - fire["box"][0]
+    gaps -= np.rint(gaps / edge) * edge
+    nearest = np.sort(np.linalg.norm(gaps, axis=2), axis=1)[:, 1:13]
+    lattice = (4 / 1.1) ** (1 / 3) / np.sqrt(2)
+    np.testing.assert_allclose(nearest, lattice, rtol=1e-6)
+
+
+def test_walls_and_a_field_keep_the_energy_and_the_particles(found):
+    walls = found["walls", 1]
+    total = walls["rows"][:, 4]
+    assert np.ptp(total) < 5e-4 * abs(total.mean())
+    z = walls["positions"][:, 2]
+    assert (z > walls["box"][0][2]).all()
+    assert (z < walls["box"][1][2]).all()
+    assert z.mean() < 0.5 * (walls["box"][0][2] + walls["box"][1][2]), "nothing falls"
