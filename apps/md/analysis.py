@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.config import Config
+from hpckit.errors import InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
@@ -20,18 +21,32 @@ from hpckit.run_context import Run
 
 FILE = "analysis.json"
 DIAMETERS = 4.0  # that g(r) reaches to by itself
+CORE = 0.4  # of the cutoff: a diameter, where the potential names none
 MOST_FRAMES, MOST_PLACES = 100, 4_000_000  # that are read from a trajectory: frames, particles of all of them
 
 
+def diameters(config: Config, types: int) -> list[float]:
+    """How thick particles of each type are: exactly of Lennard-Jones, a share of the cutoff of other potentials."""
+    pair = config.interaction
+    return list(pair.sigma) if pair.kind == "lennard_jones" else [CORE * pair.cutoff] * types
+
+
 def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
-    """What the settings ask for in a box of these edges."""
+    """What the settings ask for in a box of these edges. Raises `InputError` for what does not fit into it."""
     given = config.analysis
     shortest = min((float(edge) for edge, wraps in zip(lengths, periodic, strict=True) if wraps), default=np.inf)
-    reach = given.reach or min(DIAMETERS * max(config.interaction.sigma), 0.5 * shortest)
+    if given.reach > 0.5 * shortest:
+        raise InputError(
+            f"analysis.reach is {given.reach:g}, and the shortest periodic edge of the box {shortest:g}",
+            do=f"give a reach of at most {0.5 * shortest:g}, or 0 for what fits",
+        )
+    if given.k_max and not all(periodic):
+        raise InputError("analysis.k_max asks for S(k), which needs a box that is periodic in x, y and z")
+    reach = given.reach or min(DIAMETERS * max(diameters(config, 1)), 0.5 * shortest)
     return Measured(
         reach=reach,
         bins=given.bins,
-        k_max=given.k_max if all(periodic) else 0.0,
+        k_max=given.k_max,
         shells=given.shells,
         axis=given.axis,
         slabs=given.slabs,
@@ -84,10 +99,16 @@ def from_files(config: Config, output: Path) -> dict[str, Any]:
     for name, read in (("trajectory.h5", read_h5md), ("trajectory.dump", read_lammps_dump)):
         if (output / name).is_file():
             return {"source": "trajectory", **_of_trajectory(config, read, output / name)}
-    if (output / "end.data").is_file():
-        frame = read_lammps_data(output / "end.data")
-        return {"source": "last frame", **_of_frames(config, [frame], motion=False)}
-    return {}
+    frame = last_frame(config, output)
+    return {} if frame is None else {"source": "last frame", **_of_frames(config, [frame], motion=False)}
+
+
+def last_frame(config: Config, output: Path) -> Snapshot | None:
+    """The particles at the end of a run, None where they were not written."""
+    path, periodic = output / "end.data", config.system.periodic
+    if not path.is_file():
+        return None
+    return read_lammps_data(path, periodic=("x" in periodic, "y" in periodic, "z" in periodic))
 
 
 def _of_trajectory(config: Config, read: Callable[[Path], Iterator[Snapshot]], path: Path) -> dict[str, Any]:
@@ -107,7 +128,8 @@ def _of_trajectory(config: Config, read: Callable[[Path], Iterator[Snapshot]], p
 
 def _of_frames(config: Config, frames: list[Snapshot], motion: bool) -> dict[str, Any]:
     first = frames[0]
-    made = Measurements(measured(config, first.edges, first.periodic), len(config.interaction.sigma))
+    types = int(first.types.max(initial=0)) + 1 if first.masses is None else len(first.masses)
+    made = Measurements(measured(config, first.edges, first.periodic), types)
     for frame in frames:
         made.add_structure(frame)
         if motion:

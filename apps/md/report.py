@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from hpckit.apps.md.analysis import FILE, from_files
+from hpckit.apps.md.analysis import FILE, from_files, last_frame
 from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.report_charts import lines, picture
 from hpckit.checks import Check
-from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
@@ -42,9 +41,9 @@ def sections(run: RunData) -> Iterator[Section]:
     checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
     if checks:
         yield _published(checks)
-    end = run.directory / "output" / "end.data"
-    if end.is_file():
-        drawn, said = picture(read_lammps_data(end), config, names.get("length", ""))
+    end = last_frame(config, run.directory / "output")
+    if end is not None:
+        drawn, said = picture(end, config, names.get("length", ""))
         yield Section("picture", "The particles at the end", drawn + caption(said), after="headline")
 
 
@@ -98,10 +97,11 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     value, error = mean_after(run, config, "potential")
     rows.append(("potential energy per particle", f"{value / count:.6g}", _error(error / count), energy))
     numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
-    slope, spread = _drift(run, config, count)
-    rows.append(("drift of the total energy per particle", f"{slope:.3g}", "", f"{energy}/{time}"))
-    rows.append(("its fluctuation about that, root mean square", f"{spread:.3g}", "", energy))
-    numbers |= {"drift": slope, "fluctuation": spread}
+    if config.dynamics.kind == "nve":
+        slope, spread = _drift(run, config, count)
+        rows.append(("drift of the total energy per particle", f"{slope:.3g}", "", f"{energy}/{time}"))
+        rows.append(("its fluctuation about that, root mean square", f"{spread:.3g}", "", energy))
+        numbers |= {"drift": slope, "fluctuation": spread}
     said = caption(
         f"Means and change from step {_after(config)} on; errors from the spread over {BLOCKS} blocks of time."
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.md.analysis import diameters
 from hpckit.apps.md.config import Config
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.report.style import SERIES, pyplot, to_svg
@@ -67,13 +68,14 @@ def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:
     shown = shown[np.argsort(places[shown, 2], kind="stable")]
     low, high = places[shown[[0, -1]], 2] if len(shown) else (0.0, 1.0)
     near = (places[shown, 2] - low) / max(high - low, 1e-300)
-    diameters = np.array(config.interaction.sigma)[frame.types[shown]]
+    types = int(frame.types.max(initial=0)) + 1
+    widths = np.array(diameters(config, types))[frame.types[shown]]
     base = np.array([to_rgb(color) for color in SERIES])[frame.types[shown] % len(SERIES)]
     colors = 1 - (1 - base) * (0.18 + 0.82 * near)[:, None]
     figure, axes = pyplot().subplots(figsize=(4.6, 4.6 * _ratio(frame)), layout="constrained")
     circles = EllipseCollection(
-        diameters,
-        diameters,
+        widths,
+        widths,
         np.zeros(len(shown)),
         units="xy",
         offsets=places[shown, :2],
@@ -95,8 +97,8 @@ def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:
         if len(shown) == frame.count
         else (f"{len(shown)} of {frame.count} particles: a slab {high - low:.3g} {unit} thick through the middle")
     )
-    names = ", ".join(f"type {kind + 1}" for kind in range(len(config.interaction.sigma)))
-    many = f" Colors: {names}, in the order of the charts." if len(config.interaction.sigma) > 1 else ""
+    names = ", ".join(f"type {kind + 1}" for kind in range(types))
+    many = f" Colors: {names}, in the order of the charts." if types > 1 else ""
     return to_svg(figure, "the particles at the end, seen along z", "chart"), f"Seen along z, {what}.{many}"
 
 

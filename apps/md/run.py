@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.analysis import Analysis
+from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
 from hpckit.apps.md.motion import dynamics_of
@@ -162,6 +162,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     density = start.count / float(np.prod(bricks.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * reach)) - own
+    measured(config, bricks.lengths, bricks.periodic)
     frames = Trajectory.frames(config)
     notes = [f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
     if ranks > 1 and lengths.min() < reach:

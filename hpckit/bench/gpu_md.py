@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import Any
 
@@ -12,9 +13,12 @@ from hpckit.bench.job import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
+from hpckit.kernels.jit import inlined
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.pair import reference as pair_reference
+from hpckit.kernels.pair.custom import make_potential
+from hpckit.kernels.pair.potential import Potential
 from hpckit.kernels.records import reference as records_reference
 
 CUTOFF, REACH = 2.5, 2.8
@@ -131,6 +135,65 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
         gather(records, case.count, case.entries, case.lengths, gathered)
         pairs[f"gather, {types} types"] = gathered, sums
     return pairs
+
+
+def custom(device: Device, dtype: np.dtype) -> Pairs:
+    """A force derived from an energy that fades to the cutoff, and one that is given, against them by hand."""
+    from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, stored_table
+    from hpckit.kernels.pair.cuda import forces as launch
+    from hpckit.kernels.records.cuda import to_single
+
+    own, others = size(device, (700, 300), (30, 12))
+    case, kind = Sorted(device, own, others), "f" if dtype == np.float32 else "d"
+    records = case.records
+    if kind == "f":
+        records = device.zeros(case.host.shape, np.float32)
+        to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+    pairs: Pairs = {}
+    for name, potential, oracle, row in (
+        ("derived, fades", make_potential("bench", _energy, 2, switched=True), _faded, (CUTOFF**2, 0.0, 1.3, 0.6, 4.0)),
+        ("given", make_potential("bench", _energy, 2, _force), _plain, (CUTOFF**2, 0.1, 1.3, 0.6)),
+    ):
+        table = np.array(row)[None, None]
+        by_hand = Potential(("by hand",), len(row), inlined(oracle), inlined(oracle), clamp=False)
+        expected = pair_reference.forces(case.host, *case.pairs(), by_hand, table)
+        for measure in (False, True):
+            form = DeviceForm(kind, 1, measure)
+            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+            there = device.to_device(stored_table(table, form))
+            launch(force_kernel(potential, form), records, own, case.entries, case.lengths, there, 1, out, tallies)
+            pairs[f"{name}, measure {measure}"] = out, expected[0][:own]
+            if measure:
+                pairs[f"{name}, tallies"] = tallies, expected[1][:own]
+    return pairs
+
+
+def _energy(r2, p):
+    """A Yukawa tail and a soft core."""
+    r = math.sqrt(r2)
+    return p[0] * math.exp(-p[1] * r) / r - 2 / (1 + r2**3)
+
+
+def _force(r2, p):
+    r = math.sqrt(r2)
+    core = 1.0 + r2 * r2 * r2
+    return p[0] * math.exp(-p[1] * r) * (1.0 + p[1] * r) / (r2 * r) - 12.0 * r2 * r2 / (core * core)
+
+
+def _plain(r2, p):
+    """Energy and force of the two functions above, for NumPy arrays."""
+    r, screened = np.sqrt(r2), p[2] * np.exp(-p[3] * np.sqrt(r2))
+    force = screened * (1 + p[3] * r) / r**3 - 12 * r2**2 / (1 + r2**3) ** 2
+    return screened / r - 2 / (1 + r2**3), force
+
+
+def _faded(r2, p):
+    """`_plain` times the fade of `custom.make_potential` from r2 = p[4] on."""
+    energy, force = _plain(r2, p)
+    c, a = p[0], p[4]
+    x = np.maximum(r2, a)
+    fade, slope = (c - x) ** 2 * (c + 2 * x - 3 * a) / (c - a) ** 3, 6 * (x - c) * (x - a) / (c - a) ** 3
+    return energy * fade, force * fade - 2 * energy * slope
 
 
 def motion(device: Device, dtype: np.dtype) -> Pairs:
@@ -290,6 +353,7 @@ def melts(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
 CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
+    Check("pair forces from Python functions", custom, 2e-5),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),

@@ -20,7 +20,8 @@ from hpckit.md.interaction import Interaction
 class DeviceForces:
     """As `Forces`, on a GPU, for all own particles at once.
 
-    precision: "double", or "mixed" (pairs in float32, sums in float64). Raises `InputError` for another one.
+    precision: "double", or "mixed" (pairs in float32, sums in float64). Raises `InputError` for another one,
+    and for a potential whose force cannot be derived.
     """
 
     exact = False
@@ -32,7 +33,10 @@ class DeviceForces:
         self.mixed = precision == "mixed"
         kind = "f" if self.mixed else "d"
         forms = {measure: DeviceForm(kind, interaction.types, measure) for measure in (False, True)}
-        self._kernels = {measure: force_kernel(interaction.potential, form) for measure, form in forms.items()}
+        try:
+            self._kernels = {measure: force_kernel(interaction.potential, form) for measure, form in forms.items()}
+        except TypeError as error:
+            raise InputError(f"the potential {interaction.potential.key[1]} has no form for GPUs: {error}") from error
         self._table = device.to_device(stored_table(interaction.table, forms[False]))
         self._singles = device.zeros((0, RECORD), np.float32)
         self._tallies = device.zeros((0, TALLY))

@@ -4,7 +4,8 @@ Each thread adds up its own force, so there are no atomics, and a force has the 
 one load of 16 bytes (float32) or two (float64); the list is read k by k, neighboring threads neighboring words. In
 mixed precision distances and pair functions are float32 and sums float64.
 
-A potential's functions are those of the CPU, compiled for the GPU, in mixed precision with float32 constants.
+A potential's functions are those of the CPU, compiled for the GPU, in mixed precision with float32 constants; a force
+that comes out of an energy is derived by `traced`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hpckit.kernels.cuda_records import load_record, loader, single, type_of_dou
 from hpckit.kernels.jit import inlined
 from hpckit.kernels.pair.potential import CUTOFF2, SHIFT, Potential
 from hpckit.kernels.pair.reference import TALLY
+from hpckit.kernels.pair.traced import derived
 
 THREADS = threads(128)
 u8 = np.uint64
@@ -51,6 +53,8 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
     See `forces`. Without `measure`, tallies are left alone.
     """
     force, energy_and_force = potential.force, potential.energy_and_force
+    if potential.energy is not None:
+        force, energy_and_force = derived(potential.energy, potential.parameters)
     if form.kind == "f":
         force, energy_and_force = single(force), single(energy_and_force)
     load_parameters = loader(potential.parameters)

@@ -70,7 +70,8 @@ def make_potential(
     key = ("custom", name, fingerprint(energy), fingerprint(force), parameters, switched)
     count = last + (1 if switched else 0)
     pieces = (own_force, own_both) if given is not None and not switched else (derived, derived_both)
-    return Potential(key, count, *pieces, clamp=_may_vanish(energy) or _may_vanish(force))
+    clamp = _may_vanish(energy) or _may_vanish(force)
+    return Potential(key, count, *pieces, clamp=clamp, energy=whole if pieces[0] is derived else None)
 
 
 def tails(energy: Callable, own: np.ndarray, cutoff: float) -> tuple[float, float]:

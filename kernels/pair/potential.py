@@ -16,7 +16,8 @@ class Potential:
     The functions are compiled (`kernels.jit.inlined`) and take numbers or vectors; p holds `parameters` numbers, first
     `CUTOFF2` and `SHIFT`, which is taken off the energy. clamp: whether r2 is held to the cutoff before the call, as
     functions need that are slow far out, where the numbers of an exponential no longer have all their bits. `key` names
-    the potential and all that is compiled into it.
+    the potential and all that is compiled into it. energy: E(r2, p) where the others are derived from it for
+    vectors of the CPU; a GPU then derives them in its own way.
     """
 
     key: tuple
@@ -24,3 +25,4 @@ class Potential:
     force: Callable[..., Any] = field(compare=False)
     energy_and_force: Callable[..., Any] = field(compare=False)
     clamp: bool = True
+    energy: Callable[..., Any] | None = field(default=None, compare=False)

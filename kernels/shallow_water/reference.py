@@ -23,7 +23,7 @@ factors, rows[k, ny + 6] and columns[k, nx + 6], of which k is
 - STRESS  rows only: wind stress along x over the density of water, m2/s2
 
 Velocities on and beyond walls stay 0 and the thickness beyond them stays as it is, so that nothing passes. Velocities
-of less than some 1e-136 m/s become 0: their squares would be subnormal, which processors compute slowly.
+of less than some 1e-136 m/s become 0 at the end of a step: their squares would be subnormal, which is slow to compute.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def step(
     for old_weight, weight in STAGES:
         tendency = _tendency(now, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic)
         now = now + old_weight * (whole - now) + weight * dt * tendency
-        now[1:] = (now[1:] + CALM) - CALM
         now *= mask
+    now[1:] = (now[1:] + CALM) - CALM
     for field, new in zip((h, u, v), now, strict=True):
         field[HALO : h.shape[0] - HALO, HALO : h.shape[1] - HALO] = new[OWNED, OWNED]
 

@@ -13,6 +13,8 @@ from hpckit.apps.md import report
 from hpckit.apps.md.analysis import from_files
 from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import PRESETS, Config
+from hpckit.apps.md.run import dry_run
+from hpckit.errors import InputError
 from hpckit.report.run_data import load_run
 
 SETTINGS = [
@@ -110,3 +112,32 @@ def test_rahmans_figures_stand_beside_argon_only():
     assert [check.passed for check in beside_rahman(argon, 94.0, found)] == [True, False, True, False]
     assert not beside_rahman(argon, 120.0, found)
     assert not beside_rahman(Config(), 94.4, found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"analysis": {"reach": 9.0}, "system": {"cells": [4, 9, 9]}}, "shortest periodic edge of the box 6.7"),
+        ({"analysis": {"k_max": 5.0}, "system": {"periodic": ["x"]}}, "needs a box that is periodic"),
+    ],
+)
+def test_what_does_not_fit_the_box_is_told_before_the_run(settings, said):
+    with pytest.raises(InputError, match=said):
+        dry_run(Config.model_validate(settings), 2)
+
+
+def test_an_open_box_and_another_potential_have_their_observables(tmp_path):
+    """Two types that attract each other as Morse has it, a thermostat, open ends: profile and picture, and no drift."""
+    words = ["system.cells=[6,6,6]", "system.droplet=3", 'system.periodic=["x"]', "time.steps=20", "analysis.every=10"]
+    words += ["interaction.kind=morse", "interaction.parameters=[1.0,5.0,1.12]", "dynamics.kind=bussi"]
+    words += ["system.masses=[1.0,2.0]", "system.fractions=[0.5,0.5]"]
+    words = ["run", "md/droplet", *words, "analysis.after=0", "--directory", str(tmp_path / "r"), "--no-report"]
+    command = [sys.executable, "-m", "hpckit.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = load_run(tmp_path / "r")
+    found = {section.key: section for section in report.sections(run)}
+    assert {"structure", "profile", "picture"} <= found.keys()
+    assert "drift" not in found["state"].numbers
+    assert "type 1, type 2" in found["picture"].html
+    assert not run.problems
