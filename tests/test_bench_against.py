@@ -128,3 +128,10 @@ def test_the_case_that_a_program_tells_of_is_taken(capfd):
 def test_a_case_that_cannot_be_is_refused(more, message):
     with pytest.raises(InputError, match=message):
         weather.run(against=python("print('CPU Time: 1.0')"), **more)
+
+
+def test_options_that_do_not_go_together_are_refused_before_anything_is_timed():
+    with pytest.raises(InputError, match="--against-cells, --against-rounds: which program"):
+        weather.run(against_cells="40x20", against_rounds=5)
+    with pytest.raises(InputError, match="nothing else"):
+        weather.run(against=python("print('CPU Time: 1.0')"), only=["weather_vs_c"])

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.report.settings import Report
+from hpckit.run_directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
 LIMIT_CFL = 0.5  # up to here no cell gives more water than it has
@@ -74,7 +75,7 @@ class Bottom(Section):
     y: float = Field(10.0, description="middle; middle of the breach, m")
     radius: float = Field(100.0, gt=0, description="radius, standard deviation, length of the beach, half thickness, m")
     breach: float = Field(0.0, ge=0, description="width of the breach of a barrier, m")
-    file: str = Field("", description="a NumPy file (.npy) of float64[ny, nx], m")
+    file: InputFile | None = Field(None, description="a NumPy file (.npy) of float64[ny, nx], m")
 
 
 class Start(Section):
@@ -128,7 +129,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         start, bottom, mistakes = self.start, self.bottom, []
-        if (bottom.kind == "file") != bool(bottom.file):
+        if (bottom.kind == "file") != (bottom.file is not None):
             mistakes.append("bottom.file goes with bottom.kind = 'file': give both or neither")
         if bottom.kind == "bowl" and bottom.height <= 0:
             mistakes.append(f"a bowl is bottom.height deep: {bottom.height:g} m is not above 0")

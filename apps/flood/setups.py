@@ -8,7 +8,6 @@ at rest has a level surface to the bit.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
@@ -106,18 +105,18 @@ def _whole(height: np.ndarray) -> np.ndarray:
 
 def _read(config: Config) -> np.ndarray:
     """The heights of bottom.file, not yet in memory."""
-    path, shape = Path(config.bottom.file).expanduser(), (config.grid.ny, config.grid.nx)
+    path, shape = config.bottom.file, (config.grid.ny, config.grid.nx)
+    assert path is not None  # as bottom.kind says
     try:
-        heights = np.load(path, mmap_mode="r", allow_pickle=False)
+        heights = np.lib.format.open_memmap(path, mode="r")  # of np.load, the form that takes arrays alone
     except (OSError, ValueError) as error:
         raise InputError(
-            f"bottom.file {path} cannot be read: {error}",
+            f"bottom.file {path} is no NumPy file of numbers: {error}",
             do="write it with numpy.save, as an array of numbers [ny, nx]",
         ) from error
-    if not isinstance(heights, np.ndarray) or heights.shape != shape or heights.dtype.kind not in "fiu":
-        given = f"{heights.dtype}{list(heights.shape)}" if isinstance(heights, np.ndarray) else "an archive"
+    if heights.shape != shape or heights.dtype.kind not in "fiu":
         raise InputError(
-            f"bottom.file {path} holds {given}, the grid has {list(shape)} cells (y, x)",
+            f"bottom.file {path} holds {heights.dtype}{list(heights.shape)}, the grid has {list(shape)} cells (y, x)",
             do="make the file and grid.nx, grid.ny agree",
         )
     if not np.isfinite(heights).all():

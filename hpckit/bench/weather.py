@@ -196,7 +196,7 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     group.add_argument("--against-pattern", metavar="REGEX", help="its group finds the program's seconds in its output")
     group.add_argument("--against-cells", metavar="NXxNZ", help="the program's cells (as it says, else 400x200)")
     group.add_argument("--against-time", metavar="S", type=float, help="simulated time, s (as it says, else 50)")
-    group.add_argument("--against-rounds", metavar="N", type=int, default=LEAST_ROUNDS, help="runs of each (3)")
+    group.add_argument("--against-rounds", metavar="N", type=int, help=f"runs of each ({LEAST_ROUNDS})")
     return "only", "against", "against_pattern", "against_cells", "against_time", "against_rounds"
 
 
@@ -207,15 +207,21 @@ def run(
     against_pattern: str | None = None,
     against_cells: str | None = None,
     against_time: float | None = None,
-    against_rounds: int = LEAST_ROUNDS,
+    against_rounds: int | None = None,
 ) -> dict[str, Any]:
     """Time the kernels against C, then the apps' models on 1 and 2 ranks; all, or the parts named in `only`.
 
     With `against` an external program alone: see above. Raises `InputError` for a program that cannot be compared with.
     """
     if against is not None:
-        rows, ratios = _against(Rival(against, against_pattern), against_cells, against_time, against_rounds)
+        if only:
+            raise InputError("--against times one program and nothing else", do="leave out --only")
+        rounds = LEAST_ROUNDS if against_rounds is None else against_rounds
+        rows, ratios = _against(Rival(against, against_pattern), against_cells, against_time, rounds)
         return {"bench": "weather", "machine": machine(), "results": rows, "ratios": ratios}
+    details = {"pattern": against_pattern, "cells": against_cells, "time": against_time, "rounds": against_rounds}
+    if given := [f"--against-{name}" for name, value in details.items() if value is not None]:
+        raise InputError(f"{', '.join(given)}: which program is meant?", do="name it with --against CMD")
     wanted = only or KEYS
     rows, ratios = slab_rows(quick) if "weather_vs_c" in wanted else ([], {})
     cores: tuple[tuple[str, Callable[[], Case], int], ...] = (

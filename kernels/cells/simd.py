@@ -186,6 +186,7 @@ def _build_list_scalar(
 ):
     """`build_list` without vectors."""
     lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
+    flat, squares, within = tiles.reshape(-1), np.empty(CLUSTER, np.float32), np.float32(reach * reach)
     m = 0
     for own in range(clusters):
         found[0] = own
@@ -201,11 +202,17 @@ def _build_list_scalar(
             if x > np.float32(0.25 * FAR):
                 continue
             for k in range(t):
-                c = found[k]
+                base = np.uint64(3 * CLUSTER) * np.uint64(found[k])
+                for other in range(np.uint64(CLUSTER)):  # eight distances at once, where the compiler has vectors
+                    dx, dy = x - flat[base + other], y - flat[base + np.uint64(8) + other]
+                    dz = z - flat[base + np.uint64(16) + other]
+                    squares[other] = dx * dx + dy * dy + dz * dz
+                if k == 0:
+                    squares[lane] = 2 * within
+                first = np.int32(CLUSTER * RECORD * found[k])
                 for other in range(CLUSTER):
-                    dx, dy, dz = x - tiles[c, 0, other], y - tiles[c, 1, other], z - tiles[c, 2, other]
-                    entries[m] = RECORD * (CLUSTER * c + other)
-                    m += (dx * dx + dy * dy + dz * dz < reach * reach) and (k > 0 or other != lane)
+                    entries[np.uint64(m)] = first + np.int32(RECORD * other)
+                    m += 1 if squares[other] < within else 0
             while (m - start[i]) & (padding - 1):
                 entries[m] = pad_entry
                 m += 1

@@ -96,7 +96,8 @@ def test_presets_can_be_planned(name):
     [
         ({"start": {"kind": "bowl_planar"}}, "needs bottom.kind = 'bowl'"),
         ({"bottom": {"kind": "file"}}, "give both or neither"),
-        ({"bottom": {"file": "x.npy"}}, "give both or neither"),
+        ({"bottom": {"file": __file__}}, "give both or neither"),
+        ({"bottom": {"kind": "file", "file": "absent.npy"}}, "there is no file absent.npy"),
         ({"bottom": {"kind": "bowl", "height": -1.0}}, "not above 0"),
         ({"start": {"behind_level": 0.0}}, "there is no water"),
         ({"bottom": {"kind": "bowl"}, "start": {"kind": "bowl_radial", "amplitude": 1.0}}, "not below the depth"),
