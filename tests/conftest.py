@@ -50,7 +50,7 @@ def run_limited(command: list[str], timeout: float, **options) -> Outcome:
 
 @pytest.fixture
 def mpirun() -> Callable[..., Outcome]:
-    """`mpirun(ranks, program, *arguments, timeout=60, check=True)`: run a program of tests/programs on MPI ranks.
+    """`mpirun(ranks, program, *arguments, timeout=120, check=True)`: run a program of tests/programs on MPI ranks.
 
     The program fails the test by raising (any rank): it runs under `python -m mpi4py`, which then ends the job. With
     `check=False` the outcome is returned whatever the exit code.
@@ -59,7 +59,7 @@ def mpirun() -> Callable[..., Outcome]:
     if launcher is None:
         pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")
 
-    def run(ranks: int, program: str | Path, *arguments: object, timeout: float = 60, check: bool = True) -> Outcome:
+    def run(ranks: int, program: str | Path, *arguments: object, timeout: float = 120, check: bool = True) -> Outcome:
         path = program if Path(program).is_absolute() else PROGRAMS / program
         words = [launcher, "-n", ranks, sys.executable, "-m", "mpi4py", path, *arguments]
         outcome = run_limited([str(word) for word in words], timeout)

@@ -95,15 +95,19 @@ def test_presets_by_app(tmp_path):
     assert is_run_file("probe/short")  # a file that is there wins
 
 
+@needs_mpi
 def test_a_run_made_by_hand_starts_no_other(tmp_path):
-    from mpi4py import MPI
-
-    from hpckit.errors import SetupError
-    from hpckit.run_context import Run
-
-    run = Run(MPI.COMM_SELF, tmp_path / "alone")
-    with pytest.raises(SetupError, match="cannot start another app"):
-        run.nested("probe", {}, "inner")
+    program = (
+        "from mpi4py import MPI\n"
+        "from hpckit.errors import SetupError\n"
+        "from hpckit.run_context import Run\n"
+        "try:\n    Run(MPI.COMM_WORLD, 'alone').nested('probe', {}, 'inner')\n"
+        "except SetupError as error:\n    assert 'cannot start another app' in error.message\n"
+        "else:\n    raise AssertionError\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    outcome = hpckit("run", "program.py", "-n", 1, cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
 
 
 def test_checks():
