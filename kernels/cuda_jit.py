@@ -81,7 +81,8 @@ class Kernel:
     """
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
-        functools.update_wrapper(self, function)
+        wrapper: Any = self
+        functools.update_wrapper(wrapper, function)
         self.function = function
         self._options = options
         _all.add(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -46,7 +46,10 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    make = partial(_device_system(), device=device) if device.is_gpu else System
+    make: Callable[..., System] = System
+    if device.is_gpu:
+        kind: Callable[..., System] = _device_system()
+        make = partial(kind, device=device)
     system = make(
         mesh,
         Bricks.even(mesh.topology, start.lower, start.upper),

@@ -68,6 +68,9 @@ class Model:
     alike.
     """
 
+    sent: str | None  # the axis whose halo is under way
+    seams: np.ndarray
+
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.config = config
@@ -206,7 +209,7 @@ class Model:
         _, ny, nx = self.decomposition.owned(self.mesh.rank)
         topology = self.mesh.topology
         split = {axis: topology.sizes[topology.axis(axis)] > 1 and not self.tracers for axis in HORIZONTAL}
-        self.sent: str | None = None  # the axis whose halo is under way
+        self.sent = None
         self.seams = np.empty((self.config.grid.nz, ny, FIELDS, 2, HALO)) if split["x"] and has_inner(nx) else NO_SEAMS
         rows, columns = Order(((0, ny),)), Order(((0, nx),))
         self.orders: dict[tuple[str, str | None], Order] = {("x", None): rows, ("y", None): columns, ("z", None): rows}
