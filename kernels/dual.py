@@ -35,7 +35,6 @@ from hpckit.kernels.simd import (
     to_lanes,
 )
 
-
 REGISTER = 32  # bytes, on every processor with vectors
 
 
