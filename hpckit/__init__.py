@@ -16,6 +16,7 @@ _HOME = {
     "HaloExchange": "hpckit.exchange",
     "Mesh": "hpckit.mesh",
     "Topology": "hpckit.plan.topology",
+    "Watch": "hpckit.watch",
     "antisymmetric": "hpckit.walls",
     "collective_plan": "hpckit.plan.algorithms",
     "draw": "hpckit.plan.draw",
