@@ -89,6 +89,14 @@ class CorruptDataError(HpckitError):
     exit_code = 5
 
 
+class StallError(HpckitError):
+    """A rank waited for another one for longer than it may."""
+
+    code = "HPK-600"
+    title = "stall"
+    exit_code = 6
+
+
 class RankLostError(HpckitError):
     """A rank ended without an answer: killed, crashed, or raised outside our code."""
 

@@ -42,8 +42,10 @@ LIBRARIES = {
     "hpckit.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; records on a GPU; vectors, and numbers with a slope.
-COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual")}
+# Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
+COMPILER = {
+    f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual", "atomics")
+}
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 
