@@ -134,5 +134,5 @@ def address_of(kernel: Any, signature: str) -> int:
     """
     kernel.compile(signature)
     arguments, _ = numba.core.sigutils.normalize_signature(signature)
-    compiled = kernel.overloads[arguments]
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+    compiled = kernel.overloads[arguments]._asdict()
+    return compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name)
