@@ -42,6 +42,7 @@ from hpckit.watch_table import (
     RING,
     RUNNING,
     SLOTS,
+    communicates,
     place,
     table_of,
 )
@@ -329,7 +330,7 @@ class Watch:
     def _know(self, code: CodeType) -> dict[int, _Site]:
         """What is known of a code object that is new here: INNER for the modules that communicate, else nothing yet."""
         self._codes.append(code)
-        inner = os.path.dirname(code.co_filename) == CORE
+        inner = communicates(code.co_filename, CORE)
         self._places[id(code)] = places = INNER if inner else {}
         return places
 

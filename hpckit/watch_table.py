@@ -47,6 +47,11 @@ class Record(NamedTuple):
 HEAD = struct.Struct("<4Q")
 
 
+def communicates(file: str, core: str) -> bool:
+    """Whether a source file is of the modules that communicate, whose frames are no call sites; core: their folder."""
+    return os.path.dirname(file) in (core, os.path.join(core, "collectives"))
+
+
 def table_of(folder: Path, ranks: int, create: bool = False) -> mmap.mmap:
     """The table of so many ranks in a folder, mapped."""
     flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)

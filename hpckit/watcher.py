@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import TextIO
 
 from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose
-from hpckit.watch_table import ABSENT, ALARM, Head, Record, read_calls, read_head, read_numbers, set_alarm, table_of
+from hpckit.watch_table import (
+    ABSENT,
+    ALARM,
+    Head,
+    Record,
+    communicates,
+    read_calls,
+    read_head,
+    read_numbers,
+    set_alarm,
+    table_of,
+)
 from hpckit.watch_table import LEFT as HAS_LEFT
 from hpckit.watch_table import RUNNING as IS_RUNNING
 
@@ -234,8 +245,8 @@ def _frame(line: str, core: str) -> str:
     if not line.startswith('File "') or '", line ' not in line:
         return ""
     file, rest = line[6:].split('", line ', 1)
-    folder = os.path.dirname(file)
-    if folder == core or os.path.basename(folder) == "mpi4py" or file.startswith("<"):
+    launcher = os.path.basename(os.path.dirname(file)) == "mpi4py"
+    if launcher or file.startswith("<") or communicates(file, core):
         return ""
     number, _, function = rest.partition(" in ")
     return f"{os.path.basename(file)}:{number} ({function})"
