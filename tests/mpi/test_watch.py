@@ -42,7 +42,7 @@ def test_a_late_rank_is_named_with_its_line_and_those_that_wait_with_theirs(mpir
     assert "the stall is over" in said
     found = report(tmp_path)
     assert (found["kind"], found["culprits"], found["waiting"], found["ended"]) == ("late", [2], [0, 1], False)
-    assert 0.5 < found["seconds"] < 1.5
+    assert found["seconds"] > 0.5
     who = found["ranks"]
     assert who[2]["stack"][0] == f"watch_ranks.py:{line_of('late', 'LATE')} (late)"
     assert who[2]["doing"] == "asleep"
