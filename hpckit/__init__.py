@@ -26,6 +26,7 @@ _HOME = {
     "collective_plan": "hpckit.plan.algorithms",
     "draw": "hpckit.plan.draw",
     "draw_svg": "hpckit.plan.draw",
+    "empty_shared": "hpckit.shared",
     "find_gpu": "hpckit.device",
     "fixed": "hpckit.walls",
     "gather": "hpckit.collectives",

@@ -15,7 +15,7 @@ import numpy as np
 from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
-from hpckit.collectives.choice import choose
+from hpckit.collectives.choice import IN_NODE, choose
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.work import Work, start
 
@@ -40,9 +40,17 @@ def all_reduce(
     in every run, element by element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
     axis = axis_of(mesh_axis)
+    key = (id(buffer), op, algorithm)
+    bound = axis.bound.get(key)
+    if bound is not None and weight is None and kind is None and not options:
+        begun = bound.start(buffer)
+        if begun is not None:
+            return begun
     given = Buffer(buffer, "the buffer")
     reduction = Reduction(given.array.dtype, op, weight, kind)
-    chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic)
+    chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic, given=given)
+    if chosen.algorithm in IN_NODE:
+        return reducing.all_reduce_in_node(axis, given, reduction, chosen, None if weight or kind else key)
     return start(reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen), given.put_back)
 
 

@@ -41,7 +41,7 @@ class Work:
         """Its result, once it is done."""
         idle = 0
         while not self.done:
-            if len(_flying) == 1 and self._request is not None:
+            if len(flying) == 1 and self._request is not None:
                 self._request.Wait()
             idle = 0 if advance_all() else idle + 1
             if idle > PATIENCE:
@@ -56,28 +56,28 @@ class Work:
             self._request = next(self._steps, None)
             if self._request is None:
                 self._result, self.done = self._finish(), True
-                _flying.remove(self)
+                flying.remove(self)
                 break
         return moved
 
 
 # All that this rank has started and not finished, in the order of starting.
-_flying: list[Work] = []
+flying: list[Work] = []
 
 
 def start(steps: Steps, result: Callable[[], Any]) -> Work:
     """Start an operation: its first messages leave."""
     work = Work(steps, result)
-    _flying.append(work)
+    flying.append(work)
     try:
         work.advance()
     except BaseException:
-        if work in _flying:
-            _flying.remove(work)
+        if work in flying:
+            flying.remove(work)
         raise
     return work
 
 
 def advance_all() -> bool:
     """Let all that is under way go on; whether anything moved."""
-    return any([work.advance() for work in tuple(_flying)])
+    return any([work.advance() for work in tuple(flying)])
