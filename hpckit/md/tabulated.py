@@ -39,7 +39,8 @@ def tabulated(
         raise InputError(f"a table needs at least 2 points, not {points}")
     if 2 * points * types * types > MOST_ROWS:
         raise InputError(f"{types * types} tables of {points} points are too many", do="give fewer points")
-    parameters, found = np.zeros((types, types, POTENTIAL.parameters)), []
+    parameters = np.zeros((types, types, POTENTIAL.parameters))
+    found: list[np.ndarray] = []
     made: dict[tuple[int, float], int] = {}  # tables that pairs share are kept once
     for a, b in np.ndindex(types, types):
         table, cutoff = every[a][b], float(cutoffs[a, b])
