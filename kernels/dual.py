@@ -158,7 +158,7 @@ for _function, _symbol in COMPARISONS.items():
 
 
 def _is_ours(t: Any) -> bool:
-    return isinstance(t, Dual) or (isinstance(t, Vec) and t.kind in "df")
+    return isinstance(t, Dual) or (isinstance(t, Vec) and t.kind in "dfw")
 
 
 def _unary(function: Callable, value_of: Callable, slope_of: Callable) -> None:

@@ -278,7 +278,7 @@ def _transpose_halves(b: Any, records: list, parts: int) -> list:
     found = []
     for half in range((parts + 1) // 2):
         loaded = [b.load(b.bitcast(b.gep(record, [I64(2 * half)]), two.as_pointer()), align=16) for record in records]
-        first, second = _side_by_side(b, loaded[0::2]), _side_by_side(b, loaded[1::2])
+        first, second = side_by_side(b, loaded[0::2]), side_by_side(b, loaded[1::2])
         found += [shuffle(b, first, second, even), shuffle(b, first, second, odd)]
     return found[:parts]
 
@@ -288,7 +288,7 @@ def _transpose(b: Any, records: list, parts: int) -> list:
     n = len(records)
     four = ir.VectorType(ELEMENT["f"], 4)
     loaded = [b.load(b.bitcast(record, four.as_pointer()), align=16) for record in records]
-    rows = [_side_by_side(b, loaded[row::4]) for row in range(4)]
+    rows = [side_by_side(b, loaded[row::4]) for row in range(4)]
 
     def each(low: Sequence[int]) -> list[int]:
         return [start + lane for start in range(0, n, 4) for lane in low]
@@ -304,7 +304,8 @@ def _transpose(b: Any, records: list, parts: int) -> list:
     return found[:parts]
 
 
-def _side_by_side(b: Any, vectors: list) -> Any:
+def side_by_side(b: Any, vectors: list) -> Any:
+    """All lanes in one vector."""
     while len(vectors) > 1:
         n = 2 * vectors[0].type.count
         vectors = [shuffle(b, *vectors[i : i + 2], range(n)) for i in range(0, len(vectors), 2)]

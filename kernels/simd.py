@@ -1,14 +1,14 @@
 """Explicit SIMD for Numba: values that are n numbers, their operators, and the intrinsics that kernels are made of.
 
-`Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "i" (int32) or "m" (one bit, the result of a comparison). In
-compiled code vectors take + - * / and unary minus, < > <= >=, & of masks, `**` with a constant integer, `math.sqrt`,
-`math.exp` and `math.log`, with vectors of the same kind and with numbers, so that a function written for numbers
-compiles for vectors too (and, with `kernels.dual`, to its own derivative). Intrinsics that depend on the kind or on the
-instruction set are in `kernels.lanes`.
+`Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "i" (int32) or "m" (one
+bit, the result of a comparison). In compiled code vectors take + - * / and unary minus, < > <= >=, & of masks, `**`
+with a constant integer, `math.sqrt`, `math.exp` and `math.log`, with vectors of the same kind and with numbers, so that
+a function written for numbers compiles for vectors too (and, with `kernels.dual`, to its own derivative). Intrinsics
+that depend on the kind or on the instruction set are in `kernels.lanes`.
 
 Arithmetic on vectors may be reordered and contracted (reassoc, nsz, arcp, contract): without reassoc the derivatives of
 `kernels.dual` are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is
-exempt.
+exempt, and vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-ELEMENT = {"d": ir.DoubleType(), "f": ir.FloatType(), "i": I32, "m": ir.IntType(1)}
-NUMBER = {"d": types.float64, "f": types.float32}
-BYTES = {"d": 8, "f": 4, "i": 4}
+ELEMENT = {"d": ir.DoubleType(), "w": ir.DoubleType(), "f": ir.FloatType(), "i": I32, "m": ir.IntType(1)}
+NUMBER = {"d": types.float64, "w": types.float64, "f": types.float32}
+BYTES = {"d": 8, "w": 8, "f": 4, "i": 4}
 FLAGS = ("reassoc", "nsz", "arcp", "contract")
+AS_WRITTEN = ("nsz", "contract")
 MOST_TYPES = 1 << 15  # of particles, that w of a record can name
 ISAS = ("avx512", "avx2", "scalar")
 NEEDS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "avx2", "fma"}, "avx2": {"avx2", "fma"}, "scalar": set()}
@@ -98,7 +99,7 @@ def overloaded(b: Any, name: str, *values: Any) -> Any:
 
 
 def arithmetic(b: Any, operation: str, x: Any, y: Any) -> Any:
-    """fadd, fsub, fmul or fdiv with the flags of this module."""
+    """fadd, fsub, fmul or fdiv of what may be reordered."""
     return getattr(b, operation)(x, y, flags=FLAGS)
 
 
@@ -129,7 +130,7 @@ def common(a: Any, b: Any) -> Vec | None:
     """The type in which two operands meet: that of the vector among them; None where they do not fit."""
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Vec):
-            return one if one.kind in "df" and (other == one or is_number(other)) else None
+            return one if one.kind in "dfw" and (other == one or is_number(other)) else None
     return None
 
 
@@ -153,8 +154,9 @@ def _register_binary(function: Callable, result: Callable, lower: Callable) -> N
 
 def _lower_arithmetic(operation: str) -> Callable:
     def lower(c: Any, b: Any, signature: Any, values: Any) -> Any:
-        x, y = (to_lanes(c, b, *pair, signature.return_type) for pair in zip(values, signature.args, strict=True))
-        return arithmetic(b, operation, x, y)
+        vector = signature.return_type
+        x, y = (to_lanes(c, b, *pair, vector) for pair in zip(values, signature.args, strict=True))
+        return getattr(b, operation)(x, y, flags=AS_WRITTEN if vector.kind == "w" else FLAGS)
 
     return lower
 
@@ -192,7 +194,7 @@ def _lower_and(c: Any, b: Any, signature: Any, values: Any) -> Any:
 
 @type_callable(operator.neg)
 def _type_neg(context: Any) -> Callable:
-    return lambda a: a if isinstance(a, Vec) and a.kind in "df" else None
+    return lambda a: a if isinstance(a, Vec) and a.kind in "dfw" else None
 
 
 @lower_builtin(operator.neg, Vec)
