@@ -7,6 +7,7 @@ and are rewritten by their owners before every timed call; the candidates run in
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -67,15 +68,42 @@ def run(
     if any(n < 2 for n in ranks or ()):
         raise InputError("a collective is measured on 2 ranks or more", do="give --ranks 2")
     if tune:
-        return _tune(quick, ranks or (2, 4))
+        return _tuned([row for n in ranks or (2, 4) for row in run_ranks(MODULE, n, _tuning_cases(quick))])
     cases = {n: _cases(quick) for n in ranks or (2,)}
     if not ranks:
         cases[4] = tuple(one for one in _cases(quick) if one[1] == 64 * MiB)
     measured = [row for n, each in cases.items() for row in run_ranks(MODULE, n, each)]
-    result = {"bench": "collectives", "machine": machine(), "results": _rows(measured), "ratios": _ratios(measured)}
+    return _result(measured, plot)
+
+
+def _result(measured: list[dict[str, Any]], plot: str | None) -> dict[str, Any]:
     if plot is not None:
         draw(measured, Path(plot))
-    return result
+    return {"bench": "collectives", "machine": machine(), "results": _rows(measured), "ratios": _ratios(measured)}
+
+
+def on_ranks(arguments: Sequence[str]) -> None:
+    """On the ranks of a job that was started around it: measured, and printed by rank 0."""
+    from mpi4py import MPI
+
+    from hpckit.bench.collectives_ranks import any_case
+    from hpckit.cli.bench import show
+
+    parser = argparse.ArgumentParser(prog="python -m mpi4py -m hpckit.bench.collectives")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    if MPI.COMM_WORLD.size < 2 or options.ranks:
+        raise InputError("a job of 2 ranks or more is measured as it is", do="start it with mpiexec, without --ranks")
+
+    def measure(cases: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
+        return [any_case(*one) for one in cases]
+
+    measured = measure(_tuning_cases(options.quick) if options.tune else _cases(options.quick))
+    if MPI.COMM_WORLD.rank == 0:
+        result = _tuned(measured) if options.tune else _result(measured, options.plot)
+        show(result, options.json)
 
 
 def _cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
@@ -99,7 +127,7 @@ def busbw(nbytes: int, ranks: int, seconds: float) -> float:
 def interval(times: list[float]) -> tuple[float, float]:
     """An interval that holds the true median with 95 %, by order statistics; all of them where there are few."""
     ordered, n = sorted(times), len(times)
-    reach = max(0, int((n - 1.96 * n**0.5) / 2))
+    reach = max(0, int((n - 1.96 * n**0.5) / 2) - 1)
     return ordered[reach], ordered[n - 1 - reach]
 
 
@@ -145,41 +173,35 @@ def _ratios(measured: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     return ratios
 
 
-def _tune(quick: bool, ranks: Sequence[int]) -> dict[str, Any]:
-    """Measure every algorithm of every operation, keep the table, and show which is quickest."""
+def _tuning_cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
+    """Every algorithm of every operation that has a choice, at every size."""
     sizes = [nbytes for nbytes, _ in (QUICK_SIZES if quick else SIZES) if nbytes <= 64 * MiB]
-    rounds, rows, entries = 5 if quick else 11, [], []
-    for n in ranks:
-        measured = {
-            operation: run_ranks(MODULE, n, tuple(_tuning_case(operation, nbytes, rounds) for nbytes in sizes))
-            for operation in ALGORITHMS
-            if operation != "all_to_all"
-        }
-        for operation, found in measured.items():
-            kinds = {"host": ("auto", "auto_symmetric", "symmetric", "gloo")}
+    rounds, found = 5 if quick else 11, list[tuple[Any, ...]]()
+    for operation in ALGORITHMS:
+        for nbytes in sizes:
+            names = ["mpi", *P2P, *(name for name in IN_NODE if nbytes <= FLAT_MOST or name != "flat")]
             if operation == "all_reduce":
-                kinds["symmetric"] = ("auto", "auto_symmetric", "staged", "gloo")
-            for kind, without in kinds.items():
-                entries.append(entry_of(operation, kind, found, without))
-                rows += [
-                    {
-                        "operation": operation,
-                        "ranks": n,
-                        "buffers": kind,
-                        "up_to_bytes": limit,
-                        "quickest": " ".join(names),
-                    }
-                    for limit, names in entries[-1].steps
-                ]
+                found.append((operation, nbytes, names, rounds))
+            elif len(ALGORITHMS[operation]) > 1:
+                found.append((operation, nbytes, rounds))
+    return tuple(found)
+
+
+def _tuned(measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """Keep the table, and show which algorithm is quickest where."""
+    rows, entries = list[dict[str, Any]](), []
+    for n, operation in dict.fromkeys((one["ranks"], one["operation"]) for one in measured):
+        found = [one for one in measured if (one["ranks"], one["operation"]) == (n, operation)]
+        kinds: dict[str, tuple[str, ...]] = {"host": ("symmetric",)}
+        if operation == "all_reduce" and "symmetric" in found[0]["times"]:
+            kinds["symmetric"] = ("staged",)
+        for kind, without in kinds.items():
+            entry = entry_of(operation, kind, found, without)
+            entries.append(entry)
+            head = {"operation": operation, "ranks": n, "buffers": kind}
+            rows += [{**head, "up_to_bytes": limit, "quickest": " ".join(names)} for limit, names in entry.steps]
     rows.append({"operation": f"kept in {write(tuple(entries))}"})
     return {"bench": "collectives", "machine": machine(), "results": rows, "ratios": {}}
-
-
-def _tuning_case(operation: str, nbytes: int, rounds: int) -> tuple[Any, ...]:
-    if operation != "all_reduce":
-        return (operation, nbytes, rounds)
-    names = ["mpi", *P2P, *(name for name in IN_NODE if nbytes <= FLAT_MOST or name != "flat")]
-    return (operation, nbytes, names, rounds)
 
 
 def entry_of(operation: str, kind: str, measured: list[dict[str, Any]], without: Sequence[str]) -> Entry:
@@ -219,3 +241,7 @@ def draw(measured: list[dict[str, Any]], path: Path) -> None:
         panel.legend(fontsize=8)
     figure.savefig(path)
     pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    on_ranks(sys.argv[1:])

@@ -67,6 +67,7 @@ def candidates(case: Case, names: list[str]) -> dict[str, tuple[Run, np.ndarray]
         x = case.symmetric if name in ("symmetric", "auto_symmetric") else case.private
         if x is None or (name in ("flat", "staged") and case.symmetric is None):
             continue
+        x = x[:]  # an array object of its own: what is kept for it is not another candidate's
         if name == "gloo":
             run = _gloo(x)
         elif name == "mpi":
@@ -147,7 +148,8 @@ def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
 
 def any_case(what: str, *arguments: Any) -> dict[str, Any]:
     """A case by the name of its operation."""
-    return case(*arguments) if what == "all_reduce" else operation(what, *arguments)
+    found = case(*arguments) if what == "all_reduce" else operation(what, *arguments)
+    return {"operation": what, **found}
 
 
 def _gloo(x: np.ndarray) -> Run | None:

@@ -18,7 +18,7 @@ from hpckit.collectives.axis import axis_of, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
 from hpckit.collectives.node_work import Bound, NodeWork
-from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
 
 Counts = Sequence[int] | np.ndarray
@@ -37,9 +37,10 @@ def all_reduce(
 ) -> Work:
     """Combine the buffers of all ranks element by element; every rank's buffer then holds the result.
 
-    op, weight, kind: see `Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce` with its options (as
-    segments=8), "ordered" (in rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and
-    in every run, element by element in the order of the ranks, whatever the algorithm cuts the buffer into.
+    op, weight, kind: see `hpckit.collectives.reduction.Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce`
+    with its options (as segments=8), "flat", "staged" or "symmetric" (in the shared memory of a node), "ordered" (in
+    rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
+    element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
     bound = quick.get(id(buffer))
     if (
@@ -56,7 +57,7 @@ def all_reduce(
         return NodeWork(bound.gate, bound.call, buffer)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic, given=given)
     gate, what = axis.gate, ("all_reduce", op, chosen.algorithm)
     if chosen.algorithm in IN_NODE and gate is not None:
@@ -84,7 +85,7 @@ def reduce(
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank == root)
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     chosen = choose("reduce", algorithm, axis, given.flat.nbytes, options, deterministic, root)
     steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
     result = given.put_back if axis.rank == root else lambda: given.array
@@ -113,7 +114,7 @@ def reduce_scatter(
     """
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=out is None)
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
     target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
     chosen = choose("reduce_scatter", algorithm, axis, given.flat.nbytes, options, deterministic)
