@@ -40,7 +40,7 @@ class Case:
         self._given = np.resize(pattern + mesh.rank, self.count)
         self._sum = pattern * mesh.size + mesh.size * (mesh.size - 1) / 2
         self.private = np.empty(self.count, np.float32)
-        shares = axis_of(mesh.comm).gate is not None
+        shares = axis_of(mesh.comm).group is not None
         self.symmetric = empty_shared(mesh.comm, self.count, np.float32).array if shares else None
 
     def rewrite(self, buffer: np.ndarray) -> None:

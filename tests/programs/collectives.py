@@ -8,6 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.device import SimulatedGpu
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.plan.blocks import block
@@ -127,6 +128,39 @@ def check_a_rank_that_needs_messages_first(mesh):
         begun.wait()
         assert (large == 0).all()
     same(x, np.full(3, float(P)), "with messages")
+
+
+def check_device_arrays(mesh):
+    """Arrays of a simulated GPU: staged through the host, in order with what was asked of the device before."""
+    device = SimulatedGpu()
+    x = device.zeros((5, 7), np.float32)
+    x[...] = device.to_device(given(RANK, 35, np.float32).reshape(5, 7))
+    x += 1
+    for algorithm in ("auto", "ring"):
+        assert hp.all_reduce(x, mesh, algorithm=algorithm).wait() is x
+    same(device.to_host(x), P * (every(35, np.float32) + 1).sum(0).reshape(5, 7), "device all_reduce")
+    block = device.to_device(np.full(3, RANK, np.int64))
+    whole = hp.all_gather(block, mesh).wait()
+    assert type(whole) is type(block)
+    same(device.to_host(whole), np.repeat(np.arange(P), 3), "device all_gather")
+    out = device.zeros((3,), np.int64)
+    hp.scatter(whole, mesh, out, P - 1).wait()
+    same(device.to_host(out), np.full(3, RANK), "device scatter")
+    same(device.to_host(hp.reduce_scatter(whole, mesh).wait()), np.full(3, P * RANK), "device reduce_scatter")
+    refused("on a GPU and the other", lambda: hp.all_gather(block, mesh, np.empty(3 * P, np.int64)))
+
+
+def check_watched():
+    """With a watch that compares: no false alarm, whether works are waited for or tested."""
+    with hp.Watch(COMM, limit=60, check=True), hp.Mesh(COMM, dp=0) as mesh:
+        x = np.ones(5)
+        works = [hp.all_reduce(x, mesh["dp"], algorithm="ring"), hp.all_gather(x[:RANK], mesh["dp"])]
+        for work in works[::-1]:
+            work.wait()
+        last = hp.broadcast(x, mesh["dp"], P - 1)
+        while not last.test():
+            pass
+        same(x, np.full(5, float(P)), "watched")
 
 
 def check_halves(mesh):
@@ -336,6 +370,7 @@ def main():
         check_operations_and_dtypes(mesh)
         check_in_node(mesh)
         check_a_rank_that_needs_messages_first(mesh)
+        check_device_arrays(mesh)
         check_halves(mesh)
         check_deterministic(mesh)
         check_rooted(mesh)
@@ -344,6 +379,7 @@ def main():
         check_many_in_flight(mesh)
         check_refusals(mesh)
     check_communicators()
+    check_watched()
     hp.print_root(f"checks {checks}")
 
 
