@@ -18,11 +18,8 @@ from hpckit.layout import Layout
 from hpckit.mailboxes import BoundMailbox, Mailbox
 from hpckit.mesh import Mesh
 from hpckit.plan.halo import phase_order
-from hpckit.slabs import Side, Slab, slab_starts
+from hpckit.slabs import Side, Slab, large_fields, slab_starts
 
-# Contiguous slabs of several fields travel in one message up to this size each. Below it the latency of a message
-# costs more than MPI's gathering of the pieces (a third to a half of an exchange at blocks of 32^3 to 64^3).
-JOIN_LIMIT = 64 * 1024
 # Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
 # way back, and the slabs of single fields.
 PACKED, JOINED, BACK, SINGLE = range(4)
@@ -157,46 +154,38 @@ class Packed:
 class RemotePhase:
     """A dim split over ranks: a message leaves by each side and arrives in the neighbor's halo on the other.
 
-    Neighbors on this node get it by the `mailbox`, if there is one. For the others, a slab that is one stretch of
-    memory is sent from the field and received into it without a copy of ours: alone if it is large, else joined with
-    those of the other fields. Slabs of many pieces are packed into one message a side.
+    A large slab of one piece is sent from the field and received into it without a copy of ours. All others go by the
+    `mailbox`, if there is one, to the neighbors that it reaches. For the rest of the neighbors small slabs of one piece
+    are joined in one message, also without a copy, and slabs of many pieces are packed into one message a side.
     """
 
     def __init__(
-        self,
-        mesh: Mesh,
-        layouts: Sequence[Layout],
-        sides: Sequence[Side],
-        tag: int,
-        mailbox: Mailbox | None,
+        self, mesh: Mesh, layouts: Sequence[Layout], sides: Sequence[Side], tag: int, mailbox: Mailbox | None
     ) -> None:
         self._comm = mesh.comm
         self._tag = tag
         self._tags_of_a_kind = tags_of_a_kind(layouts)
-        self._all_sides = sides
+        self._sides = sides
         self._mailbox = mailbox
-        self._sides = [side.away_from(mailbox.ranks) for side in sides] if mailbox else sides
-        slabs = self._sides[0].send
-        contiguous = [slab for slab in slabs if slab.pieces == 1]
-        small = [slab.field for slab in contiguous if slab.nbytes <= JOIN_LIMIT]
-        self._joined = small if len(small) > 1 else []
-        self._single = [slab.field for slab in contiguous if slab.field not in self._joined]
-        scattered = [slab.field for slab in slabs if slab.pieces > 1]
-        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._sides], self._tag_of(PACKED))
+        self._far = [side.away_from(mailbox.ranks) for side in sides] if mailbox else sides
+        self._large = large_fields(sides[0])
+        self._small = [s.field for s in sides[0].send if s.pieces == 1 and s.field not in self._large]
+        scattered = [slab.field for slab in sides[0].send if slab.pieces > 1]
+        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._far], self._tag_of(PACKED))
         self._back: Packed | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes that this rank sends."""
-        return sum(slab.nbytes for side in self._all_sides if side.send_to is not None for slab in side.send)
+        return sum(slab.nbytes for side in self._sides if side.send_to is not None for slab in side.send)
 
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
         """The messages of an exchange of these arrays."""
         receives, sends, types = [], [], []
-        for side in self._sides:
-            messages = [(SINGLE + number, side.only([number])) for number in self._single]
-            if self._joined:
-                messages.append((JOINED, side.only(self._joined)))
+        for side, far in zip(self._sides, self._far, strict=True):
+            messages = [(SINGLE + number, side.only([number])) for number in self._large]
+            if self._small:
+                messages.append((JOINED, far.only(self._small)))
             for kind, part in messages:
                 tag = self._tag_of(kind) + side.tag
                 if part.recv_from is not None:
@@ -213,13 +202,13 @@ class RemotePhase:
             [(s.layout.kernels.unpack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.incoming],
             receives + sends,
             types,
-            self._mailbox.bind(arrays) if self._mailbox else None,
+            self._mailbox.bind(arrays) if self._mailbox and self._mailbox.used else None,
         )
 
     def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
         """The messages that take halos back to their owners, which add them; the halos are cleared."""
         if self._back is None:
-            self._back = Packed(self._comm, [side.back() for side in self._all_sides], self._tag_of(BACK))
+            self._back = Packed(self._comm, [side.back() for side in self._sides], self._tag_of(BACK))
         before: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         for slab, values in self._back.outgoing:
             before += [(slab.layout.kernels.pack_slab, (*slab.arguments(arrays), values))]

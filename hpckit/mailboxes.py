@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.kernels.flags import arrived, post
-from hpckit.slabs import ALIGNMENT, Side, Slab, slab_starts
+from hpckit.slabs import ALIGNMENT, Side, Slab, large_fields, slab_starts
 
 Calls = list[tuple[Callable[..., None], tuple[Any, ...]]]
 Parcel = tuple[Slab, tuple[np.ndarray, np.ndarray]]  # a slab and its places in the two buffers
@@ -39,6 +39,11 @@ class Mailbox:
         self.out_flags: list[int] = []  # addresses
         self.in_flags: list[int] = []
         self._comm = comm
+
+    @property
+    def used(self) -> bool:
+        """Whether any message goes by it; the same on every rank of the phase's line."""
+        return bool(self.outgoing or self.incoming)
 
     def bind(self, arrays: Sequence[np.ndarray]) -> BoundMailbox:
         """What an exchange of these arrays does."""
@@ -86,7 +91,7 @@ class BoundMailbox:
 
 
 def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mailbox] | None:
-    """Collective: a mailbox for each phase (of its two sides).
+    """Collective: a mailbox for each phase (of its two sides), for all but large slabs of one piece.
 
     None where this rank is alone on its node, or where the node's memory cannot be shared.
     """
@@ -94,7 +99,7 @@ def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mai
     places = np.empty(node.size, np.int64)
     node.Allgather(np.array(comm.rank, np.int64), places)
     near = {int(rank): place for place, rank in enumerate(places) if rank != comm.rank}
-    sides = [[side.among(near) for side in both] for both in phases]
+    sides = [[_small(side).among(near) for side in both] for both in phases]
     peers = {rank for both in sides for side in both for rank in (side.send_to, side.recv_from) if rank is not None}
     segments = _segments(node, _entries(sides), {rank: near[rank] for rank in peers}) if near else None
     node.Free()
@@ -111,6 +116,12 @@ def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mai
                 _add(segments[side.recv_from], entry, side.recv, box.incoming, box.in_flags)
         boxes.append(box)
     return boxes
+
+
+def _small(side: Side) -> Side:
+    """The part of it that goes by mailbox."""
+    large = large_fields(side)
+    return side.only([slab.field for slab in side.send if slab.field not in large])
 
 
 def node_of(comm: MPI.Comm) -> MPI.Comm:

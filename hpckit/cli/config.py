@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -77,6 +78,7 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         config = check(app.config, settings.tree)
     except ValidationError as error:
         mistakes += mistakes_of(error, schema, settings, base.source)
+        mistakes += _contradictions(app.config, error, schema, settings, base.source)
     except ArithmeticError as error:
         mistakes.append(Mistake(base.source, f"{BEYOND}: {error}"))
     if config is None or mistakes:
@@ -107,6 +109,51 @@ def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, sour
         for path in [_path_in(entry["loc"], settings.tree, schema)]
         for sentence in _sentence(entry, path, schema).splitlines()  # a check of all settings may tell several
     ]
+
+
+def _contradictions(
+    config: type[BaseModel], error: ValidationError, schema: Schema, settings: Settings, source: str
+) -> list[Mistake]:
+    """What the check of all settings together finds once the values that `error` refuses are left at their defaults.
+
+    Pydantic makes that check only where every value by itself is good.
+    """
+    tree = copy.deepcopy(settings.tree)
+    dropped: list[str] = []
+    for _ in range(4):  # a table whose values are good now may contradict itself
+        paths = [_path_in(entry["loc"], tree, schema) for entry in error.errors(include_url=False)]
+        if () in paths:
+            found = [entry for entry, path in zip(error.errors(include_url=False), paths, strict=True) if not path]
+            condition = f" (with {' and '.join(dict.fromkeys(dropped))} as by default)" if dropped else ""
+            lines = [line for entry in found for line in _sentence(entry, (), schema).splitlines()]
+            return [Mistake(source, line + condition) for line in lines] if dropped else []
+        dropped += [dotted(_drop(tree, path)) for path in paths]
+        try:
+            check(config, tree)
+        except ValidationError as next_error:
+            error = next_error
+        except ArithmeticError:
+            return []
+        else:
+            return []
+    return []
+
+
+def _drop(tree: dict[str, Any], path: Key) -> Key:
+    """Take a value out of a tree, with the list that it is an item of; returns the path of what is gone."""
+    table: Any = tree
+    tables = []  # those above each part of the path
+    for part in path:
+        tables.append(table)
+        inside = isinstance(table, dict) and part in table
+        inside = inside or (isinstance(table, list) and isinstance(part, int) and part < len(table))
+        table = table[part] if inside else None
+    for length in range(len(path), 0, -1):
+        above, name = tables[length - 1], path[length - 1]
+        if isinstance(above, dict) and name in above:
+            del above[name]
+            return path[:length]
+    return path
 
 
 def _base_layer(target: str) -> tuple[App, Layer, str, str]:

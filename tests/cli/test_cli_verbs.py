@@ -83,6 +83,8 @@ def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[
     assert main(["init", "probe", "mine.toml"]) == 0
     del os.environ["HPCKIT_TIME__STEPS"]
     assert "steps = 5" in Path("mine.toml").read_text(), "a run file holds the defaults, not this shell's settings"
+    assert main(["init", "probe", "new/folder/mine.toml"]) == 0
+    assert "steps = 5" in Path("new/folder/mine.toml").read_text()
     Path("link.toml").symlink_to("elsewhere.toml")
     assert main(["init", "probe", "link.toml"]) == 2
     assert not Path("elsewhere.toml").exists()
