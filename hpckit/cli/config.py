@@ -127,7 +127,7 @@ def _contradictions(
             condition = f" (with {' and '.join(dict.fromkeys(dropped))} as by default)" if dropped else ""
             lines = [line for entry in found for line in _sentence(entry, (), schema).splitlines()]
             return [Mistake(source, line + condition) for line in lines] if dropped else []
-        dropped += [dotted(_drop(tree, path)) for path in paths]
+        dropped += [dotted(gone) for path in paths if (gone := _drop(tree, path))]
         try:
             check(config, tree)
         except ValidationError as next_error:
@@ -140,20 +140,25 @@ def _contradictions(
 
 
 def _drop(tree: dict[str, Any], path: Key) -> Key:
-    """Take a value out of a tree, with the list that it is an item of; returns the path of what is gone."""
+    """Take the value at a path out of a tree, with the list that it is in or is missing in; returns the path of what is
+    gone, empty where it was gone before.
+    """
     table: Any = tree
-    tables = []  # those above each part of the path
-    for part in path:
-        tables.append(table)
-        inside = isinstance(table, dict) and part in table
-        inside = inside or (isinstance(table, list) and isinstance(part, int) and part < len(table))
-        table = table[part] if inside else None
-    for length in range(len(path), 0, -1):
-        above, name = tables[length - 1], path[length - 1]
-        if isinstance(above, dict) and name in above:
-            del above[name]
-            return path[:length]
-    return path
+    outer: tuple[dict[str, Any], Key] | None = None  # the table of the last list on the way, and the list's path
+    for depth, part in enumerate(path[:-1]):
+        inside = part in table if isinstance(table, dict) else isinstance(table, list) and int(part) < len(table)
+        if not inside:
+            return ()
+        if isinstance(table[part], list):
+            outer = table, path[: depth + 1]
+        table = table[part]
+    if isinstance(table, dict) and path[-1] in table:
+        del table[path[-1]]
+        return path
+    if outer is None:
+        return ()
+    del outer[0][outer[1][-1]]
+    return outer[1]
 
 
 def _base_layer(target: str) -> tuple[App, Layer, str, str]:

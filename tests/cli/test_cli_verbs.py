@@ -52,7 +52,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "none.py"], "there is no program none.py"),
         (["run", "short", "grid.nx=1", "short"], "'short': expected key=value"),
         (["init", "prob"], "did you mean 'probe'?"),
-        (["init", "probe", "none/x.toml"], "cannot be written"),
+        (["init", "probe", "/proc/none/x.toml"], "cannot be written"),
         (["report", "none"], "no run directory"),
         (["report", "."], "is no run directory: it has no resolved.json"),
         (["ls", "none"], "none is no folder"),
