@@ -89,6 +89,22 @@ class CorruptDataError(HpckitError):
     exit_code = 5
 
 
+class StallError(HpckitError):
+    """Ranks wait for what does not come; names the late rank, its operation and line, and those that wait."""
+
+    code = "HPK-600"
+    title = "stall"
+    exit_code = 6
+
+
+class MismatchError(HpckitError):
+    """Ranks called different collective operations, which would never end or give wrong values; names the calls."""
+
+    code = "HPK-601"
+    title = "collectives differ"
+    exit_code = 6
+
+
 class RankLostError(HpckitError):
     """A rank ended without an answer: killed, crashed, or raised outside our code."""
 

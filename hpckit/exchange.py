@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hpckit import watch
 from hpckit.channels import Bound, LocalPhase, RemotePhase, phase_dims, tags_needed
 from hpckit.device_channels import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
 from hpckit.errors import InputError
@@ -134,11 +135,16 @@ class HaloExchange:
     def _finish(self) -> None:
         assert self._flying is not None
         binding, arrays = self._flying
+        seen = watch.current
+        if seen is not None:
+            seen.enter_neighbors(self.mesh.comm, "halo exchange", self.layouts[0].dtype)
         for number, phase in enumerate(binding.there[self._first_remote :]):
             if number:
                 phase.begin()
             self.wait_seconds += phase.complete()
         self._flying = None
+        if seen is not None:
+            seen.leave()
         if self._lane is not None:
             with self._lane:
                 self._fill_walls(arrays)
@@ -162,10 +168,15 @@ class HaloExchange:
             binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
         if self._lane is not None:
             self._lane.begin()
+        seen = watch.current
+        if seen is not None:
+            seen.enter_neighbors(self.mesh.comm, "halo accumulation", self.layouts[0].dtype)
         with self._lane or nullcontext():
             for phase in binding.back:
                 phase.begin()
                 self.wait_seconds += phase.complete()
+        if seen is not None:
+            seen.leave()
 
     def close(self) -> None:
         """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""

@@ -8,30 +8,22 @@ leaves the whole exchange to fly while the clusters that touch no ghosts are com
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.records.dispatch import choose, copy, put, take
+from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.mesh import Mesh
 from hpckit.particles import Particles
 from hpckit.plan.bricks import Bricks, Reached
 
 
-@dataclass(frozen=True)
-class Part:
-    """A run of ghosts that are moved by one shift: entries first to stop - 1 of the list of a peer's ghosts."""
-
-    first: int
-    stop: int
-    shift: np.ndarray
-
-
 class GhostExchange:
     """The ghosts of a rank: `rebuild` decides who they are, `start` and `finish` bring their positions up to date.
 
+    A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
+    each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
     Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer.
     """
 
@@ -48,20 +40,15 @@ class GhostExchange:
         """
         rank = self.mesh.rank
         options, segments = bricks.ghosts(rank, reach)
-        self._choose(particles, limits_of(options, *bricks.owned(rank)), len(segments))
-        peers = sorted({segment.peer for segment in segments} - {rank})
-        self._parts: dict[int, list[Part]] = {peer: [] for peer in (rank, *peers)}
-        for segment, first, stop in zip(segments, self._ends[:-1], self._ends[1:], strict=True):
-            if stop > first:
-                shift = np.array(segment.turns) * bricks.lengths
-                self._parts[segment.peer].append(Part(int(first), int(stop), shift))
-        sent = {peer: sum(part.stop - part.first for part in parts) for peer, parts in self._parts.items()}
-        self._peers = peers
-        self._received = {rank: sent[rank], **self._exchange_counts(peers, sent)}
-        records = np.empty((sum(self._received.values()), RECORD))
-        self._exchange_records(particles, sent, records)
-        self._send = {peer: np.empty(3 * sent[peer]) for peer in peers}
-        self._receive = {peer: np.empty(3 * self._received[peer]) for peer in peers}
+        self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
+        takers = np.array([segment.peer for segment in segments])
+        self._peers = sorted({segment.peer for segment in segments} - {rank})
+        sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers)
+        self._own, self._sent = sent[0], sent[1:]
+        self._received = self._exchange_counts()
+        records = self._exchange_records(particles)
+        self._out = np.empty((sum(self._sent), 3))
+        self._in = np.empty((sum(self._received), 3))
         return records
 
     def settle(self, slots: np.ndarray) -> None:
@@ -71,23 +58,21 @@ class GhostExchange:
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sends in a step."""
-        return sum(buffer.nbytes for buffer in self._send.values())
+        return self._out.nbytes
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
-        positions, comm = particles.positions, self.mesh.comm
-        self._requests = [comm.Irecv(buffer, peer, self._tag) for peer, buffer in self._receive.items() if buffer.size]
-        for peer, buffer in self._send.items():
-            at = 0
-            for part in self._parts[peer]:
-                take(positions, self._chosen, part.first, part.stop, part.shift, buffer, at)
-                at += part.stop - part.first
-            if buffer.size:
-                self._requests.append(comm.Isend(buffer, peer, self._tag))
-        at = 0
-        for part in self._parts[self.mesh.rank]:
-            copy(positions, self._chosen, part.first, part.stop, part.shift, self._slots, at)
-            at += part.stop - part.first
+        positions, own = particles.positions, self._own
+        if self._peers:
+            lists = self._chosen[own:], self._segments[own:], self._shifts, len(self._out)
+            take_all(positions, *lists, self._out)
+            self._requests = self._communicate(self._in, self._out, self._tag)
+        copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
+
+    def advance(self) -> None:
+        """Look after messages that are under way: MPI moves long ones only when both sides call it."""
+        if self._requests:
+            MPI.Request.Testall(self._requests)
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
@@ -96,48 +81,56 @@ class GhostExchange:
         begin = time.perf_counter()
         MPI.Request.Waitall(self._requests)
         self.wait_seconds += time.perf_counter() - begin
-        first = self._received[self.mesh.rank]
-        for peer, buffer in self._receive.items():
-            stop = first + self._received[peer]
-            put(buffer, particles.positions, self._slots, first, stop)
-            first = stop
+        put(self._in, particles.positions, self._slots, self._own, self._own + len(self._in))
 
-    def _choose(self, particles: Particles, limits: tuple[np.ndarray, ...], segments: int) -> None:
-        counts = np.zeros(segments, np.int64)
+    def _choose(self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray) -> list[int]:
+        """The slots and segments of all ghosts that this rank gives, by who takes them: this rank, then each peer.
+
+        takers: the rank that each segment goes to. Returns how many each takes.
+        """
+        counts = np.zeros(len(takers), np.int64)
         choose(particles.positions, particles.slots, *limits, counts, np.empty(0, np.int64))
-        self._ends = np.concatenate([[0], np.cumsum(counts)])
-        self._chosen = np.empty(max(1, self._ends[-1]), np.int64)
-        choose(particles.positions, particles.slots, *limits, self._ends[:-1].copy(), self._chosen)
+        every = [self.mesh.rank, *self._peers]
+        order = np.concatenate([np.flatnonzero(takers == taker) for taker in every])
+        ends = np.cumsum(counts[order])
+        starts = np.empty_like(counts)
+        starts[order] = ends - counts[order]
+        self._chosen = np.empty(max(1, ends[-1]), np.int64)
+        choose(particles.positions, particles.slots, *limits, starts, self._chosen)
+        self._segments = np.repeat(order, counts[order]).astype(np.int32)
+        return [int(counts[takers == taker].sum()) for taker in every]
 
-    def _exchange_counts(self, peers: list[int], sent: dict[int, int]) -> dict[int, int]:
-        comm, tag = self.mesh.comm, self._tag + 1
-        theirs = np.empty((len(peers), 1), np.int64)
+    def _exchange_counts(self) -> list[int]:
+        comm, tag, peers = self.mesh.comm, self._tag + 1, self._peers
+        theirs, ours = np.empty((len(peers), 1), np.int64), np.array(self._sent, np.int64).reshape(-1, 1)
         requests = [comm.Irecv(theirs[i], peer, tag) for i, peer in enumerate(peers)]
-        requests += [comm.Isend(np.array([sent[peer]], np.int64), peer, tag) for peer in peers]
+        requests += [comm.Isend(ours[i], peer, tag) for i, peer in enumerate(peers)]
         MPI.Request.Waitall(requests)
-        return {peer: int(theirs[i, 0]) for i, peer in enumerate(peers)}
+        return [int(count) for count in theirs[:, 0]]
 
-    def _exchange_records(self, particles: Particles, sent: dict[int, int], records: np.ndarray) -> None:
+    def _exchange_records(self, particles: Particles) -> np.ndarray:
         """Whole records, with the types, once."""
-        comm, rank = self.mesh.comm, self.mesh.rank
-        first, requests = self._received[rank], []
-        for peer in self._peers:
-            stop = first + self._received[peer]
-            requests.append(comm.Irecv(records[first:stop], peer, self._tag + 1))
-            first = stop
-        outgoing = []
-        for peer, parts in self._parts.items():
-            each = records[: sent[rank]] if peer == rank else np.empty((sent[peer], RECORD))
-            at = 0
-            for part in parts:
-                stop = at + part.stop - part.first
-                each[at:stop] = particles.positions[self._chosen[part.first : part.stop]]
-                each[at:stop, :3] += part.shift
-                at = stop
-            if peer != rank:
-                outgoing.append(each)
-                requests.append(comm.Isend(each, peer, self._tag + 1))
+        own = self._own
+        given = np.empty((len(self._segments), RECORD))
+        take_all(particles.positions, self._chosen, self._segments, self._shifts, len(given), given)
+        if not self._peers:
+            return given
+        records = np.empty((own + sum(self._received), RECORD))
+        requests = self._communicate(records[own:], given[own:], self._tag + 1)
+        records[:own] = given[:own]
         MPI.Request.Waitall(requests)
+        return records
+
+    def _communicate(self, into: np.ndarray, out: np.ndarray, tag: int) -> list[MPI.Request]:
+        """Start to receive and to send the rows of each peer, which follow each other in both arrays."""
+        comm, requests = self.mesh.comm, []
+        for rows, counts, start in ((into, self._received, comm.Irecv), (out, self._sent, comm.Isend)):
+            first = 0
+            for peer, count in zip(self._peers, counts, strict=True):
+                if count:
+                    requests.append(start(rows[first : first + count], peer, tag))
+                first += count
+        return requests
 
 
 def limits_of(options: list[list[Reached]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:

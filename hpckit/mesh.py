@@ -153,7 +153,9 @@ class Mesh:
         axis = self.topology.axis(name)
         coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
-        return self._comm.Split(color=first, key=coords[axis])
+        line = self._comm.Split(color=first, key=coords[axis])
+        line.Set_name(name)  # watchers and errors call it so
+        return line
 
 
 _open_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()

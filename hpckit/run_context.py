@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.device import Device
+    from hpckit.watch import Watch
 
 LINE_SECONDS = 5.0  # between two progress lines
 COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
@@ -61,7 +62,7 @@ class Run:
     `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
-    another app for `nested`; `parent` is the run whose early stop is also one of this.
+    another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Run:
         device: Device | None = None,
         parent: Run | None = None,
         start: Start | None = None,
+        watch: Watch | None = None,
     ) -> None:
         from hpckit.device import HOST
 
@@ -89,7 +91,7 @@ class Run:
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
-        self._parent, self._start_app = parent, start
+        self._parent, self._start_app, self._watch = parent, start, watch
         self._stop = False
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
@@ -126,6 +128,8 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
+        if self._watch is not None:
+            self._watch.beat()
         if self.rank:
             return
         now = _clock()

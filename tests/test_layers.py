@@ -19,6 +19,7 @@ ALLOWED = {
     "hpckit.kernels": set(),
     "hpckit.core": {"hpckit.plan", "hpckit.kernels"},
     "hpckit.atmosphere": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
+    "hpckit.collectives": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
@@ -31,6 +32,7 @@ ALLOWED = {
         "hpckit.io",
         "hpckit.report",
         "hpckit.atmosphere",
+        "hpckit.collectives",
         "hpckit.md",
         "hpckit.exact",
         "hpckit.observables",
@@ -42,8 +44,10 @@ LIBRARIES = {
     "hpckit.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; records on a GPU; vectors, and numbers with a slope.
-COMPILER = {f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual")}
+# Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
+COMPILER = {
+    f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual", "atomics")
+}
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 

@@ -14,7 +14,7 @@ from hpckit.errors import EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GRIDS = (ROOT / "docs" / "grids.md").read_text(encoding="utf-8")
+GRIDS, WATCH = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("grids.md", "watch.md"))
 
 
 def programs(text):
@@ -48,8 +48,8 @@ def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
-    found = programs(GRIDS)
-    assert len(found) == GRIDS.count("```python") > 3
+    found = programs(GRIDS) | programs(WATCH)
+    assert len(found) == GRIDS.count("```python") + WATCH.count("```python") > 4
     for name, text in found.items():
         program = tmp_path / f"{name}.py"
         program.write_text(text)

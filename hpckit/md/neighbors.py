@@ -22,6 +22,7 @@ from hpckit.plan.bricks import Bricks
 
 WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
 ZONES = 3  # of ghosts: below, beside and above the brick, so that no cluster spans two faces
+PARTS = 4  # of the inner clusters, between which messages under way are looked after
 ROOM = 1.1  # how much more is reserved than is needed now
 
 
@@ -29,7 +30,8 @@ class NeighborList:
     """Who is within `reach` of each own particle: `start`, `entries` for the kernels of `kernels.pair`.
 
     entries: record offsets (4 x slot), for slot s those from start[s] to start[s + 1], padded to whole vectors with an
-    empty slot. `inner` are the clusters whose neighbors are own particles and their images, `outer` the others.
+    empty slot. `inner` are the clusters whose neighbors are own particles and their images, `outer` the others;
+    `inner_parts` are the former in pieces of equal size.
     """
 
     def __init__(self, bricks: Bricks, rank: int, reach: float, isa: str, padding: int) -> None:
@@ -140,6 +142,7 @@ class NeighborList:
         inner, outer = np.empty(self.clusters, np.int32), np.empty(self.clusters, np.int32)
         count = split_clusters(boxes, self.clusters, lower, upper, self.reach, inner, outer)
         self.inner, self.outer = inner[:count], outer[: self.clusters - count]
+        self.inner_parts = np.array_split(self.inner, PARTS if split.any() else 1)
 
 
 def _starts(sizes: np.ndarray) -> np.ndarray:

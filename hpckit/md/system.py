@@ -179,7 +179,9 @@ class System:
             self.ghosts.start(particles)
             # Images of own particles are in place, those of other ranks not yet: inner clusters do not look at these.
             forces.prepare(particles, neighbors, 0, neighbors.slots)
-        self._add_pairs(neighbors.inner, measure)
+        for part in neighbors.inner_parts:
+            self._add_pairs(part, measure)
+            self.ghosts.advance()
         if len(neighbors.outer) or self.mesh.size > 1:
             with self.timer("exchange"):
                 self.ghosts.finish(particles)

@@ -1,9 +1,7 @@
 """Records of particles on a GPU. What the functions compute is said in `reference`, but for what is said here.
 
-A rank alone in a periodic box has images in 26 directions, and a launch costs more than the images of one of them. So
-`take_all` and `copy_all` do what `take` and `copy` do for ghosts of all segments at once: each ghost has the number of
-its segment, and each segment its shift. `count_wanted` and `list_wanted` do what `choose` does in two passes with a sum
-between them, in which the order of ghosts depends on their particles alone: by slot, then by segment.
+`count_wanted` and `list_wanted` do what `choose` does in two passes with a sum between them, in which the order of
+ghosts depends on their particles alone: by slot, then by segment.
 """
 
 from __future__ import annotations
@@ -129,14 +127,14 @@ def _wanted(positions, slots, low, high, most, number, inner_low, inner_high, en
 
 
 def take_all(positions: Any, chosen: Any, segments: Any, shifts: Any, count: int, out: Any) -> None:
-    """out[k] = the record of slot chosen[k], moved by shifts[segments[k]]; out: [count, 4], or [count, 3] without w."""
+    """As `reference.take_all`."""
     if count:
         flat = shifts.reshape(-1), count, out.shape[1], out.reshape(-1)
         _take_all[blocks(count, THREADS), THREADS](positions.reshape(-1), chosen, segments, *flat)
 
 
 def copy_all(positions: Any, chosen: Any, segments: Any, shifts: Any, count: int, target: Any) -> None:
-    """x, y, z of slot target[k] = those of slot chosen[k], moved by shifts[segments[k]]: images."""
+    """As `reference.copy_all`."""
     if count:
         launch = _copy_all[blocks(count, THREADS), THREADS]
         launch(positions.reshape(-1), chosen, segments, shifts.reshape(-1), count, target)

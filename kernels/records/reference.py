@@ -25,19 +25,20 @@ def types_of(positions: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(positions[:, 3]).view(np.int64) & 0xFFFFFFFF) >> 1
 
 
-def take(positions, slots, first, stop, shift, out, at) -> None:  # type: ignore[no-untyped-def]
-    """out[at + k] = x, y, z of the slots first to stop - 1 of the list, moved by `shift`; out flat, three a record."""
-    out[3 * at : 3 * (at + stop - first)] = (positions[slots[first:stop], :3] + shift).ravel()
+def take_all(positions, chosen, segments, shifts, count, out) -> None:  # type: ignore[no-untyped-def]
+    """out[k] = the record of slot chosen[k], moved by shifts[segments[k]]; out: [n, 4], or [n, 3] without the type."""
+    out[:count] = positions[chosen[:count], : out.shape[1]]
+    out[:count, :3] += shifts[segments[:count]]
 
 
 def put(values, positions, slots, first, stop) -> None:  # type: ignore[no-untyped-def]
-    """Positions of the slots first to stop - 1 of the list = their records in `values`, flat, three each."""
-    positions[slots[first:stop], :3] = values[: 3 * (stop - first)].reshape(-1, 3)
+    """x, y, z of the slots first to stop - 1 of the list = the rows of `values` [n, 3]."""
+    positions[slots[first:stop], :3] = values[: stop - first]
 
 
-def copy(positions, source, first, stop, shift, target, at) -> None:  # type: ignore[no-untyped-def]
-    """Positions of the slots target[at + k] = those of source[first + k], moved by `shift`."""
-    positions[target[at : at + stop - first], :3] = positions[source[first:stop], :3] + shift
+def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # type: ignore[no-untyped-def]
+    """x, y, z of slot target[k] = those of slot chosen[k], moved by shifts[segments[k]]: images."""
+    positions[target[:count], :3] = positions[chosen[:count], :3] + shifts[segments[:count]]
 
 
 def to_single(positions, first, stop, center, out) -> None:  # type: ignore[no-untyped-def]

@@ -10,30 +10,33 @@ from hpckit.kernels.records.reference import HIGH_SINGLE
 
 
 @jit
-def take(positions, slots, first, stop, shift, out, at):
-    """out[at + k] = x, y, z of the slots first to stop - 1 of the list, moved by `shift`; out flat, three a record."""
-    for k in range(stop - first):
-        s = slots[first + k]
+def take_all(positions, chosen, segments, shifts, count, out):
+    """As `reference.take_all`."""
+    with_type = out.shape[1] == RECORD
+    for k in range(np.uint64(count)):
+        s, shift = np.uint64(chosen[k]), np.uint64(segments[k])
         for d in range(3):
-            out[3 * (at + k) + d] = positions[s, d] + shift[d]
+            out[k, d] = positions[s, d] + shifts[shift, d]
+        if with_type:
+            out[k, RECORD - 1] = positions[s, RECORD - 1]
 
 
 @jit
 def put(values, positions, slots, first, stop):
-    """Positions of the slots first to stop - 1 of the list = their records in `values`, flat, three each."""
-    for k in range(first, stop):
-        s = slots[k]
+    """As `reference.put`."""
+    for k in range(np.uint64(stop - first)):
+        s = np.uint64(slots[np.uint64(first) + k])
         for d in range(3):
-            positions[s, d] = values[3 * (k - first) + d]
+            positions[s, d] = values[k, d]
 
 
 @jit
-def copy(positions, source, first, stop, shift, target, at):
-    """Positions of the slots target[at + k] = those of source[first + k], moved by `shift`: images."""
-    for k in range(stop - first):
-        s, t = source[first + k], target[at + k]
+def copy_all(positions, chosen, segments, shifts, count, target):
+    """As `reference.copy_all`."""
+    for k in range(np.uint64(count)):
+        s, t, shift = np.uint64(chosen[k]), np.uint64(target[k]), np.uint64(segments[k])
         for d in range(3):
-            positions[t, d] = positions[s, d] + shift[d]
+            positions[t, d] = positions[s, d] + shifts[shift, d]
 
 
 @jit

@@ -223,25 +223,29 @@ def test_records_match_their_reference():
     rng = np.random.default_rng(9)
     start = np.column_stack([rng.uniform(0, 9, (61, 3)), records_reference.type_words(rng.integers(0, 9, 61))])
     start[3, 0] = FAR
-    slots, targets, shift = rng.permutation(61)[:20], rng.permutation(61)[:20], np.array([1.0, -2.0, 0.5])
+    slots, targets = rng.permutation(61)[:40].reshape(2, 20)  # images are no particles that others are images of
+    shift = np.array([1.0, -2.0, 0.5])
+    segments, shifts = rng.integers(0, 4, 20).astype(np.int32), rng.normal(size=(4, 3))
     low = np.array([[-np.inf, 6, 0], [-np.inf, 0, 0], [-np.inf, 7, 0]])
     high = np.array([[np.inf, 9, 2], [np.inf, 3, 0], [np.inf, 9, 0]])
     number = np.array([3, 2, 2])
     inner = np.array([2.0, 3.0, -np.inf]), np.array([6.0, np.inf, 7.0])
     each = []
     for form in (records_reference, records):
-        positions, out, single = start.copy(), np.zeros(40 * 3), np.zeros((61, 4), np.float32)
-        form.take(positions, slots, 3, 9, shift, out, 2)
-        form.put(out, positions, targets, 4, 12)
-        form.copy(positions, slots, 2, 7, shift, targets, 11)
+        positions, single = start.copy(), np.zeros((61, 4), np.float32)
+        three, four = np.zeros((20, 3)), np.zeros((20, 4))
+        for out in (three, four):
+            form.take_all(positions, slots, segments, shifts, 17, out)
+        form.put(three, positions, targets, 4, 12)
+        form.copy_all(positions, slots, segments, shifts, 19, targets[::-1].copy())
         form.to_single(positions, 5, 50, shift, single)
         counts = np.zeros(12, np.int64)
         form.choose(start, 61, low, high, number, *inner, counts, np.empty(0, np.int64))
         ends = np.concatenate([[0], np.cumsum(counts)])
         chosen = np.empty(ends[-1], np.int64)
         form.choose(start, 61, low, high, number, *inner, ends[:-1].copy(), chosen)
-        each.append((positions, out, single.view(np.int32), counts, chosen))
+        each.append((positions, three, four, single.view(np.int32), counts, chosen))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert (each[0][3][1:] > 0).all()
+    assert (each[0][4][1:] > 0).all()
     np.testing.assert_array_equal(records_reference.types_of(start), records_reference.types_of(start.copy()))

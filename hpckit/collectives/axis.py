@@ -1,0 +1,154 @@
+"""What collectives keep for the ranks of a mesh axis: a communicator of their own, its order, buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.collectives.node_work import Bound, Gate
+from hpckit.collectives.table import shared_table
+from hpckit.errors import InputError, SetupError
+from hpckit.kernels.device_array import is_device_array
+from hpckit.mesh import Mesh
+from hpckit.node import node_group
+
+# Tags start over after so many collectives: no two that are under way at once come near.
+MOST_TAGS = 1 << 14
+# Buffers of a size that are kept for the next collective.
+KEPT = 16
+# Bound calls that are kept for buffers that come again.
+KEPT_CALLS = 64
+
+
+class Memory:
+    """Scratch memory on the host, kept from collective to collective."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Any]] = {}
+
+    def borrow(self, nbytes: int) -> Any:
+        """At least so many bytes: uint8, flat."""
+        size = 1 << max(nbytes - 1, 1023).bit_length()
+        free = self._free.get(size)
+        return free.pop() if free else self._new(size)
+
+    def give_back(self, memory: Any) -> None:
+        """Let the next collective use it."""
+        free = self._free.setdefault(memory.nbytes, [])
+        if len(free) < KEPT:
+            free.append(memory)
+
+    def settle(self) -> None:
+        """Wait until what was written is there for MPI to send."""
+
+    def _new(self, nbytes: int) -> Any:
+        return np.empty(nbytes, np.uint8)
+
+
+class DeviceMemory(Memory):
+    """The same on the GPU that is current."""
+
+    def settle(self) -> None:
+        """Wait for the current stream."""
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+
+    def _new(self, nbytes: int) -> Any:
+        import cupy
+
+        return cupy.empty(nbytes, np.uint8)
+
+
+class Axis:
+    """The ranks that take part. Its messages go by a duplicate communicator, never to be taken for the caller's.
+
+    Every collective has a tag of its own, counted in the order of the calls, so that several may be under way.
+    """
+
+    def __init__(self, given: MPI.Intracomm) -> None:
+        self.gate = _gate(given)
+        self.comm: MPI.Intracomm = given.Dup()
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self.name = given.Get_name() or "a communicator"
+        self.node_size = _node_size(self.comm)
+        self.table = shared_table(self.comm)
+        self._sequence = 0
+        self.bound: dict[tuple, Bound] = {}
+        self._host, self._device = Memory(), DeviceMemory()
+
+    def tag(self) -> int:
+        """The tag of the next collective."""
+        self._sequence = (self._sequence + 1) % MOST_TAGS
+        return self._sequence
+
+    def memory_for(self, array: Any) -> Memory:
+        """Scratch memory where the array is."""
+        return self._device if is_device_array(array) else self._host
+
+    @property
+    def layout(self) -> str:
+        """Whether the ranks share a node, as the table of measured times has it."""
+        return "node" if self.node_size == self.size else "nodes"
+
+    def keep(self, key: tuple, bound: Bound) -> None:
+        """Keep a bound call for the next time; the oldest goes where there are too many."""
+        if len(self.bound) >= KEPT_CALLS:
+            del self.bound[next(iter(self.bound))]
+        self.bound[key] = bound
+
+    def free(self) -> None:
+        """Free the communicator."""
+        if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
+            self.comm.Free()
+
+
+def _gate(comm: MPI.Intracomm) -> Gate | None:
+    """What collectives in shared memory need, None where the ranks share none. Collective."""
+    if comm.size == 1:
+        return None
+    try:
+        group = node_group(comm)
+    except SetupError:
+        return None
+    return None if group is None else Gate(group)
+
+
+def _node_size(comm: MPI.Intracomm) -> int:
+    """How many ranks share a node: where nodes hold unequal numbers, the least of them. Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = np.array(node.size)
+    node.Free()
+    comm.Allreduce(MPI.IN_PLACE, size, MPI.MIN)
+    return int(size)
+
+
+def axis_of(given: Any) -> Axis:
+    """What is kept for the ranks of `mesh["x"]`, of any other communicator, or of all of a mesh.
+
+    Collective when it first meets a communicator. It is freed with it. Raises `InputError` for anything else.
+    """
+    comm = given.comm if isinstance(given, Mesh) else given
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(given)
+        raise InputError(
+            f"a collective runs on the ranks of a mesh axis, and {shown} is none",
+            do='give mesh["x"] for an axis named x, the mesh for all its ranks, or a communicator',
+        )
+    axis: Any = comm.Get_attr(_keyval())
+    if axis is None:
+        axis = Axis(comm)
+        comm.Set_attr(_keyval(), axis)
+    return axis
+
+
+_keyvals: list[int] = []
+
+
+def _keyval() -> int:
+    """The key by which a communicator knows its axis; MPI calls back when the communicator is freed."""
+    if not _keyvals:
+        _keyvals.append(MPI.Comm.Create_keyval(delete_fn=lambda comm, key, axis: axis.free()))
+    return _keyvals[0]

@@ -1,0 +1,145 @@
+"""Which algorithm runs a collective: what the caller asks for, else what the table of measured times says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from hpckit.collectives.axis import Axis
+from hpckit.collectives.buffers import Buffer
+from hpckit.collectives.column import Column, column
+from hpckit.collectives.table import best
+from hpckit.errors import InputError
+from hpckit.kernels.device_array import is_device_array
+from hpckit.plan.algorithms import ALGORITHMS
+
+# Bytes of a message of a segmented plan: one is added while the next ones fly.
+SEGMENT = 2 << 20
+MOST_SEGMENTS = 1024
+# Algorithms that are no plans: in the order of the ranks, and the MPI library's own.
+OTHERS = {"all_reduce": ("ordered", "mpi"), "reduce": ("ordered",), "reduce_scatter": ("ordered",)}
+# In the shared memory of a node, and in the order of the ranks too.
+IN_NODE = ("flat", "staged", "symmetric")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm of an operation, and the options of its plan."""
+
+    operation: str
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def column(self, axis: Axis) -> Column:
+        """The moves of this rank."""
+        hashable = {name: tuple(v) if isinstance(v, list | tuple) else v for name, v in self.options.items()}
+        return column(self.operation, self.algorithm, axis.size, axis.rank, tuple(sorted(hashable.items())))
+
+
+def choose(
+    operation: str,
+    algorithm: str,
+    axis: Axis,
+    nbytes: int,
+    options: Mapping[str, Any],
+    deterministic: bool = False,
+    root: int | None = None,
+    given: Buffer | None = None,
+) -> Choice:
+    """The algorithm that runs, with all options of its plan. Raises `InputError` for unknown names and options."""
+    if algorithm == "auto":
+        if options:
+            raise InputError(
+                f"options {', '.join(sorted(options))} belong to a plan", do="name the algorithm that takes them"
+            )
+        algorithm = _measured(operation, axis, nbytes, given, deterministic)
+    if algorithm in IN_NODE and operation == "all_reduce":
+        return Choice(operation, _checked_in_node(algorithm, axis, given, options))
+    others = OTHERS.get(operation, ())
+    if algorithm in others:
+        if options:
+            raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
+        if deterministic and algorithm != "ordered":
+            raise _not_in_order(algorithm)
+        return Choice(operation, algorithm)
+    if algorithm not in ALGORITHMS[operation]:
+        known = [*ALGORITHMS[operation], *others, *(IN_NODE if operation == "all_reduce" else ())]
+        near = get_close_matches(str(algorithm), known, n=1)
+        raise InputError(
+            f"there is no algorithm {algorithm!r} of {operation}",
+            do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(['auto', *known])}",
+        )
+    if deterministic:
+        raise _not_in_order(algorithm)
+    takes = ALGORITHMS[operation][algorithm][1]
+    full = dict(options)
+    if root is not None:
+        full["root"] = root
+    if "segments" in takes and "segments" not in full:
+        full["segments"] = segments_of(operation, algorithm, axis.size, nbytes)
+    if "node_size" in takes and "node_size" not in full:
+        full["node_size"] = axis.node_size
+    choice = Choice(operation, algorithm, full)
+    choice.column(axis)  # a wrong option is found before any message leaves
+    return choice
+
+
+def segments_of(operation: str, algorithm: str, ranks: int, nbytes: int) -> int:
+    """How many parts make messages of about `SEGMENT` bytes."""
+    message = nbytes // ranks if algorithm == "ring" else nbytes
+    return max(1, min(MOST_SEGMENTS, -(-message // SEGMENT)))
+
+
+def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, deterministic: bool) -> str:
+    """The quickest algorithm of the table that can be had."""
+    if axis.size == 1:
+        return "ordered" if deterministic else next(iter(ALGORITHMS[operation]))
+    kind = "host"
+    if given is not None and is_device_array(given.array) and not given.staged:
+        kind = "device"
+    elif given is not None and axis.gate is not None and takes(axis, "symmetric", given):
+        kind = "symmetric"
+    for name in best(axis.table, operation, axis.size, axis.layout, kind, nbytes):
+        if name in IN_NODE:
+            if given is not None and takes(axis, name, given):
+                return name
+        elif not deterministic and (name in ALGORITHMS[operation] or name in OTHERS.get(operation, ())):
+            return name
+    if deterministic:
+        return "ordered"
+    return next(iter(ALGORITHMS[operation]))
+
+
+def takes(axis: Axis, algorithm: str, given: Buffer) -> bool:
+    """Whether an algorithm in shared memory takes a buffer."""
+    if axis.gate is None or is_device_array(given.array):
+        return False
+    return axis.gate.group.takes("all_reduce", algorithm, given.array.dtype, given.array.nbytes, given.array)
+
+
+def _checked_in_node(algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any]) -> str:
+    if options:
+        raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
+    if axis.gate is None:
+        raise InputError(
+            f"{algorithm!r} runs in shared memory, and the {axis.size} ranks of the axis do not share any",
+            do="use an axis within a node, or leave the algorithm to 'auto'",
+        )
+    assert given is not None
+    if not takes(axis, algorithm, given):
+        why = {
+            "flat": f"it is for small buffers, and this has {given.array.nbytes} bytes",
+            "symmetric": "the buffer is not made by empty_shared with this communicator",
+            "staged": f"it does not take {given.array.dtype}",
+        }[algorithm]
+        raise InputError(f"{algorithm!r} does not take the buffer: {why}", do="leave the algorithm to 'auto'")
+    return algorithm
+
+
+def _not_in_order(algorithm: str) -> InputError:
+    return InputError(
+        f"{algorithm} adds in an order that depends on the place in the buffer, so it is not deterministic",
+        do='leave the algorithm to "auto", or choose "ordered"',
+    )

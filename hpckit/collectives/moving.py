@@ -1,0 +1,189 @@
+"""Broadcast, gathers, scatter and all-to-all by the chosen algorithm: steps of a `Work`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hpckit.collectives.axis import Axis
+from hpckit.collectives.buffers import Buffer, checked_counts, checked_matrix
+from hpckit.collectives.choice import Choice, choose
+from hpckit.collectives.runner import Runner
+from hpckit.collectives.slots import PairedSlots, counted_slots, even_slots, flat_like, segmented_slots
+from hpckit.collectives.work import Steps
+from hpckit.errors import InputError
+from hpckit.kernels.device_array import may_share_memory
+from hpckit.plan.blocks import block_starts
+
+Options = Mapping[str, Any]
+
+
+def block_sizes(total: int, ranks: int, counts: Any, what: str) -> np.ndarray:
+    """Elements of each rank's block of `total`: as given, else by the block rule. Raises `InputError`."""
+    if counts is None:
+        return np.diff(block_starts(total, ranks))
+    sizes = checked_counts(counts, ranks)
+    if sizes.sum() != total:
+        raise InputError(f"counts add up to {sizes.sum()} elements, and {what} holds {total}")
+    return sizes
+
+
+def sized(buffer: Buffer, count: int, like: Buffer, what: str = "out") -> Buffer:
+    """The buffer, if it holds `count` elements of the dtype of `like`. Raises `InputError`."""
+    if buffer.array.dtype != like.array.dtype:
+        raise InputError(f"{what} holds {buffer.array.dtype}, and the buffer {like.array.dtype}")
+    if buffer.size != count:
+        raise InputError(
+            f"{what} holds {buffer.size} elements on this rank, and the block of this rank has {count}",
+            likely="blocks of unequal size" if what == "the block" else "",
+            do="give counts, the elements of each rank's block" if what == "the block" else f"give {count}",
+        )
+    return buffer
+
+
+def apart(first: Buffer, second: Buffer) -> None:
+    """Raise `InputError` where two buffers overlap."""
+    if not first.staged and not second.staged and may_share_memory(first.flat, second.flat):
+        raise InputError("out overlaps the buffer", do="give an array of its own, or leave it out")
+
+
+def broadcast(axis: Axis, tag: int, values: Any, choice: Choice) -> Steps:
+    """Copy flat values from the root, byte by byte: any dtype."""
+    column = choice.column(axis)
+    yield from Runner(axis, tag, column, even_slots(values, column.slots)).steps()
+
+
+class Gather:
+    """One gather of blocks, to `root`, or to all ranks where it is None.
+
+    sizes: elements of each rank's block, None where the ranks must tell each other.
+    """
+
+    def __init__(
+        self,
+        axis: Axis,
+        given: Buffer,
+        target: Buffer | None,
+        sizes: np.ndarray | None,
+        algorithm: str,
+        options: Options,
+        root: int | None = None,
+    ) -> None:
+        self._axis, self._given, self._target, self._sizes, self._root = axis, given, target, sizes, root
+        self._choose = _chooser("all_gather" if root is None else "gather", algorithm, axis, options, root)
+
+    def steps(self, tag: int) -> Steps:
+        """The run."""
+        axis, given, here = self._axis, self._given, self._root in (None, self._axis.rank)
+        sizes = self._sizes
+        if sizes is None:
+            told = yield from _told(axis, given.size, -1 if self._target is None else self._target.size)
+            sizes = told[:, 0]
+            _check_room(told[:, 1], int(sizes.sum()), "out")
+        total = int(sizes.sum())
+        if self._target is None and here:
+            self._target = given.empty(total)
+        values = self._target.flat if self._target is not None else flat_like(given.flat, total)
+        own = counted_slots(values, sizes).view(axis.rank, axis.rank + 1)
+        if not given.is_memory_of(own):
+            own[...] = given.flat
+        column = self._choose(total * values.itemsize).column(axis)
+        yield from Runner(axis, tag, column, segmented_slots(values, sizes, column.slots)).steps()
+
+    def result(self) -> Any:
+        """All blocks; None where they do not go."""
+        return None if self._target is None else self._target.put_back()
+
+
+class Scatter:
+    """One scatter of the blocks of `root`; `source` is None on the other ranks; sizes as of `Gather`."""
+
+    def __init__(
+        self,
+        axis: Axis,
+        source: Buffer | None,
+        target: Buffer,
+        sizes: np.ndarray | None,
+        algorithm: str,
+        options: Options,
+        root: int,
+    ) -> None:
+        self._axis, self._source, self._target, self._sizes = axis, source, target, sizes
+        self._choose = _chooser("scatter", algorithm, axis, options, root)
+
+    def steps(self, tag: int) -> Steps:
+        """The run."""
+        axis, target, sizes = self._axis, self._target, self._sizes
+        if sizes is None:
+            told = yield from _told(axis, target.size, -1 if self._source is None else self._source.size)
+            sizes = told[:, 0]
+            _check_room(told[:, 1], int(sizes.sum()), "the buffer")
+        total = int(sizes.sum())
+        values = flat_like(target.flat, total) if self._source is None else self._source.flat
+        column = self._choose(total * values.itemsize).column(axis)
+        slots = counted_slots(values, sizes)
+        yield from Runner(axis, tag, column, slots).steps()
+        own = slots.view(axis.rank, axis.rank + 1)
+        if not target.is_memory_of(own):
+            target.flat[...] = own
+
+
+class AllToAll:
+    """One all-to-all. counts: of the elements for each rank, or a matrix of all; see `operations.all_to_all`."""
+
+    def __init__(
+        self, axis: Axis, given: Buffer, target: Buffer | None, counts: Any, algorithm: str, options: Options
+    ) -> None:
+        self._axis, self._given, self._target = axis, given, target
+        self._taken: np.ndarray | None = None
+        table = None if counts is None else np.asarray(counts)
+        if table is not None and table.ndim == 2:
+            table = checked_matrix(table, axis.size)
+            self._taken = table[:, axis.rank]
+            table = table[axis.rank]
+            if target is not None:
+                sized(target, int(self._taken.sum()), given)
+        self._sent = block_sizes(given.size, axis.size, table, "the buffer")
+        self._choose = _chooser("all_to_all", algorithm, axis, options)
+
+    def steps(self, tag: int) -> Steps:
+        """The run."""
+        axis, given = self._axis, self._given
+        if self._taken is None:
+            self._taken = np.empty_like(self._sent)
+            yield axis.comm.Ialltoall(self._sent, self._taken)
+        total = int(self._taken.sum())
+        if self._target is None:
+            self._target = given.empty(total)
+        sized(self._target, total, given)
+        slots = PairedSlots(counted_slots(given.flat, self._sent), counted_slots(self._target.flat, self._taken))
+        yield from Runner(axis, tag, self._choose(0).column(axis), slots).steps()
+
+    def result(self) -> Any:
+        """The blocks from all ranks."""
+        assert self._target is not None
+        return self._target.put_back()
+
+
+def _chooser(
+    operation: str, algorithm: str, axis: Axis, options: Options, root: int | None = None
+) -> Callable[[int], Choice]:
+    """A function that chooses once the bytes are known; what is wrong with the names is found now."""
+    choose(operation, algorithm, axis, 0, options, root=root)
+    return lambda nbytes: choose(operation, algorithm, axis, nbytes, options, root=root)
+
+
+def _told(axis: Axis, *own: int) -> Any:
+    """What every rank says: int64[ranks, numbers]."""
+    told = np.empty((axis.size, len(own)), np.int64)
+    yield axis.comm.Iallgather(np.array(own, np.int64), told)
+    return told
+
+
+def _check_room(rooms: np.ndarray, total: int, what: str) -> None:
+    """Raise `InputError` on all ranks where one has a whole buffer (not -1) of another size."""
+    wrong = np.flatnonzero((rooms >= 0) & (rooms != total))
+    if wrong.size:
+        raise InputError(f"{what} holds {rooms[wrong[0]]} elements on rank {wrong[0]}, and all blocks together {total}")

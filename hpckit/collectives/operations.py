@@ -1,0 +1,236 @@
+"""The collective operations: arguments are checked, an algorithm is chosen, and a `Work` is started.
+
+All take C-contiguous NumPy or CuPy arrays of any shape, seen as flat: counts and blocks are in elements. `mesh_axis` is
+`mesh["x"]`, a mesh for all its ranks, or any communicator. Every rank calls the same operations in the same order. What
+is wrong with the arguments raises `InputError` before any message leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpckit.collectives import moving, reducing
+from hpckit.collectives.axis import axis_of
+from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
+from hpckit.collectives.choice import IN_NODE, choose
+from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.work import Work, start
+
+Counts = Sequence[int] | np.ndarray
+
+
+def all_reduce(
+    buffer: Any,
+    mesh_axis: Any,
+    op: str = "sum",
+    algorithm: str = "auto",
+    deterministic: bool = False,
+    *,
+    weight: float | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Work:
+    """Combine the buffers of all ranks element by element; every rank's buffer then holds the result.
+
+    op, weight, kind: see `Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce` with its options (as
+    segments=8), "ordered" (in rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and
+    in every run, element by element in the order of the ranks, whatever the algorithm cuts the buffer into.
+    """
+    axis = axis_of(mesh_axis)
+    key = (id(buffer), op, algorithm)
+    bound = axis.bound.get(key)
+    if bound is not None and weight is None and kind is None and not options:
+        begun = bound.start(buffer)
+        if begun is not None:
+            return begun
+    given = Buffer(buffer, "the buffer")
+    reduction = Reduction(given.array.dtype, op, weight, kind)
+    chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic, given=given)
+    if chosen.algorithm in IN_NODE:
+        return reducing.all_reduce_in_node(axis, given, reduction, chosen, None if weight or kind else key)
+    return start(reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen), given.put_back)
+
+
+def reduce(
+    buffer: Any,
+    mesh_axis: Any,
+    op: str = "sum",
+    root: int = 0,
+    algorithm: str = "auto",
+    deterministic: bool = False,
+    *,
+    weight: float | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Work:
+    """As `all_reduce`, with the result in the buffer of `root` only; the other buffers stay as they are."""
+    axis = axis_of(mesh_axis)
+    root = checked_root(root, axis.size)
+    given = Buffer(buffer, "the buffer", written=axis.rank == root)
+    reduction = Reduction(given.array.dtype, op, weight, kind)
+    chosen = choose("reduce", algorithm, axis, given.flat.nbytes, options, deterministic, root)
+    steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
+    return start(steps, given.put_back if axis.rank == root else lambda: given.array)
+
+
+def reduce_scatter(
+    buffer: Any,
+    mesh_axis: Any,
+    op: str = "sum",
+    out: Any = None,
+    algorithm: str = "auto",
+    deterministic: bool = False,
+    *,
+    counts: Counts | None = None,
+    weight: float | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Work:
+    """Combine the buffers of all ranks; each rank gets one block of the result, in the order of the ranks.
+
+    counts: elements of each rank's block; by default the block rule cuts the buffer (sizes differ by at most 1). out:
+    where this rank's block goes; the buffer is then left as it is. Without it the result is a view of the block in the
+    buffer, and the rest of the buffer is used up.
+    """
+    axis = axis_of(mesh_axis)
+    given = Buffer(buffer, "the buffer", written=out is None)
+    reduction = Reduction(given.array.dtype, op, weight, kind)
+    sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
+    target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
+    chosen = choose("reduce_scatter", algorithm, axis, given.flat.nbytes, options, deterministic)
+    begin = int(sizes[: axis.rank].sum())
+    own = slice(begin, begin + int(sizes[axis.rank]))
+
+    def result() -> Any:
+        return given.put_back().reshape(-1)[own] if target is None else target.put_back()
+
+    into = None if target is None else target.flat
+    return start(reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen), result)
+
+
+def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Work:
+    """Copy the buffer of `root` to the buffers of all ranks, which hold as many bytes."""
+    axis = axis_of(mesh_axis)
+    root = checked_root(root, axis.size)
+    given = Buffer(buffer, "the buffer", written=axis.rank != root)
+    chosen = choose("broadcast", algorithm, axis, given.flat.nbytes, options, root=root)
+    steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
+    return start(steps, given.put_back if axis.rank != root else lambda: given.array)
+
+
+def all_gather(
+    block: Any,
+    mesh_axis: Any,
+    out: Any = None,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Work:
+    """Put the blocks of all ranks one after the other, in the order of the ranks, on every rank.
+
+    out: room for all of them; left out, a flat array is made. A block that is the very part of `out` where it belongs
+    is not copied. counts: elements of each rank's block; left out, they follow from the size of `out` by the block
+    rule, and without `out` the ranks tell each other.
+    """
+    axis = axis_of(mesh_axis)
+    given = Buffer(block, "the block", written=False)
+    target = None if out is None else Buffer(out, "out")
+    sizes = None if counts is None else checked_counts(counts, axis.size)
+    if target is not None:
+        same_kind(given, target, ("the block", "out"))
+        sizes = moving.block_sizes(target.size, axis.size, counts, "out")
+    if sizes is not None:
+        moving.sized(given, int(sizes[axis.rank]), given, "the block")
+    run = moving.Gather(axis, given, target, sizes, algorithm, options)
+    return start(run.steps(axis.tag()), run.result)
+
+
+def scatter(
+    buffer: Any,
+    mesh_axis: Any,
+    out: Any,
+    root: int = 0,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Work:
+    """Give each rank its block of the buffer of `root`, in the order of the ranks; other ranks may give None.
+
+    out: where this rank's block goes. counts: elements of each rank's block; left out, the ranks tell each other the
+    sizes of `out`.
+    """
+    axis = axis_of(mesh_axis)
+    root = checked_root(root, axis.size)
+    target = Buffer(out, "out")
+    source = Buffer(buffer, "the buffer", written=False) if axis.rank == root else None
+    if source is not None:
+        same_kind(source, target, ("the buffer", "out"))
+    sizes = None
+    if counts is not None:
+        sizes = checked_counts(counts, axis.size)
+        moving.sized(target, int(sizes[axis.rank]), target)
+        if source is not None:
+            moving.sized(source, int(sizes.sum()), source, "the buffer")
+    run = moving.Scatter(axis, source, target, sizes, algorithm, options, root)
+    return start(run.steps(axis.tag()), target.put_back)
+
+
+def gather(
+    block: Any,
+    mesh_axis: Any,
+    out: Any = None,
+    root: int = 0,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Work:
+    """Put the blocks of all ranks one after the other on `root`; the result is None on the other ranks.
+
+    out: room for all of them on `root`; left out, a flat array is made. counts: elements of each rank's block; left
+    out, the ranks tell each other.
+    """
+    axis = axis_of(mesh_axis)
+    root = checked_root(root, axis.size)
+    given = Buffer(block, "the block", written=False)
+    target = Buffer(out, "out") if out is not None and axis.rank == root else None
+    if target is not None:
+        same_kind(given, target, ("the block", "out"))
+    sizes = None
+    if counts is not None:
+        sizes = checked_counts(counts, axis.size)
+        moving.sized(given, int(sizes[axis.rank]), given, "the block")
+        if target is not None:
+            moving.sized(target, int(sizes.sum()), target)
+    run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
+    return start(run.steps(axis.tag()), run.result)
+
+
+def all_to_all(
+    buffer: Any,
+    mesh_axis: Any,
+    out: Any = None,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Work:
+    """Send each rank its block of the buffer; take one from each, one after the other in the order of the ranks.
+
+    counts: elements of the block for each rank, or a matrix, counts[r][q] from rank r to rank q, alike on all ranks; by
+    default the block rule cuts the buffer. Unless they are given a matrix, the ranks tell each other what comes. out:
+    where the blocks go; left out, a flat array is made.
+    """
+    axis = axis_of(mesh_axis)
+    given = Buffer(buffer, "the buffer", written=False)
+    target = None if out is None else Buffer(out, "out")
+    if target is not None:
+        same_kind(given, target, ("the buffer", "out"))
+        moving.apart(given, target)
+    run = moving.AllToAll(axis, given, target, counts, algorithm, options)
+    return start(run.steps(axis.tag()), run.result)

@@ -1,0 +1,104 @@
+"""All-reduce, reduce and reduce-scatter by the chosen algorithm: steps of a `Work`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.collectives.axis import Axis
+from hpckit.collectives.buffers import Buffer
+from hpckit.collectives.choice import Choice
+from hpckit.collectives.node_work import Bound, start
+from hpckit.collectives.ordered import all_reduce_in_order, reduce_scatter_in_order
+from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.runner import Runner
+from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
+from hpckit.collectives.work import Steps, Work
+from hpckit.device import HOST
+from hpckit.plan.collective import NOBODY
+
+MPI_OPS = {"sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+
+
+def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+    """All-reduce of flat values in place."""
+    weights = yield from _weights(axis, reduction)
+    if choice.algorithm == "ordered":
+        yield from all_reduce_in_order(axis, tag, values, reduction, weights)
+        return
+    working = reduction.own(values, keep=False)
+    if choice.algorithm == "mpi":
+        numbers = working.view(np.uint8) if working.dtype == bool else working
+        yield axis.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI_OPS[reduction.op])
+    else:
+        column = choice.column(axis)
+        yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
+    reduction.finish(working, weights)
+    reduction.narrow(working, values)
+
+
+def all_reduce_in_node(axis: Axis, given: Buffer, reduction: Reduction, choice: Choice, key: tuple | None) -> Work:
+    """Start an all-reduce in shared memory; kept for the next time under `key`."""
+    assert axis.gate is not None
+    kind = "bfloat16" if reduction.is_brain and given.array.dtype == np.uint16 else None
+    # The call must not keep the buffer alive: it is kept longer than that.
+    borrowed = HOST.borrowed(given.array)
+    call = axis.gate.group.bind(
+        "all_reduce", borrowed, op=reduction.op, algorithm=choice.algorithm, weight=reduction.weight, kind=kind
+    )
+    if key is not None:
+        axis.keep(key, Bound(axis.gate, call, given.array))
+    return start(axis.gate, call, lambda: given.array)
+
+
+def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:
+    """Reduce flat values to `root`, where they are replaced; elsewhere they stay."""
+    weights = yield from _weights(axis, reduction)
+    if choice.algorithm == "ordered":
+        slots = even_slots(values if axis.rank == root else values.copy(), axis.size)
+        yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
+        gather = Choice("gather", "naive", {"root": root}).column(axis)
+        yield from Runner(axis, tag, gather, slots).steps()
+        return
+    column = choice.column(axis)
+    takes = any(move.recv_from != NOBODY for move in column.moves)
+    working = reduction.own(values, keep=axis.rank != root and takes)
+    yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
+    if axis.rank == root:
+        reduction.finish(working, weights)
+        reduction.narrow(working, values)
+
+
+def reduce_scatter(
+    axis: Axis, tag: int, values: Any, into: Any, sizes: np.ndarray, reduction: Reduction, choice: Choice
+) -> Steps:
+    """Reduce-scatter of flat values in blocks of these sizes; into `into`, or in place where it is None."""
+    weights = yield from _weights(axis, reduction)
+    if choice.algorithm == "ordered":
+        slots = counted_slots(values if into is None else values.copy(), sizes)
+        yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
+        if into is not None:
+            into[...] = slots.view(axis.rank, axis.rank + 1)
+        return
+    column = choice.column(axis)
+    working = reduction.own(values, keep=into is not None)
+    slots = segmented_slots(working, sizes, column.slots)
+    yield from Runner(axis, tag, column, slots, reduction.combine).steps()
+    own = slice(int(sizes[: axis.rank].sum()), int(sizes[: axis.rank + 1].sum()))
+    reduction.finish(working[own], weights)
+    if into is None:
+        reduction.narrow(working[own], values[own])
+    elif reduction.working == reduction.dtype and not reduction.is_brain:
+        into[...] = working[own]
+    else:
+        reduction.narrow(working[own], into)
+
+
+def _weights(axis: Axis, reduction: Reduction) -> Any:
+    """The weights of all ranks, float64[ranks]: 1 unless it is an average."""
+    weights = np.ones(axis.size)
+    if reduction.op == "average":
+        yield axis.comm.Iallgather(np.array([reduction.weight]), weights)
+    return weights

@@ -1,0 +1,152 @@
+"""The ranks of a communicator that share a node: their flags and slots in shared memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.bound import Call, bind, kind_of
+from hpckit.errors import InputError
+from hpckit.kernels.shared_memory import constants as c
+from hpckit.segments import make_segment, place_of, whole_pages
+
+FLAT_BYTES = 64 * 1024
+STAGE_BYTES = 256 * 1024
+DEADLINE = 600.0  # s that a rank waits for another
+SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks outnumber cores
+ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
+
+
+class NodeGroup:
+    """The ranks of `comm`, which share a node, with their flags and slots in one shared segment.
+
+    Made by `node_group`; collective. Collectives on it are bound to buffers once (`bind`) and called often; those of
+    one group must be called in the same order by all its ranks, by one thread at a time. `deadline` is how long a rank
+    waits for another, in seconds. Raises `SetupError` where no memory can be shared.
+    """
+
+    def __init__(self, comm: MPI.Comm, deadline: float = DEADLINE) -> None:
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        stride = STAGE_BYTES + -(-STAGE_BYTES // (64 * comm.size)) * 64 + 64
+        lines, counters = whole_pages(8 * comm.size + PROCESSES_AT), 2 * comm.size * c.LINE
+        head = whole_pages(lines + counters + 4 * comm.size * c.LINE)
+        flat, stage = 2 * FLAT_BYTES, whole_pages(c.SLOTS * stride)
+        # Each rank's part holds its flat slots, then its staging slots.
+        self._segment = make_segment(comm, flat + stage, head)
+        self.record = np.zeros(c.GROUP_FIELDS, np.int64)
+        self._work = np.zeros(3 * comm.size + c.SCRATCH_BYTES // 8, np.int64)
+        at, work = self._segment.address, self._work.ctypes.data
+        record = self.record
+        record[c.SELF] = record.ctypes.data
+        record[c.RANK], record[c.SIZE] = comm.rank, comm.size
+        record[c.ABORT], record[c.LINES], record[c.COUNTERS] = at + ABORT_AT, at + lines, at + lines + counters
+        record[c.FLAT], record[c.FLAT_BYTES] = at + head, FLAT_BYTES
+        record[c.STAGE], record[c.STAGE_BYTES], record[c.STAGE_STRIDE] = at + head + flat, STAGE_BYTES, stride
+        record[c.PART_BYTES] = flat + stage
+        record[c.SPINS] = SPINS if comm.size <= cores() else 20
+        record[c.SOURCES], record[c.TARGETS] = work, work + 8 * comm.size
+        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size, work + 24 * comm.size
+        self.deadline = deadline
+        processes = self._segment.memory[PROCESSES_AT : PROCESSES_AT + 8 * comm.size].view(np.int64)
+        processes[comm.rank] = os.getpid()
+        if self._segment.same_processes:
+            record[c.PROCESSES] = processes.ctypes.data
+        self.buffers = 0  # symmetric ones, that were ever made
+        comm.Barrier()
+
+    @property
+    def deadline(self) -> float:
+        """Seconds that this rank waits for another before it raises `StallError`."""
+        return float(self.record[c.DEADLINE]) / 1e9
+
+    @deadline.setter
+    def deadline(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise InputError(f"a deadline is a number of seconds above 0, not {seconds}")
+        self.record[c.DEADLINE] = int(min(seconds * 1e9, 2**62))
+
+    def lines(self, parity: int) -> np.ndarray:
+        """By what each rank entered the last collective of this parity: int64[ranks, words], see `waiting.enter`."""
+        start = int(self.record[c.LINES]) - self._segment.address
+        lines = self._segment.memory[start : start + 2 * self.size * c.LINE].view(np.int64)
+        return lines.reshape(self.size, 2, -1)[:, parity, : c.INLINE // 8]
+
+    def bind(self, operation: str, buffer: Any, **options: Any) -> Call:
+        """One collective on one buffer, to be called again and again: see `hpckit.bound.bind`."""
+        return bind(self, operation, buffer, **options)
+
+    def takes(self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None) -> bool:
+        """Whether `bind` would take such a buffer: flat ones are small, symmetric ones come from `empty_shared`."""
+        kind = kind_of(np.dtype(dtype))
+        if kind is None:
+            return False
+        if algorithm == "flat":
+            return operation == "all_reduce" and nbytes <= FLAT_BYTES
+        if algorithm == "symmetric":
+            found = place_of(buffer)
+            return found is not None and found.group is self
+        return algorithm == "staged"
+
+    def all_reduce(self, buffer: Any, op: str = "sum", algorithm: str | None = None, weight: float = 1.0) -> None:
+        """Reduce the buffers of all ranks, element by element in the order of the ranks, into all of them."""
+        self.bind("all_reduce", buffer, op=op, algorithm=algorithm, weight=weight)()
+
+
+def node_comm(comm: MPI.Comm) -> MPI.Comm:
+    """The communicator of the ranks of `comm` on this rank's node: `comm` itself where those are all.
+
+    Collective at the first call for a communicator; kept on it, and freed with it.
+    """
+    return _kept(comm, _node_key, _split_by_node)
+
+
+def node_group(comm: MPI.Comm) -> NodeGroup | None:
+    """The group of the ranks of `comm`, None where they do not share a node.
+
+    Collective at the first call for a communicator; kept on it, and freed with it.
+    """
+    if node_comm(comm) is not comm:
+        return None
+    return _kept(comm, _group_key, NodeGroup)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _split_by_node(comm: MPI.Comm) -> MPI.Comm:
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    smallest = np.array([node.size], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, smallest, MPI.MIN)
+    if smallest[0] < comm.size:
+        return node
+    node.Free()
+    return comm
+
+
+def _kept(comm: MPI.Comm, key: list[int], make: Any) -> Any:
+    """What is kept on a communicator as an MPI attribute, made at the first call."""
+    if comm == MPI.COMM_NULL:
+        raise InputError("shared memory needs a communicator, and this is COMM_NULL")
+    if not key:
+        key.append(MPI.Comm.Create_keyval(delete_fn=_let_go))
+    found = comm.Get_attr(key[0])
+    if found is None:
+        found = make(comm)
+        comm.Set_attr(key[0], found)
+    return found
+
+
+def _let_go(comm: MPI.Comm, key: int, kept: Any) -> None:
+    """A communicator is freed: so is that of its node. The memory goes when nothing looks at it."""
+    if isinstance(kept, MPI.Comm) and kept != comm:
+        kept.Free()
+
+
+_node_key: list[int] = []
+_group_key: list[int] = []

@@ -1,0 +1,138 @@
+"""Memory by its address, for kernels of several processes on shared memory: flags, copies, and calls of kernels.
+
+A flag is an aligned int64. What a process wrote before `store_release` is there for a process that sees the new value
+by `load_acquire`. All addresses are int64.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+REDUCER = "void(int64, int64, int64, int64, int64, int64, int64)"
+
+# Functions of the C library; `clock_gettime` writes seconds and nanoseconds to an address.
+sched_yield = types.ExternalFunction("sched_yield", types.int32())
+clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+copy_bytes = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+kill = types.ExternalFunction("kill", types.int32(types.int32, types.int32))
+
+
+@intrinsic
+def load_acquire(context, address):
+    """The int64 at an address; nothing behind it in the program is read before it."""
+
+    def generate(c, b, signature, values):
+        return b.load_atomic(b.inttoptr(values[0], I64.as_pointer()), "acquire", 8)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def store_release(context, address, value):
+    """Store an int64 at an address, after everything before it in the program."""
+
+    def generate(c, b, signature, values):
+        b.store_atomic(values[1], b.inttoptr(values[0], I64.as_pointer()), "release", 8)
+        return c.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def pause(context):
+    """Tell the processor that this is a spin loop, where it knows such a hint."""
+
+    def generate(c, b, signature, values):
+        nothing = ir.VoidType()
+        if b.module.triple.startswith("x86"):
+            hint = ir.FunctionType(nothing, [])
+            b.call(cgutils.get_or_insert_function(b.module, hint, "llvm.x86.sse2.pause"), [])
+        elif b.module.triple.startswith("aarch64"):
+            hint = ir.FunctionType(nothing, [I32])
+            b.call(cgutils.get_or_insert_function(b.module, hint, "llvm.aarch64.hint"), [I32(1)])
+        return c.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def widen_half(context, bits):
+    """The float32 of a float16 that is given by its bits (uint16)."""
+
+    def generate(c, b, signature, values):
+        return b.fpext(b.bitcast(values[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def narrow_half(context, value):
+    """The bits (uint16) of the float16 nearest to a float32, ties to even."""
+
+    def generate(c, b, signature, values):
+        return b.bitcast(b.fptrunc(values[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+@intrinsic
+def float_bits(context, value):
+    """The bits of a float32 as uint32."""
+    return types.uint32(types.float32), lambda c, b, s, values: b.bitcast(values[0], ir.IntType(32))
+
+
+@intrinsic
+def float_of(context, bits):
+    """The float32 of its bits, uint32."""
+    return types.float32(types.uint32), lambda c, b, s, values: b.bitcast(values[0], ir.FloatType())
+
+
+@functools.cache
+def values_at(kind: str) -> Any:
+    """The function `(address, count)`: the array of `count` numbers of NumPy's dtype `kind` at an address."""
+    number = numba.from_dtype(np.dtype(kind))
+
+    @intrinsic
+    def pointer(context, address):
+        def generate(c, b, signature, values):
+            return b.inttoptr(values[0], c.get_value_type(signature.return_type))
+
+        return types.CPointer(number)(types.int64), generate
+
+    @numba.njit(inline="always")
+    def values_at(address, count):
+        return numba.carray(pointer(address), (count,))
+
+    return values_at
+
+
+@intrinsic
+def call_reducer(context, function, sources, ranks, targets, copies, count, factors, scratch):
+    """Call the kernel at the address `function` with the seven others: see `shared_memory.simd`."""
+
+    def generate(c, b, signature, values):
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 7)
+        b.call(b.inttoptr(values[0], kind.as_pointer()), values[1:])
+        return c.get_dummy_value()
+
+    return types.void(*[types.int64] * 8), generate
+
+
+def address_of(kernel: Any, signature: str) -> int:
+    """The address of a kernel (made by `jit`) that is compiled for the signature, to be called as a C function.
+
+    The kernel must not raise, and must be kept as long as the address.
+    """
+    kernel.compile(signature)
+    arguments, _ = numba.core.sigutils.normalize_signature(signature)
+    compiled = kernel.overloads[arguments]._asdict()
+    return compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name)

@@ -1,0 +1,202 @@
+"""All-reduce on shared memory: flat, staged and symmetric. Each takes a call record and returns a status."""
+
+from __future__ import annotations
+
+from hpckit.kernels.atomics import call_reducer, copy_bytes
+from hpckit.kernels.jit import jit
+from hpckit.kernels.shared_memory.constants import (
+    BASES,
+    COPIED,
+    COUNT,
+    FACTORS,
+    FILLED,
+    FLAT,
+    FLAT_BYTES,
+    GOOD,
+    GROUP,
+    INLINE,
+    ITEM,
+    LINE,
+    PART_BYTES,
+    PIECE,
+    RANK,
+    REDUCED,
+    REDUCER,
+    SCRATCH,
+    SEND,
+    SEQUENCE,
+    SIZE,
+    SLOTS,
+    SOURCES,
+    STAGE,
+    STAGE_BYTES,
+    STAGE_STRIDE,
+    TARGETS,
+)
+from hpckit.kernels.shared_memory.waiting import (
+    count_to,
+    counter_of,
+    enter,
+    integers,
+    leave,
+    line_of,
+    offset_of,
+    record_at,
+    wait,
+    wait_all,
+)
+
+CACHE_LINE = 64
+
+
+@jit
+def share(count, item, ranks, rank):
+    """The first element and the end of the part of `count` elements that a rank reduces, cut at cache lines."""
+    line = max(CACHE_LINE // item, 1)
+    size = ((count + ranks - 1) // ranks + line - 1) // line * line
+    return min(rank * size, count), min((rank + 1) * size, count)
+
+
+@jit
+def _reduce(call, group, copies, count):
+    call_reducer(
+        call[REDUCER],
+        group[SOURCES],
+        group[SIZE],
+        group[TARGETS],
+        copies,
+        count,
+        group[FACTORS],
+        group[SCRATCH],
+    )
+
+
+@jit
+def _flat_slot(group, rank, sequence, nbytes):
+    if nbytes <= LINE - INLINE:
+        return line_of(group, rank, sequence) + INLINE
+    return group[FLAT] + rank * group[PART_BYTES] + (sequence & 1) * group[FLAT_BYTES]
+
+
+@jit
+def flat(call):
+    """Every rank shows its data and reduces that of all: one flag a rank, for small data.
+
+    Two slots a rank are enough: who comes to collective t + 2 has seen all come to t + 1, with t behind them.
+    """
+    group = record_at(call[GROUP])
+    nbytes = call[COUNT] * call[ITEM]
+    sequence = group[SEQUENCE] + 1
+    copy_bytes(_flat_slot(group, group[RANK], sequence, nbytes), call[SEND], nbytes)
+    status = enter(call, group)
+    if status:
+        return status
+    sources = integers(group[SOURCES], group[SIZE])
+    for rank in range(group[SIZE]):
+        sources[rank] = _flat_slot(group, rank, sequence, nbytes)
+    integers(group[TARGETS], 1)[0] = call[SEND]
+    _reduce(call, group, 1, call[COUNT])
+    return GOOD
+
+
+@jit
+def symmetric(call):
+    """Every rank reduces its share of all parts, where they are, into all parts: no copy."""
+    group = record_at(call[GROUP])
+    status = enter(call, group)
+    if status:
+        return status
+    ranks = group[SIZE]
+    first, end = share(call[COUNT], call[ITEM], ranks, group[RANK])
+    sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], ranks)
+    bases = integers(call[BASES], ranks)
+    for rank in range(ranks):
+        sources[rank] = bases[rank] + offset_of(group, rank) + first * call[ITEM]
+        targets[rank] = sources[rank]
+    _reduce(call, group, ranks, end - first)
+    return leave(group)
+
+
+@jit
+def slot_of(group, rank, piece):
+    """The address of the staging slot of a rank for a piece."""
+    return group[STAGE] + rank * group[PART_BYTES] + piece % SLOTS * group[STAGE_STRIDE]
+
+
+@jit
+def staged(call):
+    """Through slots in shared memory, piece by piece: stage piece k, reduce piece k - 1, collect piece k - 2.
+
+    A piece is staged whole but for the rank's own share, each rank reduces its share of it into its own buffer and a
+    place behind its slot, and collects the other shares from there.
+    """
+    group = record_at(call[GROUP])
+    status = enter(call, group)
+    if status:
+        return status
+    most = group[STAGE_BYTES] // call[ITEM]
+    pieces = (call[COUNT] + most - 1) // most
+    before = group[PIECE]
+    group[PIECE] = before + pieces
+    for k in range(pieces + 2):
+        if k < pieces:
+            status = _stage(call, group, k, before + k, most)
+        if not status and 1 <= k <= pieces:
+            status = _reduce_share(call, group, k - 1, before + k - 1, most)
+        if not status and k >= 2:
+            status = _collect(call, group, k - 2, before + k - 2, most)
+        if status:
+            return status
+    return GOOD
+
+
+@jit
+def _stage(call, group, k, piece, most):
+    status = wait_all(group, REDUCED, piece - SLOTS + 1)
+    if status:
+        return status
+    item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
+    first, end = share(count, item, group[SIZE], group[RANK])
+    slot, data = slot_of(group, group[RANK], piece), call[SEND] + start * item
+    copy_bytes(slot, data, first * item)
+    copy_bytes(slot + end * item, data + end * item, (count - end) * item)
+    count_to(group, FILLED, piece + 1)
+    return GOOD
+
+
+@jit
+def _reduce_share(call, group, k, piece, most):
+    item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
+    ranks, mine = group[SIZE], group[RANK]
+    first, end = share(count, item, ranks, mine)
+    sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], 2)
+    for rank in range(ranks):
+        status = wait(group, counter_of(group, rank, FILLED), piece + 1, rank)
+        if status:
+            return status
+        sources[rank] = slot_of(group, rank, piece) + first * item
+    status = wait_all(group, COPIED, piece - SLOTS + 1)
+    if status:
+        return status
+    sources[mine] = call[SEND] + (start + first) * item
+    targets[0] = sources[mine]
+    targets[1] = slot_of(group, mine, piece) + group[STAGE_BYTES]
+    _reduce(call, group, 2, end - first)
+    count_to(group, REDUCED, piece + 1)
+    return GOOD
+
+
+@jit
+def _collect(call, group, k, piece, most):
+    item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
+    ranks, mine = group[SIZE], group[RANK]
+    for step in range(1, ranks):
+        rank = (mine + step) % ranks
+        status = wait(group, counter_of(group, rank, REDUCED), piece + 1, rank)
+        if status:
+            return status
+        first, end = share(count, item, ranks, rank)
+        reduced = slot_of(group, rank, piece) + group[STAGE_BYTES]
+        copy_bytes(call[SEND] + (start + first) * item, reduced, (end - first) * item)
+    count_to(group, COPIED, piece + 1)
+    return GOOD

@@ -1,0 +1,61 @@
+"""The reduction of shared-memory collectives, NumPy: the oracle, and the documentation of what the other form computes.
+
+Parts are combined in the order of the ranks, ((x0 + x1) + x2) + ..., element by element, so that a result depends
+neither on who computes it nor on how the buffer is cut. float16 and bfloat16 are widened to float32 and rounded once,
+at the end, to the nearest, ties to even. Integers wrap. A nan in any part is a nan in the result, also of max and min.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpckit.kernels.shared_memory.constants import FLOATS, KINDS, OPS
+
+
+def check(kind: str, op: str) -> None:
+    """Raise `TypeError` where numbers of the kind cannot be reduced by the operation."""
+    if kind not in KINDS:
+        raise TypeError(f"cannot reduce {kind}; the kinds are {', '.join(KINDS)}")
+    if op not in OPS:
+        raise TypeError(f"no reduction is called {op!r}; there are {', '.join(OPS)}")
+    if op in ("mean", "average") and kind not in FLOATS:
+        raise TypeError(f"the {op} of {kind} is no {kind}: use sum, or a buffer of floats")
+
+
+def widen(values: np.ndarray, kind: str) -> np.ndarray:
+    """Values in the kind that they are accumulated in; bfloat16 is given by its bits, uint16."""
+    if kind == "bfloat16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32) if kind == "float16" else values
+
+
+def narrow(values: np.ndarray, kind: str) -> np.ndarray:
+    """Accumulated values in the kind of the buffers."""
+    if kind == "bfloat16":
+        bits = values.view(np.uint32)
+        rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+        return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16) if kind == "float16" else values
+
+
+def fold(parts: Sequence[np.ndarray], op: str, factors: Sequence[float] | None = None, kind: str = "") -> np.ndarray:
+    """The reduction of the arrays of all ranks, each [count]; `factors` of "average" are weight over sum of weights.
+
+    kind: "bfloat16" for arrays of its bits (uint16), by default the name of the dtype. Raises `TypeError`.
+    """
+    kind = kind or parts[0].dtype.name
+    check(kind, op)
+    wide = [widen(part, kind) for part in parts]
+    with np.errstate(all="ignore"):
+        if op == "average" and factors is not None:
+            wide = [x * x.dtype.type(factor) for x, factor in zip(wide, factors, strict=True)]
+        total = wide[0]
+        combine = {"max": np.maximum, "min": np.minimum}.get(op, np.add)
+        for x in wide[1:]:
+            total = combine(total, x)
+        if op == "mean":
+            total = total / total.dtype.type(len(parts))
+    return narrow(total, kind)

@@ -1,0 +1,180 @@
+"""Flags of the ranks of a node: entering a collective together, and counters that are waited for.
+
+A rank that waits looks at the flag for a while, then gives its core away between looks (there may be more ranks than
+cores). From then on every wait also looks at the clock, at the word that another rank sets when it gives up, and now
+and then whether the process that it waits for is still there.
+"""
+
+from __future__ import annotations
+
+from hpckit.kernels.atomics import clock_gettime, kill, load_acquire, pause, sched_yield, store_release, values_at
+from hpckit.kernels.jit import jit
+from hpckit.kernels.shared_memory.constants import (
+    ABORT,
+    ABORTED,
+    AVERAGED,
+    CLOCK,
+    COUNT,
+    COUNTERS,
+    DEADLINE,
+    DONE,
+    FACTORS,
+    GOOD,
+    GROUP_FIELDS,
+    INLINE,
+    LATE,
+    LINE,
+    LINES,
+    LOST,
+    MISMATCH,
+    NO_WEIGHT,
+    OFFSET,
+    PROCESSES,
+    RANK,
+    SELF,
+    SEQUENCE,
+    SIGNATURE,
+    SIZE,
+    SPINS,
+    STALLED,
+    SYMMETRIC,
+    WEIGHT,
+)
+
+MONOTONIC = 1
+LOOKS = 64  # at a flag between looks at the clock
+LIFE_SIGN = 50_000_000  # ns between looks at the process that is waited for
+
+integers = values_at("int64")
+doubles = values_at("float64")
+
+
+@jit
+def record_at(address):
+    """The group record at an address."""
+    return integers(address, GROUP_FIELDS)
+
+
+@jit
+def line_of(group, rank, sequence):
+    """The address of the line by which a rank enters collective number `sequence`."""
+    return group[LINES] + (2 * rank + (sequence & 1)) * LINE
+
+
+@jit
+def counter_of(group, rank, which):
+    """The address of a counter of a rank."""
+    return group[COUNTERS] + (4 * rank + which) * LINE
+
+
+@jit
+def count_to(group, which, value):
+    """Set a counter of this rank."""
+    store_release(counter_of(group, group[RANK], which), value)
+
+
+@jit
+def _now(group):
+    clock_gettime(MONOTONIC, group[SELF] + 8 * CLOCK)
+    return group[CLOCK] * 1_000_000_000 + group[CLOCK + 1]
+
+
+@jit
+def _give_up(group, rank, status):
+    group[LATE] = rank
+    store_release(group[ABORT], 1 + group[RANK])
+    return status
+
+
+@jit
+def _wait_long(group, flag, value, rank):
+    begin = seen = _now(group)
+    looks = 0
+    while load_acquire(flag) < value:
+        sched_yield()
+        looks += 1
+        if looks % LOOKS:
+            continue
+        if load_acquire(group[ABORT]):
+            group[LATE] = rank
+            return ABORTED
+        now = _now(group)
+        if now - begin > group[DEADLINE]:
+            return _give_up(group, rank, STALLED)
+        if now - seen > LIFE_SIGN and group[PROCESSES]:
+            seen = now
+            if kill(integers(group[PROCESSES], group[SIZE])[rank], 0) and load_acquire(flag) < value:
+                return _give_up(group, rank, LOST)
+    return GOOD
+
+
+@jit
+def wait(group, flag, value, rank):
+    """Wait until the flag at an address, which `rank` sets, has reached a value; a status."""
+    for _ in range(group[SPINS]):
+        if load_acquire(flag) >= value:
+            return GOOD
+        pause()
+    return _wait_long(group, flag, value, rank)
+
+
+@jit
+def wait_all(group, which, value):
+    """Wait until a counter of every rank has reached a value; a status."""
+    for rank in range(group[SIZE]):
+        status = wait(group, counter_of(group, rank, which), value, rank)
+        if status:
+            return status
+    return GOOD
+
+
+@jit
+def enter(call, group):
+    """Come to a collective and wait for all; a status, the same on all ranks but for lost ones.
+
+    A rank that has come has left the one before: its line of the collective before that may be written again.
+    """
+    sequence = group[SEQUENCE] + 1
+    group[SEQUENCE] = sequence
+    line = line_of(group, group[RANK], sequence)
+    mine = integers(line, INLINE // 8)
+    mine[1], mine[2], mine[3], mine[4] = call[SIGNATURE], call[COUNT], call[SYMMETRIC], call[OFFSET]
+    mine[5] = call[WEIGHT]
+    store_release(line, sequence)
+    differ = 0
+    for rank in range(group[SIZE]):
+        line = line_of(group, rank, sequence)
+        status = wait(group, line, sequence, rank)
+        if status:
+            return status
+        words = integers(line, INLINE // 8)
+        differ |= (words[1] ^ mine[1]) | (words[2] ^ mine[2]) | (words[3] ^ mine[3])
+    if differ:
+        return MISMATCH
+    return _factors(group, sequence) if call[AVERAGED] else GOOD
+
+
+@jit
+def _factors(group, sequence):
+    """Turn the weights in the lines into factors that add up to 1."""
+    factors = doubles(group[FACTORS], group[SIZE])
+    total = 0.0
+    for rank in range(group[SIZE]):
+        factors[rank] = doubles(line_of(group, rank, sequence), INLINE // 8)[5]
+        total += factors[rank]
+    for rank in range(group[SIZE]):
+        factors[rank] /= total
+    return GOOD if total > 0.0 else NO_WEIGHT
+
+
+@jit
+def leave(group):
+    """Wait until all ranks are through the collective that this rank is through; a status."""
+    count_to(group, DONE, group[SEQUENCE])
+    return wait_all(group, DONE, group[SEQUENCE])
+
+
+@jit
+def offset_of(group, rank):
+    """The offset that a rank has come with, in the symmetric buffer."""
+    return integers(line_of(group, rank, group[SEQUENCE]), INLINE // 8)[4]

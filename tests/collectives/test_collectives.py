@@ -1,0 +1,22 @@
+"""Collectives on 1 to 6 ranks, against NumPy. The checks are in tests/programs, one launch runs many."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
+def test_every_operation_by_every_algorithm(mpirun, ranks):
+    outcome = mpirun(ranks, "collectives.py", timeout=150)
+    assert int(outcome.stdout.split()[1]) > 700
+
+
+def test_the_program_of_the_docs_runs(mpirun, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
+    found = dict(re.findall(r"<!-- program: (\w+) -->\n```python\n(.*?)```", text, re.S))
+    program = tmp_path / "collectives_run.py"
+    program.write_text(found["collectives_run"])
+    mpirun(3, program)
