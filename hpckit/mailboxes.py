@@ -8,23 +8,23 @@ has received a neighbor's message of this exchange knows that the neighbor has u
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.errors import SetupError
 from hpckit.kernels.flags import arrived, post
+from hpckit.node import node_comm
+from hpckit.segments import make_segment, whole_pages
 from hpckit.slabs import ALIGNMENT, Side, Slab, large_fields, slab_starts
 
 Calls = list[tuple[Callable[..., None], tuple[Any, ...]]]
 Parcel = tuple[Slab, tuple[np.ndarray, np.ndarray]]  # a slab and its places in the two buffers
-ENTRY = ALIGNMENT // 8  # int64 of a message's entry at the start of a segment: its flag, and where its buffers stand
+ENTRY = ALIGNMENT // 8  # int64 of a message's entry at the start of a part: its flag, and where its buffers stand
 FLAG, PLACE, SIZE = range(3)
-OWN = -1  # in place of a rank
 LOOKS = 10_000  # at the flags before another process gets the core: some ten microseconds
 
 
@@ -95,15 +95,15 @@ def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mai
 
     None where this rank is alone on its node, or where the node's memory cannot be shared.
     """
-    node = node_of(comm)
+    node = node_comm(comm)
+    if node.size == 1:
+        return None
     places = np.empty(node.size, np.int64)
     node.Allgather(np.array(comm.rank, np.int64), places)
     near = {int(rank): place for place, rank in enumerate(places) if rank != comm.rank}
     sides = [[_small(side).among(near) for side in both] for both in phases]
-    peers = {rank for both in sides for side in both for rank in (side.send_to, side.recv_from) if rank is not None}
-    segments = _segments(node, _entries(sides), {rank: near[rank] for rank in peers}) if near else None
-    node.Free()
-    if segments is None:
+    parts = _parts(node, _entries(sides))
+    if parts is None:
         return None
     boxes = []
     for number, both in enumerate(sides):
@@ -111,9 +111,9 @@ def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mai
         for turn, side in enumerate(both):
             entry = (2 * number + turn) * ENTRY
             if side.send_to is not None:
-                _add(segments[OWN], entry, side.send, box.outgoing, box.out_flags)
+                _add(parts[node.rank], entry, side.send, box.outgoing, box.out_flags)
             if side.recv_from is not None:
-                _add(segments[side.recv_from], entry, side.recv, box.incoming, box.in_flags)
+                _add(parts[near[side.recv_from]], entry, side.recv, box.incoming, box.in_flags)
         boxes.append(box)
     return boxes
 
@@ -124,13 +124,8 @@ def _small(side: Side) -> Side:
     return side.only([slab.field for slab in side.send if slab.field not in large])
 
 
-def node_of(comm: MPI.Comm) -> MPI.Comm:
-    """Collective: the ranks that share a node with this one, in the order of `comm`."""
-    return comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
-
-
 def _entries(phases: Sequence[Sequence[Side]]) -> np.ndarray:
-    """The entries of a segment, int64[entries, ENTRY], and a last one whose PLACE is the segment's size."""
+    """The entries of a rank's part, int64[entries, ENTRY], and a last one whose PLACE is the size of the part."""
     sides = [side for both in phases for side in both]
     entries = np.zeros((len(sides) + 1, ENTRY), np.int64)
     at = entries.nbytes
@@ -141,53 +136,28 @@ def _entries(phases: Sequence[Sequence[Side]]) -> np.ndarray:
     return entries
 
 
-def _add(segment: np.ndarray, entry: int, slabs: Sequence[Slab], parcels: list[Parcel], flags: list[int]) -> None:
+def _add(part: np.ndarray, entry: int, slabs: Sequence[Slab], parcels: list[Parcel], flags: list[int]) -> None:
     """The places of a message's slabs in its buffers, and the address of its flag."""
-    _, place, size = segment[8 * entry : 8 * (entry + 3)].view(np.int64)
-    flags.append(segment.ctypes.data + 8 * entry)
+    _, place, size = part[8 * entry : 8 * (entry + 3)].view(np.int64)
+    flags.append(part.ctypes.data + 8 * entry)
     for slab, start in zip(slabs, slab_starts(slabs)[:-1], strict=True):
         first, second = (
-            segment[at : at + slab.nbytes].view(slab.layout.dtype) for at in (place + start, place + size + start)
+            part[at : at + slab.nbytes].view(slab.layout.dtype) for at in (place + start, place + size + start)
         )
         parcels.append((slab, (first, second)))
 
 
-def _segments(node: MPI.Comm, entries: np.ndarray, peers: dict[int, int]) -> dict[int, np.ndarray] | None:
-    """Collective: the segments of this rank (at `OWN`) and of its peers (rank: place on the node), uint8.
-
-    None where it failed on any rank of the node. The memory has no name, so nothing is left of it however the job ends:
-    others open it by process and file number, and a random number at its end shows that it is the one that was meant.
+def _parts(node: MPI.Comm, entries: np.ndarray) -> np.ndarray | None:
+    """Collective: shared memory with a part for each rank of the node, uint8[ranks, nbytes], which starts with its
+    entries; None where there is none.
     """
-    nbytes, token = int(entries[-1, PLACE]), int.from_bytes(os.urandom(7))
-    segments: dict[int, np.ndarray] = {}
-    file = -1
-    with suppress(OSError, AttributeError):  # no memory left, or a system without memfd
-        file = os.memfd_create("hpckit-halo")
-        os.posix_fallocate(file, 0, nbytes)  # so that it is there, and no access fails later
-        segments[OWN] = _mapped(file, nbytes)
-        segments[OWN][: entries.nbytes] = entries.reshape(-1).view(np.uint8)
-        _token(segments[OWN], entries)[...] = token
-    facts = np.empty((node.size, 4), np.int64)
-    node.Allgather(np.array([os.getpid(), file, nbytes, token], np.int64), facts)
-    for rank, place in peers.items():
-        process, number, size, wanted = (int(value) for value in facts[place])
-        with suppress(OSError, ValueError):
-            theirs = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR)
-            segments[rank] = _mapped(theirs, size)
-            os.close(theirs)
-            if _token(segments[rank], entries) != wanted:
-                del segments[rank]
-    complete = np.array([len(segments) == len(peers) + 1], np.int32)
-    node.Allreduce(MPI.IN_PLACE, complete, MPI.MIN)
-    if file >= 0:
-        os.close(file)
-    return segments if complete[0] else None
-
-
-def _mapped(file: int, nbytes: int) -> np.ndarray:
-    return np.frombuffer(mmap.mmap(file, nbytes), np.uint8)
-
-
-def _token(segment: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """The last number of the entries."""
-    return segment[entries.nbytes - 8 : entries.nbytes].view(np.int64)
+    nbytes = np.array([entries[-1, PLACE]], np.int64)
+    node.Allreduce(MPI.IN_PLACE, nbytes, MPI.MAX)
+    try:
+        segment = make_segment(node, whole_pages(int(nbytes[0])))
+    except SetupError:  # on all ranks of the node alike
+        return None
+    parts = segment.memory.reshape(node.size, -1)
+    parts[node.rank, : entries.nbytes] = entries.reshape(-1).view(np.uint8)
+    node.Barrier()
+    return parts

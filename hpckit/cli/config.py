@@ -144,7 +144,7 @@ def _drop(tree: dict[str, Any], path: Key) -> Key:
     gone, empty where it was gone before.
     """
     table: Any = tree
-    outer: tuple[dict[str, Any], Key] | None = None  # the table of the last list on the way, and the list's path
+    outer: tuple[dict[Any, Any], Key] | None = None  # the table of the last list on the way, and the list's path
     for depth, part in enumerate(path[:-1]):
         inside = part in table if isinstance(table, dict) else isinstance(table, list) and int(part) < len(table)
         if not inside:

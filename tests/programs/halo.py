@@ -14,7 +14,7 @@ from hpckit.errors import DecompositionError
 AXES = ("z", "y", "x")
 SHAPES = {1: (29,), 2: (13, 19), 3: (7, 11, 13)}
 OUTSIDE = 0
-WHOLE_NODE = mailboxes.node_of
+WHOLE_NODE = mailboxes.node_comm
 
 
 def pairs(comm):
@@ -105,7 +105,7 @@ def test_all():
                     for case in cases:
                         fields, expected = [f for f, _ in case], [e for _, e in case]
                         # By memory, by MPI, by both on nodes of two ranks; all slabs as small ones, or most as large.
-                        mailboxes.node_of = pairs if count % 3 == 2 else WHOLE_NODE
+                        mailboxes.node_comm = pairs if count % 3 == 2 else WHOLE_NODE
                         slabs.LARGE = 100 if count % 4 > 1 else 1 << 16
                         with hp.HaloExchange(mesh, fields, mailboxes=count % 3 != 1) as halo:
                             for _ in range(3):  # a mailbox has two buffers
