@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,14 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+
+@pytest.fixture(autouse=True)
+def mpi_lives_on() -> Iterator[None]:
+    """A test that ends MPI in pytest's own process would end the whole suite, silently, at the next use of MPI."""
+    yield
+    mpi = sys.modules.get("mpi4py.MPI")
+    assert mpi is None or not mpi.Is_finalized(), "this test finalized MPI in pytest's process"
 
 
 @dataclass(frozen=True)

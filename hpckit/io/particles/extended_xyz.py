@@ -26,7 +26,7 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
     path = Path(path)
     if not path.is_file():
         raise InputError("the file cannot be read: there is none", where=str(path))
-    frames = iread(path, format="extxyz")
+    frames = iread(path, format="extxyz", parallel=False)  # ASE would wait for the other ranks otherwise
     number = 0
     while True:
         try:
@@ -50,7 +50,7 @@ def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -
     frames = [snapshots] if isinstance(snapshots, Snapshot) else snapshots
     temporary = path.with_name(path.name + ".tmp")
     try:
-        write(temporary, [_atoms(frame) for frame in frames], format="extxyz")
+        write(temporary, [_atoms(frame) for frame in frames], format="extxyz", parallel=False)  # for this rank alone
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
