@@ -78,6 +78,7 @@ class Axis:
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self._sequence = 0
+        self._kept: set[tuple] = set()
         self._nccl: list[Nccl | None] = []
         self._host, self._device = Memory(), DeviceMemory()
 
@@ -103,16 +104,17 @@ class Axis:
             self._nccl = [nccl_of(self.comm, array)]
         return self._nccl[0]
 
-    def keep(self, bound: Bound, key: int) -> None:
+    def keep(self, key: tuple, bound: Bound) -> None:
         """Keep a bound call for the next time its buffer comes; the oldest goes where there are too many."""
         if len(quick) >= KEPT_CALLS:
             del quick[next(iter(quick))]
         quick[key] = bound
+        self._kept.add(key)
 
     def free(self) -> None:
         """Free the communicator, and forget the calls that are bound to it."""
-        for key in [key for key, bound in quick.items() if bound.group is self.group]:
-            del quick[key]
+        for key in self._kept:
+            quick.pop(key, None)
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
 
@@ -155,8 +157,8 @@ def axis_of(given: Any) -> Axis:
     return axis
 
 
-# Calls that are bound to a buffer, by its identity: the last of each.
-quick: dict[int, Bound] = {}
+# Calls that are bound to a buffer, by the identities of buffer and axis, the operation and the algorithm.
+quick: dict[tuple, Bound] = {}
 _keyvals: list[int] = []
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+from sys import getrefcount
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -22,6 +23,13 @@ from hpckit.collectives.work import Work, flying
 from hpckit.device import HOST
 from hpckit.node import NodeGroup
 
+# Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
+TRIES = 4
+# Bytes of a buffer that is kept alive for the next call.
+SMALL = 64 * 1024
+# References to a work that only its call holds: that one, a local name, and the argument of `getrefcount`.
+UNHELD = 3
+
 
 def bind(group: NodeGroup, choice: Choice, given: Buffer, out: np.ndarray | None = None, **options: Any) -> Call:
     """A collective in shared memory as a call, which does not keep its arrays alive."""
@@ -31,45 +39,75 @@ def bind(group: NodeGroup, choice: Choice, given: Buffer, out: np.ndarray | None
 
 
 class Bound:
-    """An all-reduce that is kept for the next time its buffer comes; the buffer is known weakly."""
+    """A call and its result; an all-reduce is kept for the next time its buffer comes.
 
-    __slots__ = ("algorithm", "axis", "buffer", "call", "group", "nbytes", "op")
+    A small buffer is then kept alive, a large one is known weakly. kept: what must live as long.
+    """
 
-    def __init__(self, group: NodeGroup, call: Call, buffer: Any, axis: Any, op: str, algorithm: str) -> None:
-        self.group, self.call, self.axis, self.op, self.algorithm = group, call, axis, op, algorithm
-        self.nbytes = buffer.nbytes
-        self.buffer: Any = weakref.ref(buffer)
+    __slots__ = ("_work", "attempt", "axis", "call", "is_small", "kept", "known", "nbytes")
+
+    def __init__(self, call: Call, kept: Any) -> None:
+        self.call, self.kept = call, kept
+        self.attempt = call.attempts()
+        self._work: NodeWork | None = None
+        self.is_small = False
+
+    def start(self, array: Any) -> NodeWork:
+        """A collective that is started now, with this result."""
+        work = self._work
+        # A small all-reduce takes no longer than making a work: one that nobody holds any more is used again.
+        if work is not None and work.done and getrefcount(work) == UNHELD:
+            work.done = False
+            flying.append(work)
+            return work
+        work = NodeWork(self, array)
+        if self.is_small:
+            self._work = work
+        return work
+
+    def keep(self, buffer: np.ndarray, axis: Any) -> Self:
+        """Note whose call it is; `axis` is kept alive: its identity is in the key."""
+        self.axis, self.nbytes, self.is_small = axis, buffer.nbytes, buffer.nbytes <= SMALL
+        self.known: Any = weakref.ref(buffer)
+        self.kept = buffer if self.is_small else None
+        return self
+
+    def fits(self, buffer: np.ndarray) -> bool:
+        """Whether a buffer at the same address is the one that was bound."""
+        return self.known() is buffer and buffer.nbytes == self.nbytes
 
 
 class NodeWork(Work):
-    """A collective on the ranks of a node; `array` is its result, and must not be collected before."""
+    """A collective on the ranks of a node; `array` is its result. Made by `Bound.start`."""
 
-    __slots__ = ("_array", "_call", "_group", "_kept")
+    __slots__ = ("_array", "_bound")
 
-    def __init__(self, group: NodeGroup, call: Call, array: Any, kept: Any = None) -> None:
-        self._group = group
-        self._call = call
+    def __init__(self, bound: Bound, array: Any) -> None:
+        self._bound = bound
         self._array = array
-        self._kept = kept
         self.done = False
         flying.append(self)
 
     def wait(self) -> Any:
         """Its result, once it is done."""
+        tries = 0
         while not self.done:
-            if not (self._attempt() if len(flying) == 1 else work.advance_all()):
-                # Let MPI and other processes go on.
-                self._group.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-                os.sched_yield()
+            if len(flying) == 1 and self._bound.attempt() == 0:
+                self.done = True
+                flying.clear()
+            elif not work.advance_all():
+                tries += 1
+                if tries > TRIES:  # let MPI and other processes go on
+                    MPI.COMM_WORLD.Iprobe()
+                    os.sched_yield()
         return self._array
 
     def advance(self) -> bool:
         """Run it if all ranks are there, and nothing started before it waits for the same."""
-        return next(each for each in flying if isinstance(each, NodeWork)) is self and self._attempt()
-
-    def _attempt(self) -> bool:
+        if next(each for each in flying if isinstance(each, NodeWork)) is not self:
+            return False
         try:
-            self.done = self._call.attempt()
+            self.done = self._bound.call.came(self._bound.attempt())
         except BaseException:
             self.done = True
             flying.remove(self)

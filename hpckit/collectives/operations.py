@@ -17,7 +17,7 @@ from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
-from hpckit.collectives.node_work import Bound, NodeWork, bind
+from hpckit.collectives.node_work import Bound, bind
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
 
@@ -42,19 +42,15 @@ def all_reduce(
     rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
     element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
-    bound = quick.get(id(buffer))
+    key = (id(buffer), id(mesh_axis), op, algorithm)
+    bound = quick.get(key)
     if (
         bound is not None
-        and bound.buffer() is buffer
-        and bound.axis is mesh_axis
-        and bound.op == op
-        and bound.algorithm == algorithm
-        and bound.nbytes == buffer.nbytes
-        and weight is kind is None
+        and weight is kind is watch.current is None
         and not options
-        and watch.current is None
+        and (bound.is_small or bound.fits(buffer))
     ):
-        return NodeWork(bound.group, bound.call, buffer)
+        return bound.start(buffer)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
@@ -66,8 +62,8 @@ def all_reduce(
     if chosen.algorithm in IN_NODE and group is not None:
         call = bind(group, chosen, given, **reduction.for_node())
         if weight is None and kind is None:
-            axis.keep(Bound(group, call, buffer, mesh_axis, op, algorithm), id(buffer))
-        return watched(lambda: NodeWork(group, call, buffer), axis.given, what, given)
+            axis.keep(key, Bound(call, None).keep(buffer, mesh_axis))
+        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given)
     steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
     return watched(lambda: start(steps, given.put_back), axis.given, what, given)
 
@@ -127,7 +123,7 @@ def reduce_scatter(
     if chosen.algorithm in IN_NODE and group is not None:
         block = buffer.reshape(-1)[own] if target is None else target.array
         call = bind(group, chosen, given, block, counts=sizes, **reduction.for_node())
-        return watched(lambda: NodeWork(group, call, block, buffer), axis.given, what, given)
+        return watched(lambda: Bound(call, buffer).start(block), axis.given, what, given)
 
     def result() -> Any:
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
@@ -150,7 +146,7 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
     group, what = axis.group, ("broadcast", chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
         call = bind(group, chosen, given, root=root)
-        return watched(lambda: NodeWork(group, call, buffer), axis.given, what, given, root=root)
+        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given, root=root)
     steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
     result = given.put_back if axis.rank != root else lambda: given.array
     return watched(lambda: start(steps, result), axis.given, what, given, root=root)
@@ -187,7 +183,7 @@ def all_gather(
             whole = given.empty(total).array if target is None else target.array
             call = bind(group, chosen, given, whole, counts=sizes)
             what = ("all_gather", chosen.algorithm)
-            return watched(lambda: NodeWork(group, call, whole, block), axis.given, what, given, count=-1)
+            return watched(lambda: Bound(call, block).start(whole), axis.given, what, given, count=-1)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1)
@@ -286,7 +282,7 @@ def all_to_all(
             blocks = given.empty(int(taken.sum())).array if target is None else target.array
             call = bind(group, chosen, given, blocks, counts=sent, out_counts=taken)
             what = ("all_to_all", chosen.algorithm)
-            return watched(lambda: NodeWork(group, call, blocks, buffer), axis.given, what, given, count=-1)
+            return watched(lambda: Bound(call, buffer).start(blocks), axis.given, what, given, count=-1)
     run = moving.AllToAll(axis, given, target, sent, taken, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1)

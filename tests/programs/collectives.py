@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 
 import numpy as np
 from mpi4py import MPI
@@ -108,10 +109,51 @@ def check_in_node(mesh):
     refused("not made by empty_shared", lambda: hp.all_reduce(small, mesh["dp"], algorithm="symmetric"))
     refused("for small buffers", lambda: hp.all_reduce(large, mesh["dp"], algorithm="flat"))
     refused("no options", lambda: hp.all_reduce(small, mesh["dp"], algorithm="flat", segments=2))
+    first, second = np.ones(3), np.ones(3)
+    held = hp.all_reduce(first, mesh["dp"])
+    held.wait()
+    again = hp.all_reduce(first, mesh["dp"])
+    assert again is not held, "a work that somebody holds is not used again"
+    assert held.test()
+    again.wait()
+    works = [hp.all_reduce(first, mesh["dp"]), hp.all_reduce(second, mesh["dp"])]
+    for work in works[::-1]:
+        work.wait()
+    same(first, np.full(3, float(P**3)), "held")
+    gone = np.empty(100_000)
+    known = weakref.ref(gone)
+    hp.all_reduce(gone, mesh["dp"]).wait()
+    del gone
+    assert known() is None, "a large buffer is kept alive"
     for size in (3, 5, 4):  # arrays that come and go at one address
         x = np.full(size, RANK + 1.0)
         same(hp.all_reduce(x, mesh["dp"]).wait(), np.full(size, P * (P + 1) / 2), "come and go")
         del x
+
+
+def check_moves_in_node(mesh):
+    """The other operations in shared memory, of private and of symmetric buffers, with blocks of unequal size."""
+    for count in (0, 1, 37, 200_003) if P > 1 else ():
+        for counts, sizes in sizes_of(count):
+            own = slice(int(sizes[:RANK].sum()), int(sizes[: RANK + 1].sum()))
+            symmetric = hp.empty_shared(mesh["dp"], count, np.float64).array
+            for x, algorithm in ((np.empty(count), "staged"), (symmetric, "symmetric")):
+                for out in (None, np.empty(sizes[RANK])):
+                    x[...] = given(RANK, count)
+                    got = hp.reduce_scatter(x, mesh["dp"], "sum", out, algorithm, counts=counts).wait()
+                    same(got, every(count).sum(0)[own], ("reduce_scatter", algorithm, count))
+                    assert out is None or got is out
+                x[...] = given(RANK, count)
+                hp.broadcast(x, mesh["dp"], P - 1, algorithm).wait()
+                same(x, given(P - 1, count), ("broadcast", algorithm, count))
+                whole = np.empty(count)
+                hp.all_gather(x[own], mesh["dp"], whole, algorithm, counts=counts).wait()
+                same(whole, x, ("all_gather", algorithm, count))
+    if P > 1:
+        x = np.arange(3 * P) + 1000 * RANK
+        expected = np.concatenate([np.arange(3) + 3 * RANK + 1000 * q for q in range(P)])
+        same(hp.all_to_all(x, mesh, algorithm="staged").wait(), expected, "all_to_all staged")
+        refused("needs to know the sizes", lambda: hp.all_gather(x, mesh, algorithm="staged"))
 
 
 def check_a_rank_that_needs_messages_first(mesh):
@@ -369,6 +411,7 @@ def main():
         check_all_reduce(mesh)
         check_operations_and_dtypes(mesh)
         check_in_node(mesh)
+        check_moves_in_node(mesh)
         check_a_rank_that_needs_messages_first(mesh)
         check_device_arrays(mesh)
         check_halves(mesh)
