@@ -90,10 +90,18 @@ class CorruptDataError(HpckitError):
 
 
 class StallError(HpckitError):
-    """A rank waited for another one for longer than it may."""
+    """Ranks wait for what does not come; names the late rank, its operation and line, and those that wait."""
 
     code = "HPK-600"
     title = "stall"
+    exit_code = 6
+
+
+class MismatchError(HpckitError):
+    """Ranks called different collective operations, which would never end or give wrong values; names the calls."""
+
+    code = "HPK-601"
+    title = "collectives differ"
     exit_code = 6
 
 

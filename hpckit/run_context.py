@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.device import Device
+    from hpckit.watch import Watch
 
 LINE_SECONDS = 5.0  # between two progress lines
+COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
 FILE_SECONDS = 0.5  # between two writes of progress.json
 STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
 _clock = time.monotonic  # `time` is also what apps call the simulated time
@@ -58,7 +62,7 @@ class Run:
     `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
-    another app for `nested`; `parent` is the run whose early stop is also one of this.
+    another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Run:
         device: Device | None = None,
         parent: Run | None = None,
         start: Start | None = None,
+        watch: Watch | None = None,
     ) -> None:
         from hpckit.device import HOST
 
@@ -86,7 +91,7 @@ class Run:
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
-        self._parent, self._start_app = parent, start
+        self._parent, self._start_app, self._watch = parent, start, watch
         self._stop = False
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
@@ -98,6 +103,24 @@ class Run:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment."""
+        if self.rank:
+            yield
+            return
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        text = f"compiling the kernels of {self.app or 'this program'}: once per machine, about a minute …"
+        timer = threading.Timer(COMPILE_SECONDS, root.say, (text,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
         """Tell how far the run is; cheap enough for every step.
 
@@ -105,6 +128,8 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
+        if self._watch is not None:
+            self._watch.beat()
         if self.rank:
             return
         now = _clock()

@@ -30,9 +30,12 @@ from hpckit.kernels.simd import (
     constant,
     is_number,
     overloaded,
+    shuffle,
     splat,
     to_lanes,
 )
+
+REGISTER = 32  # bytes, on every processor with vectors
 
 
 class Dual(types.Type):
@@ -183,29 +186,55 @@ def _words(x: Any) -> tuple[Any, int, bool]:
     return (ir.VectorType(word, x.type.count) if vector else word), 52 if double else 23, double
 
 
+def spilled(b: Any, value: Any) -> Any:
+    """A constant vector, the same in all lanes, as a value that LLVM does not see through.
+
+    It has too few registers for all constants of a polynomial, and would load each again in every turn of a loop. What
+    it takes for a variable it keeps in memory and reads within the arithmetic, at no cost.
+    """
+    if not isinstance(value.type, ir.VectorType):
+        return value
+    lanes = value.type.count
+    held = min(lanes, REGISTER // (8 if value.type.element == ELEMENT["d"] else 4))
+    kind = ir.VectorType(value.type.element, held)
+    asm = ir.InlineAsm(ir.FunctionType(kind, [kind]), "", "=x,0", side_effect=False)
+    one = b.call(asm, [ir.Constant(kind, value.constant[:held])], attrs=("nounwind", "readnone"))
+    return shuffle(b, one, one, [lane % held for lane in range(lanes)]) if lanes > held else one
+
+
 def _exp(b: Any, x: Any) -> Any:
     """2^k times a Taylor polynomial of the rest, below 2 units in the last place; x is held to what has an answer.
 
-    k comes as the low bits of a large number, since AVX2 has no conversion to 64-bit integers.
+    k comes as the low bits of a large number, since AVX2 has no conversion to 64-bit integers. Bounds are compared so
+    that nan stays nan; LLVM's minnum would take three instructions.
     """
     words, mantissa, double = _words(x)
     limit, shift, degree = (708.0, 1.5 * 2.0**52, 12) if double else (87.0, 1.5 * 2.0**23, 7)
     high, low = (6.93147180369123816490e-01, 1.90821492927058770002e-10) if double else (0.693359375, -2.12194440e-4)
 
     def number(value: float) -> Any:
-        return constant(x.type, value)
+        return spilled(b, constant(x.type, value))
 
-    x = overloaded(b, "minnum", x, number(limit))
-    x = overloaded(b, "maxnum", x, number(-limit))
+    x = b.select(b.fcmp_ordered(">", x, number(limit)), number(limit), x)
+    x = b.select(b.fcmp_ordered("<", x, number(-limit)), number(-limit), x)
     shifted = overloaded(b, "fma", x, number(1 / math.log(2)), number(shift))
     k = b.fsub(shifted, number(shift), flags=("nsz",))
     rest = overloaded(b, "fma", k, number(-high), x)
     rest = overloaded(b, "fma", k, number(-low), rest)
-    power = number(1 / math.factorial(degree))
-    for order in range(degree - 1, -1, -1):
-        power = overloaded(b, "fma", power, rest, number(1 / math.factorial(order)))
+    power = _polynomial(b, [1 / math.factorial(order) for order in range(degree + 1)], rest)
     exponent = b.shl(b.bitcast(shifted, words), constant(words, mantissa))
     return b.bitcast(b.add(b.bitcast(power, words), exponent), x.type)
+
+
+def _polynomial(b: Any, coefficients: list[float], x: Any) -> Any:
+    """The sum of coefficients[k] x^k, in pairs (Estrin 1960): a third of the time to the result of Horner's chain."""
+    terms = [spilled(b, constant(x.type, coefficient)) for coefficient in coefficients]
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        rest = terms[-1:] if len(terms) % 2 else []
+        terms = [overloaded(b, "fma", high, x, low) for low, high in pairs] + rest
+        x = arithmetic(b, "fmul", x, x)
+    return terms[0]
 
 
 def _log(b: Any, x: Any) -> Any:
@@ -237,7 +266,8 @@ def _sqrt(b: Any, x: Any) -> Any:
 
 
 def _slope_of_sqrt(b: Any, x: Any, y: Any, dx: Any) -> Any:
-    return arithmetic(b, "fmul", dx, arithmetic(b, "fdiv", constant(y.type, 0.5), y))
+    # Without the flag arcp the division is not moved behind what the slope is multiplied by: it runs beside that.
+    return arithmetic(b, "fmul", dx, b.fdiv(constant(y.type, 0.5), y, flags=("nsz",)))
 
 
 _unary(operator.neg, lambda b, x: b.fneg(x), lambda b, x, y, dx: b.fneg(dx))

@@ -32,6 +32,7 @@ from hpckit.kernels.simd import (
     llvm,
     shuffle,
     splat,
+    whole,
 )
 
 PERMUTE = {256: "llvm.x86.avx2.permd", 512: "llvm.x86.avx512.permvar.si.512"}  # by the bits of a register
@@ -235,6 +236,27 @@ class Lanes:
             return types.UniTuple(vector, parts)(array, list_, types.intp), generate
 
         return load_records
+
+
+@intrinsic
+def look_up(context, array, row):
+    """Four vectors: array[4 row[lane] + k] for k = 0 … 3, of rows given as numbers; or four numbers for one row.
+
+    `array` is flat and starts at a multiple of 16 bytes.
+    """
+    many = isinstance(row, Vec)
+
+    def generate(c, b, signature, values):
+        data, rows = c.make_array(signature.args[0])(c, b, values[0]).data, whole(b, values[1])
+        each = [b.extract_element(rows, I32(lane)) for lane in range(row.n)] if many else [rows]
+        places = [b.gep(data, [b.shl(b.zext(one, I64), I64(2))]) for one in each]
+        if not many:
+            found = [b.load(b.gep(places[0], [I64(k)])) for k in range(4)]
+        else:
+            found = (_transpose_halves if row.kind == "d" else _transpose)(b, places, 4)
+        return c.make_tuple(b, signature.return_type, found)
+
+    return types.UniTuple(row if many else array.dtype, 4)(array, row), generate
 
 
 def _gather_eight(b: Any, base: Any, index: Any) -> Any:

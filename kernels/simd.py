@@ -228,6 +228,37 @@ def zero_unless(context, mask, value):
 
 
 @intrinsic
+def nan_unless(context, mask, value):
+    """`value` in the lanes of the mask, nan in the others; also for a number and a truth value."""
+    return value(mask, value), lambda c, b, s, v: b.select(*v, constant(v[1].type, float("nan")))
+
+
+@intrinsic
+def held(context, value, most):
+    """`value` between 0 and `most`, 0 where it is nan; vectors or numbers."""
+
+    def generate(c, b, signature, values):
+        value, most = values[0], to_lanes(c, b, values[1], signature.args[1], signature.args[0])
+        zero = constant(value.type, 0.0)
+        value = b.select(b.fcmp_ordered(">", value, zero), value, zero)
+        return b.select(b.fcmp_ordered("<", value, most), value, most)
+
+    return value(value, most), generate
+
+
+def whole(b: Any, value: Any) -> Any:
+    """The whole parts of lanes or of a number, int32."""
+    kind = ir.VectorType(I32, value.type.count) if isinstance(value.type, ir.VectorType) else I32
+    return b.fptosi(value, kind)
+
+
+@intrinsic
+def truncated(context, value):
+    """`value` without what is behind the point, of a magnitude below 2^31; a vector or a number."""
+    return value(value), lambda c, b, s, v: b.sitofp(whole(b, v[0]), v[0].type)
+
+
+@intrinsic
 def minimum(context, first, second):
     """The smaller of two in each lane."""
     return first(first, first), lambda c, b, s, v: b.select(b.fcmp_ordered("<", *v), *v)

@@ -62,13 +62,21 @@ class Pair(Section):
     parameters: tuple[float, ...] | None = Field(None, description="of other potentials than Lennard-Jones")
     sigma: float | None = Field(None, gt=0, description="diameter")
     cutoff: float | None = Field(None, gt=0, description="distance from which on there is no force")
+    keyword: str | None = Field(None, description="section of the table file, for kind = table")
 
 
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "python"] = Field(
-        "lennard_jones", description="the potential; python: the function that `function` names"
+    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "python"] = Field(
+        "lennard_jones",
+        description="the potential; table: numbers from `file`; python: the function that `function` names",
+    )
+    file: str = Field("", description="LAMMPS table file, for kind = table")
+    keyword: str = Field("", description="its section; empty: the only one")
+    points: int = Field(1000, ge=2, description="places, in equal steps of r^2, at which the table is interpolated")
+    interpolation: Literal["spline", "linear"] = Field(
+        "spline", description="between these: as pair_style table spline or linear of LAMMPS"
     )
     parameters: tuple[float, ...] = Field(
         (),
@@ -98,6 +106,10 @@ class Interaction(Section):
             raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
         if self.kind == "python" and ":" not in self.function:
             raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
+        if self.kind == "table" and not self.file:
+            raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
+        if self.kind == "table" and (self.switch or self.tail or self.force):
+            raise ValueError("a table is taken as it is: interaction.switch, tail and force go with functions")
         if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):
             raise ValueError("interaction.switch lies below every cutoff, and leaves out shift, tail and force")
         for pair in self.pairs:

@@ -11,10 +11,12 @@ import numpy as np
 
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_table import read_lammps_table
 from hpckit.kernels.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.pair.custom import make_potential, tails
 from hpckit.kernels.pair.named import NAMED
 from hpckit.md.interaction import Interaction
+from hpckit.md.tabulated import tabulated
 
 
 def interaction_of(config: Config, types: int) -> Interaction:
@@ -33,6 +35,8 @@ def interaction_of(config: Config, types: int) -> Interaction:
         )
     if given.kind == "lennard_jones" and not given.switch:
         return _lennard_jones(config, types)
+    if given.kind == "table":
+        return _tabulated(config, types)
     if given.kind == "python":
         energy, names = load_function(given.function), None
     else:
@@ -123,6 +127,18 @@ def _lennard_jones(config: Config, types: int) -> Interaction:
     each = [lennard_jones.tail(*one) for one in zip(epsilon.flat, sigma.flat, cutoffs.flat, strict=True)]
     energies, virials = np.array(each).T.reshape(2, *cutoffs.shape)
     return Interaction(lennard_jones.POTENTIAL, table, energies, virials)
+
+
+def _tabulated(config: Config, types: int) -> Interaction:
+    given = config.interaction
+    keywords = {place: given.keyword for place in np.ndindex(types, types)}
+    for pair in given.pairs:
+        if pair.keyword is not None:
+            keywords |= dict.fromkeys(_both(pair.types), pair.keyword)
+    read = {keyword: read_lammps_table(given.file, keyword) for keyword in sorted(set(keywords.values()))}
+    tables = [[read[keywords[a, b]] for b in range(types)] for a in range(types)]
+    options = {"points": given.points, "interpolation": given.interpolation, "shift": given.shift}
+    return tabulated(tables, _cutoffs(config, types), **options)  # type: ignore[arg-type]
 
 
 def _well_parameters(config: Config) -> np.ndarray:

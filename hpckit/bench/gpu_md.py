@@ -16,6 +16,7 @@ from hpckit.kernels.integrate import reference as integrate_reference
 from hpckit.kernels.jit import inlined
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.noise import reference as noise_reference
+from hpckit.kernels.pair import curves, tabulated
 from hpckit.kernels.pair import reference as pair_reference
 from hpckit.kernels.pair.custom import make_potential
 from hpckit.kernels.pair.potential import Potential
@@ -138,7 +139,7 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 
 
 def custom(device: Device, dtype: np.dtype) -> Pairs:
-    """A force derived from an energy that fades to the cutoff, and one that is given, against them by hand."""
+    """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
     from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, stored_table
     from hpckit.kernels.pair.cuda import forces as launch
     from hpckit.kernels.records.cuda import to_single
@@ -150,21 +151,29 @@ def custom(device: Device, dtype: np.dtype) -> Pairs:
         records = device.zeros(case.host.shape, np.float32)
         to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
     pairs: Pairs = {}
+
+    def compare(name: str, potential: Potential, table: np.ndarray, expected: Any, rows: Any = None) -> None:
+        for measure in (False, True):
+            form = DeviceForm(kind, 1, measure)
+            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+            there = device.to_device(stored_table(table, form, rows, potential.rows_at))
+            launch(force_kernel(potential, form), records, own, case.entries, case.lengths, there, 1, out, tallies)
+            pairs[f"{name}, measure {measure}"] = out, expected[0][:own]
+            if measure:
+                pairs[f"{name}, tallies"] = tallies, expected[1][:own]
+
     for name, potential, oracle, row in (
         ("derived, fades", make_potential("bench", _energy, 2, switched=True), _faded, (CUTOFF**2, 0.0, 1.3, 0.6, 4.0)),
         ("given", make_potential("bench", _energy, 2, _force), _plain, (CUTOFF**2, 0.1, 1.3, 0.6)),
     ):
         table = np.array(row)[None, None]
         by_hand = Potential(("by hand",), len(row), inlined(oracle), inlined(oracle), clamp=False)
-        expected = pair_reference.forces(case.host, *case.pairs(), by_hand, table)
-        for measure in (False, True):
-            form = DeviceForm(kind, 1, measure)
-            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
-            there = device.to_device(stored_table(table, form))
-            launch(force_kernel(potential, form), records, own, case.entries, case.lengths, there, 1, out, tallies)
-            pairs[f"{name}, measure {measure}"] = out, expected[0][:own]
-            if measure:
-                pairs[f"{name}, tallies"] = tallies, expected[1][:own]
+        compare(name, potential, table, pair_reference.forces(case.host, *case.pairs(), by_hand, table))
+    r = np.linspace(0.2, CUTOFF, 60)
+    rows = curves.rows(r, 1 / r, 1 / r**2, 0.2, CUTOFF, 40, True)
+    table = np.array([[(CUTOFF**2, 0.1, 0.2**2, 39 / (CUTOFF**2 - 0.2**2), 39, 0)]])
+    expected = pair_reference.forces(case.host, *case.pairs(), tabulated.POTENTIAL, table, rows)
+    compare("tabulated", tabulated.POTENTIAL, table, expected, rows)
     return pairs
 
 

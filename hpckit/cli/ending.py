@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
 from hpckit.checks import VALIDATION
-from hpckit.cli.failure import FAILURE
+from hpckit.cli.failure import FAILURE, STALLS
 from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
 from hpckit.cli.terminal import print_table, ranks_text, rate_text
-from hpckit.errors import BlowUpError, HpckitError, RankLostError
+from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
 from hpckit.run_context import clock_text, utc_now
 from hpckit.run_directory import RunDirectory
 
@@ -51,8 +52,11 @@ def lost_rank(lost: dict[str, str]) -> str:
 def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     """The failure of a job that left none: kept in the run directory like any other."""
     progress = directory.read_json("progress.json") or {}
+    error: HpckitError
     if end.stops > 1:
         error = RankLostError("the ranks were ended on request", do="complete files are still there")
+    elif end.code and (stall := _stall(directory)):
+        error = StallError(stall, where="told by the watch", do=f"look at the lines named; {directory.path / STALLS}")
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
@@ -64,7 +68,7 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     record = {
         "rank": None,
         "time": utc_now(),
-        "kind": "RankLostError",
+        "kind": type(error).__name__,
         "error": error.to_dict(),
         "report": error.report(),
         "exit_code": error.exit_code,
@@ -72,6 +76,15 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     }
     directory.create_json(FAILURE, record)
     return record
+
+
+def _stall(directory: RunDirectory) -> str:
+    """What the watch said of the stall that it ended, `` where it did not."""
+    for path in sorted((directory.path / STALLS).glob("node-*/stall.json")):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        if report["ended"]:
+            return report["text"]
+    return ""
 
 
 def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str, Any] | None) -> int:

@@ -53,6 +53,19 @@ EXPLANATIONS = {
         "A failing disk, a copy that was cut off, or a file that was edited.",
         "Use an earlier copy, or run again: `hpckit run DIR/run.toml`.",
     ),
+    "HPK-600": (
+        "Ranks wait in an operation for others that do not come.",
+        "A branch that only some ranks take, a rank that raised and went on or ended early, an endless loop, a file "
+        "system or library that does not answer.",
+        "The message names the late rank, where in the source it is, the operation it is due in, and who waits "
+        "where. `hpckit run … --watch SECONDS` watches a run, `--check` compares every operation before it is run.",
+    ),
+    "HPK-601": (
+        "Ranks called different collective operations on one axis: another operation, dtype, number of elements or "
+        "root. It would hang, or give wrong values.",
+        "A branch, a loop count or a shape that depends on the rank.",
+        "The message names each call with its line. All ranks of an axis call the same operations in the same order.",
+    ),
     "HPK-700": (
         "A rank ended without an answer, and the launcher ended the others.",
         "The kernel or the batch system killed it (memory above all: exit by signal 9), a crash in compiled code "

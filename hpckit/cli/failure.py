@@ -11,6 +11,7 @@ from hpckit.errors import HpckitError
 from hpckit.run_context import utc_now
 
 FAILURE = "attempts/000/failure.json"
+STALLS = "attempts/000/watch"  # a folder a node, with the report of its last stall
 
 
 def failure_record(

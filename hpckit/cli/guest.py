@@ -1,4 +1,4 @@
-"""A rank of the user's own program: `python -m hpckit.cli.guest FOLDER PROGRAM.py …`, with marks of its start and end.
+"""A rank of the user's own program: `python -m hpckit.cli.guest FOLDER WATCH PROGRAM.py …`, with marks of its ends.
 
 The marks are files that only the front end of the same host reads: `0-12345` for rank 0 in process 12345, and
 `0-12345.end` once the program is over in a regular way. A rank on another host does not see the folder.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import joined
@@ -22,14 +24,24 @@ TELL_SECONDS = 30.0  # after the end of one rank's program, until the user is to
 
 def main(arguments: list[str]) -> None:
     """Leave the marks and run the program under mpi4py's hook, which ends the job at an exception."""
-    folder, *words = arguments
+    folder, watch, *words = arguments
     here = joined(os.environ)
     if here is not None and os.path.isdir(folder):
         mark = Path(folder, f"{here.rank}-{os.getpid()}")
         with contextlib.suppress(OSError):
             mark.touch()
             atexit.register(_touch, mark.with_name(mark.name + END), os.getpid())
+    start_watch(json.loads(watch))
     run_words(words)
+
+
+def start_watch(options: dict[str, Any] | None) -> None:
+    """Watch the ranks of the program, where that was asked for: `options` are the arguments of `hpckit.Watch`."""
+    if options is not None:
+        from hpckit.mesh import world
+        from hpckit.watch import Watch
+
+        Watch(world(), **options)
 
 
 def run_words(words: list[str]) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hpckit.cli import launch
 from hpckit.cli.ending import lost_rank
-from hpckit.cli.guest import Guests, run_words
+from hpckit.cli.guest import Guests, run_words, start_watch
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
 from hpckit.errors import InputError, RankLostError
 
 
-def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
+def run_program(words: list[str], ranks: int, above: Joined | None, watch: dict[str, Any] | None = None) -> int:
     """Run `words` (a program and its arguments) on `ranks` ranks, or on those of the launcher above.
+
+    watch: arguments of `hpckit.Watch`, None for none.
 
     Returns the program's exit code: an exception on any rank ends all of them with 1, a lost rank with 7.
     """
@@ -24,7 +28,7 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
     if not program.is_file():
         raise InputError(f"there is no program {program}")
     if above is not None:
-        return _run_here(words, above)
+        return _run_here(words, above, watch)
     launch.warn_if_crowded(ranks)
     screen = PlainLines()
 
@@ -39,7 +43,7 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
             if text := guests.watch():
                 screen.line(text, True)
 
-        command = launch.command(ranks, [folder, *words], module="hpckit.cli.guest")
+        command = launch.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.guest")
         end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
         guests.look()
     if end.stops:
@@ -51,12 +55,13 @@ def run_program(words: list[str], ranks: int, above: Joined | None) -> int:
     return end.code
 
 
-def _run_here(words: list[str], above: Joined) -> int:
+def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> int:
     """Under a launcher: run the program in this process, with mpi4py's hook that ends the job at an exception."""
     from mpi4py import MPI
 
     check_world(above, MPI.COMM_WORLD.size)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     sys.path.insert(0, "")
+    start_watch(watch)
     run_words(words)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,9 +25,10 @@ from hpckit.run_directory import RunDirectory, run_name
 if TYPE_CHECKING:
     from hpckit.cli.config import Configuration
 
+WATCH_SECONDS = 60.0  # until a stall is reported, where --check or --watch-end is given alone
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
 USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
-       hpckit run PROGRAM.py [-n RANKS] [arguments of the program …]"""
+       hpckit run PROGRAM.py [-n RANKS] [--watch SECONDS] [--check] [arguments of the program …]"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +58,14 @@ def parser() -> argparse.ArgumentParser:
         choices=("auto", "direct", "staged"),
         help="whether MPI gets device memory itself, or copies in host memory (auto: as the MPI library says)",
     )
+    it.add_argument(
+        "--watch",
+        type=_seconds,
+        metavar="SECONDS",
+        help="report ranks that others have waited for so long: who, where in the source, in which operation",
+    )
+    it.add_argument("--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long")
+    it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
     return it
@@ -87,7 +97,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     if program is not None:
         from hpckit.cli.program import run_program
 
-        return run_program([*options.words, *program], options.ranks or 1, above)
+        return run_program([*options.words, *program], options.ranks or 1, above, _watch(options))
     ranks = above.size if above else options.ranks or 1
     if options.show_config or options.dry_run:
         configuration = _load(options)
@@ -145,6 +155,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> Ru
         "ranks": ranks,
         "steps": plan.steps,
         "gpu": gpu,
+        "watch": _watch(options),
         "values": configuration.values(),
         "origins": configuration.origins,
     }
@@ -251,6 +262,18 @@ def _gpu(options: argparse.Namespace, app: App) -> str | None:
     return options.gpu_mpi or "auto"
 
 
+def _watch(options: argparse.Namespace) -> dict[str, Any] | None:
+    """How the ranks are watched: the arguments of `hpckit.Watch`, None for not at all."""
+    if options.watch is None and options.watch_end is None and not options.check:
+        return None
+    limit = options.watch or min(WATCH_SECONDS, options.watch_end or WATCH_SECONDS)
+    if options.watch_end is not None and options.watch_end < limit:
+        raise InputError(
+            f"--watch-end {options.watch_end:g} is before --watch {limit:g}", do="report a stall before it ends the run"
+        )
+    return {"limit": limit, "check": options.check, "end": options.watch_end}
+
+
 def _check_directory(given: str) -> None:
     """A run directory can be made there, as far as its name says; raises `InputError` where it cannot."""
     if not given:
@@ -298,11 +321,12 @@ def _plan(configuration: Configuration, ranks: int) -> Any:
 def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """The words for us, and those for a Python program: all that follow its name and our own options after it."""
     index = next((i for i, word in enumerate(arguments) if word.endswith(".py") and not word.startswith("-")), None)
-    if index is None or any(not word.startswith("-") and not word.isdigit() for word in arguments[:index]):
+    numbers = re.compile(r"-.*|[0-9.e+]+")
+    if index is None or not all(numbers.fullmatch(word) for word in arguments[:index]):
         return arguments, None
     after = index + 1
-    while after < len(arguments) and arguments[after] in ("-n", "--ranks"):
-        after += 2
+    while after < len(arguments) and arguments[after] in ("-n", "--ranks", "--watch", "--watch-end", "--check"):
+        after += 1 if arguments[after] == "--check" else 2
     rest = arguments[after:]
     return arguments[:after], rest[1:] if rest[:1] == ["--"] else rest
 
@@ -315,6 +339,17 @@ def _only_root_speaks(above: Joined | None) -> Iterator[None]:
         return
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         yield
+
+
+def _seconds(text: str) -> float:
+    """A time limit."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0.01 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time limit; give seconds, 0.01 or more")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -10,9 +10,9 @@ import os
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from hpckit.cli.failure import FAILURE, failure_record
+from hpckit.cli.failure import FAILURE, STALLS, failure_record
 from hpckit.cli.nested import start_nested
 from hpckit.errors import SetupError
 from hpckit.run_context import Run, gather_json, rank_logger
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.device import Device
+    from hpckit.watch import Watch
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
 
@@ -54,8 +55,9 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config_type = importlib.import_module(f"{record['package']}.config").Config
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
+        watch = _watch(comm, record.get("watch"), directory)
         names = {"app": record["app"], "title": record["title"]}
-        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested)
+        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested, watch=watch)
         if device.is_gpu:
             run.say(f"GPU: {device.describe()}")
             if comm.rank == 0:
@@ -65,6 +67,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":
             run.finish({})
+        if watch is not None:
+            watch.close()
         return run.status
     except BaseException as error:
         _abort(directory, comm, error, run.step if run else None, announce)
@@ -85,6 +89,13 @@ def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
     from hpckit.device import HOST, find_gpu
 
     return HOST if mpi is None else find_gpu(comm, mpi)
+
+
+def _watch(comm: MPI.Intracomm, options: dict[str, Any] | None, directory: RunDirectory) -> Watch | None:
+    """The watch that the run asked for. Collective."""
+    from hpckit.watch import Watch
+
+    return None if options is None else Watch(comm, **options, folder=directory.path / STALLS)
 
 
 def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.errors import InputError
+from hpckit.collectives.node_work import Bound, Gate
+from hpckit.collectives.table import shared_table
+from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.mesh import Mesh
+from hpckit.node import node_group
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
 # Buffers of a size that are kept for the next collective.
 KEPT = 16
+# Bound calls that are kept for buffers that come again.
+KEPT_CALLS = 64
 
 
 class Memory:
@@ -64,10 +69,13 @@ class Axis:
     """
 
     def __init__(self, given: MPI.Intracomm) -> None:
+        self.given = given
+        self.gate = _gate(given)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
+        self.table = shared_table(self.comm)
         self._sequence = 0
         self._host, self._device = Memory(), DeviceMemory()
 
@@ -80,10 +88,34 @@ class Axis:
         """Scratch memory where the array is."""
         return self._device if is_device_array(array) else self._host
 
+    @property
+    def layout(self) -> str:
+        """Whether the ranks share a node, as the table of measured times has it."""
+        return "node" if self.node_size == self.size else "nodes"
+
+    def keep(self, bound: Bound, key: int) -> None:
+        """Keep a bound call for the next time its buffer comes; the oldest goes where there are too many."""
+        if len(quick) >= KEPT_CALLS:
+            del quick[next(iter(quick))]
+        quick[key] = bound
+
     def free(self) -> None:
-        """Free the communicator."""
+        """Free the communicator, and forget the calls that are bound to it."""
+        for key in [key for key, bound in quick.items() if bound.gate is self.gate]:
+            del quick[key]
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
+
+
+def _gate(comm: MPI.Intracomm) -> Gate | None:
+    """What collectives in shared memory need, None where the ranks share none. Collective."""
+    if comm.size == 1:
+        return None
+    try:
+        group = node_group(comm)
+    except SetupError:
+        return None
+    return None if group is None else Gate(group)
 
 
 def _node_size(comm: MPI.Intracomm) -> int:
@@ -114,6 +146,8 @@ def axis_of(given: Any) -> Axis:
     return axis
 
 
+# Calls that are bound to a buffer, by its identity: the last of each.
+quick: dict[int, Bound] = {}
 _keyvals: list[int] = []
 
 

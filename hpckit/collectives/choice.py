@@ -8,15 +8,20 @@ from difflib import get_close_matches
 from typing import Any
 
 from hpckit.collectives.axis import Axis
+from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.column import Column, column
+from hpckit.collectives.table import best
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.algorithms import ALGORITHMS
 
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
-SEGMENT = 1 << 20
+SEGMENT = 2 << 20
 MOST_SEGMENTS = 1024
 # Algorithms that are no plans: in the order of the ranks, and the MPI library's own.
 OTHERS = {"all_reduce": ("ordered", "mpi"), "reduce": ("ordered",), "reduce_scatter": ("ordered",)}
+# In the shared memory of a node, and in the order of the ranks too.
+IN_NODE = ("flat", "staged", "symmetric")
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ def choose(
     options: Mapping[str, Any],
     deterministic: bool = False,
     root: int | None = None,
+    given: Buffer | None = None,
 ) -> Choice:
     """The algorithm that runs, with all options of its plan. Raises `InputError` for unknown names and options."""
     if algorithm == "auto":
@@ -48,7 +54,9 @@ def choose(
             raise InputError(
                 f"options {', '.join(sorted(options))} belong to a plan", do="name the algorithm that takes them"
             )
-        algorithm = "ordered" if deterministic else _measured(operation, axis, nbytes)
+        algorithm = _measured(operation, axis, nbytes, given, deterministic)
+    if algorithm in IN_NODE and operation == "all_reduce":
+        return Choice(operation, _checked_in_node(algorithm, axis, given, options))
     others = OTHERS.get(operation, ())
     if algorithm in others:
         if options:
@@ -57,7 +65,7 @@ def choose(
             raise _not_in_order(algorithm)
         return Choice(operation, algorithm)
     if algorithm not in ALGORITHMS[operation]:
-        known = [*ALGORITHMS[operation], *others]
+        known = [*ALGORITHMS[operation], *others, *(IN_NODE if operation == "all_reduce" else ())]
         near = get_close_matches(str(algorithm), known, n=1)
         raise InputError(
             f"there is no algorithm {algorithm!r} of {operation}",
@@ -84,10 +92,50 @@ def segments_of(operation: str, algorithm: str, ranks: int, nbytes: int) -> int:
     return max(1, min(MOST_SEGMENTS, -(-message // SEGMENT)))
 
 
-def _measured(operation: str, axis: Axis, nbytes: int) -> str:
-    if operation == "all_reduce":
-        return "halving_doubling" if nbytes < 1 << 20 else "ring"
+def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, deterministic: bool) -> str:
+    """The quickest algorithm of the table that can be had."""
+    if axis.size == 1:
+        return "ordered" if deterministic else next(iter(ALGORITHMS[operation]))
+    kind = "host"
+    if given is not None and is_device_array(given.array) and not given.staged:
+        kind = "device"
+    elif given is not None and axis.gate is not None and takes(axis, "symmetric", given):
+        kind = "symmetric"
+    for name in best(axis.table, operation, axis.size, axis.layout, kind, nbytes):
+        if name in IN_NODE:
+            if given is not None and takes(axis, name, given):
+                return name
+        elif not deterministic and (name in ALGORITHMS[operation] or name in OTHERS.get(operation, ())):
+            return name
+    if deterministic:
+        return "ordered"
     return next(iter(ALGORITHMS[operation]))
+
+
+def takes(axis: Axis, algorithm: str, given: Buffer) -> bool:
+    """Whether an algorithm in shared memory takes a buffer."""
+    if axis.gate is None or is_device_array(given.array):
+        return False
+    return axis.gate.group.takes("all_reduce", algorithm, given.array.dtype, given.array.nbytes, given.array)
+
+
+def _checked_in_node(algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any]) -> str:
+    if options:
+        raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
+    if axis.gate is None:
+        raise InputError(
+            f"{algorithm!r} runs in shared memory, and the {axis.size} ranks of the axis do not share any",
+            do="use an axis within a node, or leave the algorithm to 'auto'",
+        )
+    assert given is not None
+    if not takes(axis, algorithm, given):
+        why = {
+            "flat": f"it is for small buffers, and this has {given.array.nbytes} bytes",
+            "symmetric": "the buffer is not made by empty_shared with this communicator",
+            "staged": f"it does not take {given.array.dtype}",
+        }[algorithm]
+        raise InputError(f"{algorithm!r} does not take the buffer: {why}", do="leave the algorithm to 'auto'")
+    return algorithm
 
 
 def _not_in_order(algorithm: str) -> InputError:

@@ -8,6 +8,9 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpckit import watch
+from hpckit.collectives.buffers import Buffer
+
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
 Steps = Iterator[MPI.Request]
 # Rounds of fruitless tests before the core is offered to other processes: ranks may share it.
@@ -41,7 +44,7 @@ class Work:
         """Its result, once it is done."""
         idle = 0
         while not self.done:
-            if len(_flying) == 1 and self._request is not None:
+            if len(flying) == 1 and self._request is not None:
                 self._request.Wait()
             idle = 0 if advance_all() else idle + 1
             if idle > PATIENCE:
@@ -56,28 +59,71 @@ class Work:
             self._request = next(self._steps, None)
             if self._request is None:
                 self._result, self.done = self._finish(), True
-                _flying.remove(self)
+                flying.remove(self)
                 break
         return moved
 
 
 # All that this rank has started and not finished, in the order of starting.
-_flying: list[Work] = []
+flying: list[Work] = []
 
 
 def start(steps: Steps, result: Callable[[], Any]) -> Work:
     """Start an operation: its first messages leave."""
     work = Work(steps, result)
-    _flying.append(work)
+    flying.append(work)
     try:
         work.advance()
     except BaseException:
-        if work in _flying:
-            _flying.remove(work)
+        if work in flying:
+            flying.remove(work)
         raise
     return work
 
 
+class Watched(Work):
+    """A work whose wait a watch is told of."""
+
+    __slots__ = ("_begun", "_inner", "_seen")
+
+    def __init__(self, inner: Work, seen: watch.Watch, begun: Any) -> None:
+        self._inner, self._seen, self._begun = inner, seen, begun
+        self.done = False
+
+    def test(self) -> bool:
+        """As of the work; where the watch checks, the last one waits until all ranks have begun it."""
+        if self._inner.test():
+            self.wait()
+        return self.done
+
+    def wait(self) -> Any:
+        """As of the work. Raises `MismatchError` where the watch checks and the ranks called different things."""
+        if self.done:
+            return self._inner.wait()
+        self._seen.resume(self._begun)
+        try:
+            self.done = True
+            return self._inner.wait()
+        finally:
+            self._seen.leave()
+
+
+def watched(
+    begin: Callable[[], Work],
+    comm: MPI.Comm,
+    operation: tuple[str, ...],
+    buffer: Buffer,
+    count: int | None = None,
+    root: int = -1,
+) -> Work:
+    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ)."""
+    seen = watch.current
+    if seen is None:
+        return begin()
+    begun = seen.begin(comm, operation, buffer.array.dtype, buffer.size if count is None else count, root)
+    return Watched(begin(), seen, begun)
+
+
 def advance_all() -> bool:
     """Let all that is under way go on; whether anything moved."""
-    return any([work.advance() for work in tuple(_flying)])
+    return any([work.advance() for work in tuple(flying)])

@@ -37,7 +37,9 @@ class DeviceForces:
             self._kernels = {measure: force_kernel(interaction.potential, form) for measure, form in forms.items()}
         except TypeError as error:
             raise InputError(f"the potential {interaction.potential.key[1]} has no form for GPUs: {error}") from error
-        self._table = device.to_device(stored_table(interaction.table, forms[False]))
+        rows_at = interaction.potential.rows_at
+        stored = stored_table(interaction.table, forms[False], interaction.rows, rows_at)
+        self._table = device.to_device(stored)
         self._singles = device.zeros((0, RECORD), np.float32)
         self._tallies = device.zeros((0, TALLY))
 

@@ -42,7 +42,8 @@ class Forces:
             measure: force_kernel(interaction.potential, replace(self.form, measure=measure))
             for measure in (False, True)
         }
-        self._table = stored_table(interaction.table, self.form)
+        rows_at = interaction.potential.rows_at
+        self._table = stored_table(interaction.table, self.form, interaction.rows, rows_at)
         self._singles = aligned((0, RECORD), np.float32)
         self.tallies = np.empty((0, TALLY))
 

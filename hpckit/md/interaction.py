@@ -15,13 +15,15 @@ class Interaction:
     """A potential and its parameters for each pair of types: table [types, types, parameters], symmetric.
 
     tail_energy, tail_virial: what pairs beyond the cutoff would add, on average, in a uniform system of unit volume for
-    each pair of types [types, types] (energy and sum of r . f per pair of particles); zeros for none.
+    each pair of types [types, types] (energy and sum of r . f per pair of particles); zeros for none. rows: what a
+    tabulated potential looks up, [n, 4].
     """
 
     potential: Potential
     table: np.ndarray
     tail_energy: np.ndarray | None = None
     tail_virial: np.ndarray | None = None
+    rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         shape = self.table.shape

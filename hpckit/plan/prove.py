@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.gossip import GossipPlan, GossipProof, prove_gossip
 from hpckit.plan.halo import HaloPlan, HaloStep
 from hpckit.plan.program import Program
 from hpckit.plan.prove_collective import CollectiveProof, prove_collective
@@ -37,11 +38,11 @@ class Proof:
 
 
 @functools.singledispatch
-def prove(plan: object) -> Proof | CollectiveProof | ScheduleProof:
+def prove(plan: object) -> Proof | CollectiveProof | GossipProof | ScheduleProof:
     """Execute a plan on all ranks symbolically; raise `PlanError` unless it does exactly what it promises.
 
-    Takes a `HaloPlan` (`prove_halo`), a `CollectivePlan` (`prove_collective`), the `Schedule` of a pipeline
-    (`prove_schedule`) or the `Program` made from it (`prove_program`).
+    Takes a `HaloPlan` (`prove_halo`), a `CollectivePlan` (`prove_collective`), a `GossipPlan` (`prove_gossip`), the
+    `Schedule` of a pipeline (`prove_schedule`) or the `Program` made from it (`prove_program`).
     """
     raise InputError(
         f"a halo plan or a collective plan, a pipeline's schedule or its program can be proved, "
@@ -91,6 +92,7 @@ def prove_halo(plan: HaloPlan) -> Proof:
 
 
 prove.register(CollectivePlan, prove_collective)
+prove.register(GossipPlan, prove_gossip)
 prove.register(Schedule, prove_schedule)
 prove.register(Program, prove_program)
 

@@ -19,7 +19,8 @@ import numpy as np
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_records import load_record, loader, single, type_of_double, type_of_single
 from hpckit.kernels.jit import inlined
-from hpckit.kernels.pair.potential import CUTOFF2, SHIFT, Potential
+from hpckit.kernels.pair import tabulated_cuda
+from hpckit.kernels.pair.potential import CUTOFF2, SHIFT, Potential, with_rows
 from hpckit.kernels.pair.reference import TALLY
 from hpckit.kernels.pair.traced import derived
 
@@ -41,9 +42,14 @@ class DeviceForm:
         return np.dtype(np.float32 if self.kind == "f" else np.float64)
 
 
-def stored_table(table: np.ndarray, form: DeviceForm) -> np.ndarray:
-    """A table [types, types, parameters] as kernels read it: flat, a row of parameters for each pair of types."""
-    return np.ascontiguousarray(table, form.dtype).ravel()
+def stored_table(
+    table: np.ndarray, form: DeviceForm, rows: np.ndarray | None = None, rows_at: int | None = None
+) -> np.ndarray:
+    """A table [types, types, parameters] as kernels read it: flat, a row of parameters for each pair of types.
+
+    rows, rows_at: as of `potential.with_rows`.
+    """
+    return with_rows(lambda given: np.ascontiguousarray(given, form.dtype).ravel(), table, rows, rows_at)
 
 
 @cache
@@ -52,11 +58,7 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
 
     See `forces`. Without `measure`, tallies are left alone.
     """
-    force, energy_and_force = potential.force, potential.energy_and_force
-    if potential.energy is not None:
-        force, energy_and_force = derived(potential.energy, potential.parameters)
-    if form.kind == "f":
-        force, energy_and_force = single(force), single(energy_and_force)
+    force, energy_and_force = _functions(potential, form)
     load_parameters = loader(potential.parameters)
     parameters = np.uint64(potential.parameters)
     row_of, parameters_of = _lookup(potential, form)
@@ -77,7 +79,7 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
                 r2 = dx * dx + (dy * dy + dz * dz)
                 p = parameters_of(p, table, row, other_w)
                 if r2 < p[CUTOFF2]:
-                    f = force(r2, p)
+                    f = force(r2, p, table)
                     fx += np.float64(f * dx)
                     fy += np.float64(f * dy)
                     fz += np.float64(f * dz)
@@ -101,7 +103,7 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
                 r2 = dx * dx + (dy * dy + dz * dz)
                 p = parameters_of(p, table, row, other_w)
                 if r2 < p[CUTOFF2]:
-                    e, f = energy_and_force(r2, p)
+                    e, f = energy_and_force(r2, p, table)
                     energy += np.float64(e - p[SHIFT])
                     gx, gy, gz = np.float64(f * dx), np.float64(f * dy), np.float64(f * dz)
                     fx, fy, fz = fx + gx, fy + gy, fz + gz
@@ -115,6 +117,29 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
             tallies[tally + u8(6)] = yz
 
     return measure if form.measure else forces
+
+
+def _functions(potential: Potential, form: DeviceForm) -> tuple[Any, Any]:
+    """The potential's functions of (r2, p, table) in the kernel's precision."""
+    own_force, own_both = potential.force, potential.energy_and_force
+    if potential.rows_at is not None:
+        own_force, own_both = tabulated_cuda.force, tabulated_cuda.energy_and_force
+    elif potential.energy is not None:
+        own_force, own_both = derived(potential.energy, potential.parameters)
+    if form.kind == "f":
+        own_force, own_both = single(own_force), single(own_both)
+    if potential.rows_at is not None:
+        return own_force, own_both
+
+    @inlined
+    def force(r2, p, table):
+        return own_force(r2, p)
+
+    @inlined
+    def energy_and_force(r2, p, table):
+        return own_both(r2, p)
+
+    return force, energy_and_force
 
 
 def _lookup(potential: Potential, form: DeviceForm) -> tuple[Any, Any]:

@@ -21,17 +21,21 @@ def forces(
     second: np.ndarray,
     potential: Potential,
     table: np.ndarray,
+    rows: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Forces float64[slots, 4] and tallies float64[slots, 8] over the pairs (first[k], second[k]), each in both orders.
 
-    positions: [slots, 4] records; table: [types, types, parameters]. Energy and virial of a pair are written whole to
-    either of its particles: half of the sum over all slots is the system's.
+    positions: [slots, 4] records; table: [types, types, parameters]; rows: of a tabulated potential. Energy and virial
+    of a pair are written whole to either of its particles: half of the sum over all slots is the system's.
     """
     dx = positions[first, :3] - positions[second, :3]
     r2 = (dx * dx).sum(axis=1)
     types = types_of(positions)
     p = table[types[first], types[second]].T
-    energy, f = potential.energy_and_force.py_func(np.minimum(r2, p[CUTOFF2]) if potential.clamp else r2, p)
+    if potential.reference is not None:
+        energy, f = potential.reference(r2, p, rows)
+    else:
+        energy, f = potential.energy_and_force.py_func(np.minimum(r2, p[CUTOFF2]) if potential.clamp else r2, p)
     within = r2 < p[CUTOFF2]
     energy, f = np.where(within, energy - p[SHIFT], 0.0), np.where(within, f, 0.0)
     vectors = f[:, None] * dx

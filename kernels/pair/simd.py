@@ -17,7 +17,7 @@ from hpckit.kernels import lanes as vectors
 from hpckit.kernels import simd
 from hpckit.kernels.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.jit import FUSED, STRICT, inlined, jit
-from hpckit.kernels.pair.potential import CUTOFF2, SHIFT, Potential
+from hpckit.kernels.pair.potential import CUTOFF2, SHIFT, Potential, with_rows
 from hpckit.kernels.pair.reference import TALLY
 
 AHEAD = 2048
@@ -64,12 +64,21 @@ class Form:
         return self.types if self.types == 1 or self.isa == "scalar" else -(-self.types // self.lanes) * self.lanes
 
 
-def stored_table(table: np.ndarray, form: Form) -> np.ndarray:
-    """A table [types, types, parameters] as kernels of this form read it: [types, parameters, stored types], flat."""
+def stored_table(
+    table: np.ndarray, form: Form, rows: np.ndarray | None = None, rows_at: int | None = None
+) -> np.ndarray:
+    """A table [types, types, parameters] as kernels of this form read it: [types, parameters, stored types], flat.
+
+    rows, rows_at: as of `potential.with_rows`.
+    """
     types = len(table)
     columns = np.arange(form.stored_types) % (form.near_types if types <= form.near_types else form.stored_types)
-    stored = table.transpose(0, 2, 1)[:, :, np.minimum(columns, types - 1)]
-    return np.ascontiguousarray(stored, np.float32 if form.kind == "f" else np.float64).ravel()
+
+    def store(given: np.ndarray) -> np.ndarray:
+        stored = given.transpose(0, 2, 1)[:, :, np.minimum(columns, types - 1)]
+        return np.ascontiguousarray(stored, np.float32 if form.kind == "f" else np.float64).ravel()
+
+    return with_rows(store, table, rows, rows_at)
 
 
 @cache
@@ -81,7 +90,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
     load, row_of, parameters_of, broadcast, zero_unless, minimum, prefetch = _pieces(potential, form)
     add, store = _sums(form)
-    force, energy_and_force = potential.force, potential.energy_and_force
+    force, energy_and_force = _functions(potential)
 
     @inlined(math=REORDERED)
     def bounded(r2, cutoff2):
@@ -127,7 +136,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     r2 = dx * dx + (dy * dy + dz * dz)
                     p = parameters_of(table, row, w)
                     limit = limit_of(p, common)
-                    f = zero_unless(r2 < limit, force(held(r2, limit), p))
+                    f = zero_unless(r2 < limit, force(held(r2, limit), p, table))
                     fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
                 store(forces, own, fx, fy, fz, nothing())
 
@@ -148,7 +157,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     r2 = dx * dx + (dy * dy + dz * dz)
                     p = parameters_of(table, row, w)
                     limit = limit_of(p, common)
-                    e, f = energy_and_force(held(r2, limit), p)
+                    e, f = energy_and_force(held(r2, limit), p, table)
                     within = r2 < limit
                     energy = add(energy, zero_unless(within, e - p[SHIFT]), one)
                     f = zero_unless(within, f)
@@ -161,6 +170,23 @@ def force_kernel(potential: Potential, form: Form) -> Any:
 
     key = None if None in potential.key else ("forces", potential.key, form)
     return jit(measure if form.measure else forces, key=key, math=REORDERED)
+
+
+def _functions(potential: Potential) -> tuple:
+    """The potential's functions of (r2, p, table), whether they look at the table or not."""
+    if potential.rows_at is not None:
+        return potential.force, potential.energy_and_force
+    own_force, own_both = potential.force, potential.energy_and_force
+
+    @inlined(math=REORDERED)
+    def force(r2, p, table):
+        return own_force(r2, p)
+
+    @inlined(math=REORDERED)
+    def energy_and_force(r2, p, table):
+        return own_both(r2, p)
+
+    return force, energy_and_force
 
 
 def _pieces(potential: Potential, form: Form) -> tuple:

@@ -40,7 +40,27 @@ write_data start.data
 run 200
 write_data end.data
 """
+TABLE = "pair_style table {0} 900\npair_coeff 1 1 ../lj.table {1} 2.5\n"
+MORSE = {
+    "kind": "morse",
+    "parameters": [1.0, 5.0, 1.12],
+    "cutoff": 2.5,
+    "pairs": [{"types": [1, 2], "parameters": [1.3, 4.5, 1.05]}, {"types": [2, 2], "parameters": [0.7, 5.5, 1.2]}],
+}
 CASES = {
+    "morse": (
+        TWO_TYPES + "pair_style morse 2.5\npair_coeff 1 1 1.0 5.0 1.12\npair_coeff 1 2 1.3 4.5 1.05\n"
+        "pair_coeff 2 2 0.7 5.5 1.2\n",
+        {"interaction": MORSE},
+    ),
+    "spline": (
+        MELT + TABLE.format("spline", "LJ"),
+        {"interaction": {"kind": "table", "file": "lj.table", "keyword": "LJ", "points": 900}},
+    ),
+    "linear": (
+        MELT + TABLE.format("linear", "EVEN"),
+        {"interaction": {"kind": "table", "file": "lj.table", "keyword": "EVEN", "points": 900}},
+    ),
     "melt": (
         MELT + "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5\n",
         {"epsilon": [[1.0]], "sigma": [[1.0]], "cutoff": [[2.5]]},
@@ -61,11 +81,14 @@ CASES = {
 @needs_lammps
 def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tmp_path):
     cases, expected, ends = {}, {}, {}
+    _write_tables(tmp_path / "lj.table")
     for name, (text, settings) in CASES.items():
         folder = tmp_path / name
         folder.mkdir()
         expected[name] = thermo_rows(run_lammps(folder, text + RUN))[MEASURED]
         ends[name] = folder / "end.data"
+        if "file" in settings.get("interaction", {}):
+            settings["interaction"] |= {"file": str(tmp_path / "lj.table"), "interpolation": name}
         common = {"data": f"{name}/start.data", "steps": 200, "measured": MEASURED, "dt": 0.005}
         cases[name] = settings | common
     for isa in ("scalar", "mixed"):
@@ -83,6 +106,19 @@ def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tm
         if name != "mixed":
             np.testing.assert_allclose(rows[:, 4:], theirs[:, 4:], rtol=0, atol=1e-9, err_msg=name)
             _require_same_places(ours, ends[name])
+
+
+def _write_tables(path):
+    """Lennard-Jones as two sections of a file: distances in it, with slopes; and equal steps of r^2, without."""
+    r = np.linspace(0.6, 2.7, 700)
+    slopes = [24 * (-26 * x**-14 + 7 * x**-8) for x in (0.6, 2.7)]
+    text = ["# two tables", "", "LJ", f"N 700 FPRIME {slopes[0]!r} {slopes[1]!r}", ""]
+    for name, each in (("LJ", r), ("EVEN", np.sqrt(np.linspace(0.7**2, 2.5**2, 900)))):
+        if name == "EVEN":
+            text += ["", "# the same", "EVEN", "N 900 RSQ 0.7 2.5", ""]
+        values = zip(each, 4 * (each**-12 - each**-6), 24 * (2 * each**-13 - each**-7), strict=True)
+        text += [f"{k} {x:.15g} {e:.15g} {f:.15g}" for k, (x, e, f) in enumerate(values, 1)]
+    path.write_text("\n".join(text) + "\n")
 
 
 def _require_same_places(ours, path):

@@ -8,6 +8,8 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.potentials import interaction_of
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.dynamics import NVE
@@ -22,7 +24,7 @@ folder = Path(sys.argv[1])
 
 
 def system_of(case: dict) -> System:
-    """The system of a case: particles from a LAMMPS data file, Lennard-Jones between them."""
+    """The system of a case: particles from a LAMMPS data file, Lennard-Jones between them or what it names."""
     data = read_lammps_data(folder / case["data"], periodic=tuple(case.get("periodic", (True,) * 3)))
     names = tuple(axis for axis, closed in zip("xyz", data.periodic, strict=True) if closed)
     mesh = hp.Mesh(comm, periodic=names, **dict(zip("xyz", case.get("split", (0, 0, 0)), strict=True)))
@@ -33,11 +35,15 @@ def system_of(case: dict) -> System:
             if len(fractions) == mesh.topology.sizes[d] - 1:
                 cuts[d][1:-1] = [data.lower[d] + f * (data.upper[d] - data.lower[d]) for f in fractions]
         bricks = Bricks(mesh.topology, tuple(tuple(each) for each in cuts))
-    epsilon, sigma, cutoff = (np.array(case[key], float) for key in ("epsilon", "sigma", "cutoff"))
-    table = parameters(epsilon, sigma, cutoff, case.get("shift", False))
+    if "interaction" in case:  # as in a run file
+        config = Config.model_validate({"system": {"file": "any"}, "interaction": case["interaction"]})
+        interaction = interaction_of(config, len(data.masses))
+    else:
+        epsilon, sigma, cutoff = (np.array(case[key], float) for key in ("epsilon", "sigma", "cutoff"))
+        interaction = Interaction(POTENTIAL, parameters(epsilon, sigma, cutoff, case.get("shift", False)))
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
-    system = System(mesh, bricks, data.masses, Interaction(POTENTIAL, table), rebuilds=rebuilds, **options)
+    system = System(mesh, bricks, data.masses, interaction, rebuilds=rebuilds, **options)
     system.load_snapshot(data if comm.rank == 0 else None)
     return system
 

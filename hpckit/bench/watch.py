@@ -1,0 +1,92 @@
+"""What it costs to watch: a record of a call, and an MPI_Allreduce of 8 bytes and a halo exchange with and without."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.job import answer, run_ranks
+from hpckit.bench.measure import machine, ratio
+
+CALLS = 2000  # timed together
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """On 2 ranks, rounds in turn; seconds are medians, `watch_call_us` is in microseconds a call, smaller is better."""
+    rows = run_ranks("hpckit.bench.watch", 2, ((10 if quick else 40,),))
+    row = rows[0]
+    keys = {
+        "watch_call_us": ratio([1e6 * s for s in row["call"]], [1.0] * len(row["call"])),
+        "watch_check_us": ratio([1e6 * s for s in row["check"]], [1.0] * len(row["check"])),
+        "watch_allreduce_time": ratio(row["watched allreduce"], row["allreduce"]),
+        "watch_halo_time": ratio(row["watched halo"], row["halo"]),
+    }
+    results = [{"what": name, "us": round(1e6 * statistics.median(times), 3)} for name, times in row.items()]
+    return {"bench": "watch", "machine": machine(), "results": results, "ratios": keys}
+
+
+def _case(rounds: int) -> dict[str, Any]:
+    """Seconds a call, `rounds` times each, the slowest of the ranks."""
+    from mpi4py import MPI
+
+    from hpckit.exchange import HaloExchange
+    from hpckit.field import Field
+    from hpckit.mesh import Mesh
+    from hpckit.plan.decomposition import Decomposition
+    from hpckit.watch import Watch
+
+    comm = MPI.COMM_WORLD
+    one, total, dtype = np.ones(1), np.ones(1), np.dtype("f8")
+    mesh = Mesh(comm, x=0, y=1, z=1, periodic="x")
+    field = Field.zeros(Decomposition((32 * comm.size, 32, 32), mesh.topology), mesh)
+    halo = HaloExchange(mesh, field)
+    times: dict[str, list[float]] = {}
+
+    def note(name: str, call: Callable[[], object], calls: int = CALLS) -> None:
+        times.setdefault(name, []).append(_timed(comm, call, calls))
+
+    for _ in range(rounds):
+        note("allreduce", lambda: comm.Allreduce(one, total))
+        note("halo", lambda: halo(field))
+        with Watch(comm) as watch:
+            enter, leave = watch.enter, watch.leave
+
+            def record() -> None:
+                enter(comm, "all_reduce sum", dtype, 1)  # noqa: B023
+                leave()  # noqa: B023
+
+            def watched_allreduce() -> None:
+                enter(comm, "all_reduce sum", dtype, 1)  # noqa: B023
+                comm.Allreduce(one, total)
+                leave()  # noqa: B023
+
+            note("call", record)
+            note("watched allreduce", watched_allreduce)
+            note("watched halo", lambda: halo(field))
+        with Watch(comm, check=True) as watch:
+            enter, leave = watch.enter, watch.leave
+            note("check", record, CALLS // 10)
+    mesh.close()
+    return times
+
+
+def _timed(comm: Any, call: Callable[[], object], calls: int) -> float:
+    """Seconds of one of so many calls on the slowest rank."""
+    for _ in range(calls // 10):
+        call()
+    comm.Barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    every = np.empty(comm.size)
+    comm.Allgather(np.array([(time.perf_counter() - begin) / calls]), every)
+    return float(every.max())
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], _case)

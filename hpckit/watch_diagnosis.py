@@ -1,0 +1,253 @@
+"""Who keeps whom waiting: from what every rank of a node does to the sentence that names the culprit.
+
+Pure functions of what was read from the table, standard library only: the watcher runs them in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+RUNNING, LEFT, DEAD = "running", "left", "dead"
+SHOWN = 3  # frames of the stack of a late rank
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation that a rank entered, and where: `group` is a key of the communicator, alike on all its ranks."""
+
+    operation: str
+    axis: str
+    dtype: str
+    count: int
+    root: int
+    group: str
+    members: tuple[int, ...]
+    number: int
+    file: str
+    line: int
+    function: str
+    inside: bool
+
+    def what(self) -> str:
+        """Operation, elements and axis."""
+        amount = f" of {self.count} {self.dtype}" if self.count >= 0 else ""
+        root = f" with root {self.root}" if self.root >= 0 else ""
+        return f"{self.operation}{amount}{root} on {self.axis}"
+
+    def where(self) -> str:
+        """File, line and function of the call site."""
+        return f"{os.path.basename(self.file)}:{self.line} ({self.function})"
+
+    def same(self, other: Call) -> bool:
+        """Whether both are one operation, as far as all ranks must agree."""
+        return (self.operation, self.dtype, self.count, self.root) == (
+            other.operation,
+            other.dtype,
+            other.count,
+            other.root,
+        )
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank as its table shows it. still: s since anything of it changed; doing: computing, asleep or stopped;
+    numbers: of its latest operation on each group; stack: `file:line (function)`, innermost first.
+    """
+
+    rank: int
+    pid: int
+    life: str
+    last: Call | None
+    numbers: Mapping[str, int]
+    still: float
+    doing: str = ""
+    stack: tuple[str, ...] = ()
+
+    @property
+    def inside(self) -> bool:
+        """It entered an operation and has not come out."""
+        return self.life == RUNNING and self.last is not None and self.last.inside
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its program is
+    over), `dead`, `differ` (ranks called different operations), `crossed` (ranks wait for one another on different
+    axes), `together` (all are in the operation and it does not end), `elsewhere` (the late ones are on other nodes).
+    """
+
+    kind: str
+    seconds: float
+    culprits: tuple[int, ...]
+    waiting: tuple[int, ...]
+    ranks: Mapping[int, Rank] = field(repr=False)
+
+    @property
+    def hopeless(self) -> bool:
+        """It cannot end by itself."""
+        return self.kind in ("left", "dead", "differ", "crossed")
+
+    def text(self) -> str:
+        """The report: a line of what is wrong, then who and where."""
+        lines = [f"stalled for {self.seconds:.3g} s: {self._headline()}"]
+        for rank in self.culprits:
+            if rank in self.ranks:
+                lines.append(f"  {_state(self.ranks[rank])}")
+        if self.kind not in ("differ", "crossed", "together"):
+            lines += [f"  {who} in {what}" for who, what in self._by_place("wait", "waits")]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        ranks = [asdict(it) for _, it in sorted(self.ranks.items())]
+        return {
+            "kind": self.kind,
+            "seconds": self.seconds,
+            "culprits": list(self.culprits),
+            "waiting": list(self.waiting),
+            "text": self.text(),
+            "ranks": ranks,
+        }
+
+    def _headline(self) -> str:
+        who, due = ranks_text(self.culprits), self._due()
+        if self.kind == "differ":
+            return f"{who} called different operations as number {due.number if due else '?'} on one axis"
+        if self.kind == "crossed":
+            return f"{who} wait for one another"
+        if self.kind == "together":
+            return f"all of {who} are in {due.what() if due else 'an operation'}, and it does not end"
+        has, is_over = ("has", "is") if len(self.culprits) == 1 else ("have", "are")
+        what = f"{due.what()} (number {due.number})" if due else "an operation"
+        if self.kind == "elsewhere":
+            return f"the ranks of this node are all in {what}; what holds them is among {who}, on other nodes"
+        why = {"late": "", "left": f", and {is_over} through with the program", "dead": f", and {is_over} dead"}
+        return f"{who} {has} not come to {what}{why[self.kind]}"
+
+    def _due(self) -> Call | None:
+        waiting = [self.ranks[rank].last for rank in self.waiting]
+        mine = set(self.culprits)
+        return next((call for call in waiting if call and mine & set(call.members)), waiting[0] if waiting else None)
+
+    def _by_place(self, several: str, one: str) -> list[tuple[str, str]]:
+        places: dict[str, list[int]] = {}
+        for rank in self.waiting:
+            call = self.ranks[rank].last
+            if call is not None:
+                places.setdefault(f"{call.what()} at {call.where()}", []).append(rank)
+        return [(f"{ranks_text(who)} {several if len(who) > 1 else one}", what) for what, who in places.items()]
+
+
+def diagnose(ranks: Iterable[Rank], limit: float) -> Stall | None:
+    """The stall among these ranks of a node, None while there is none.
+
+    There is one when a rank has been in an operation for `limit` s without a change, and those that it waits for,
+    directly or through others, have not changed for so long either: a rank that goes on with other operations, or says
+    that it lives, is slow and no culprit.
+    """
+    seen = {it.rank: it for it in ranks}
+    stuck = sorted(rank for rank, it in seen.items() if it.inside and it.still > limit)
+    if not stuck:
+        return None
+    seconds = max(seen[rank].still for rank in stuck)
+    differing = _differing(seen, stuck)
+    if differing:
+        return Stall("differ", seconds, differing, tuple(stuck), seen)
+    reached, away = _reached(seen, stuck)
+    if not reached and not away:
+        together = sorted({member for rank in stuck for member in _call(seen[rank]).members})
+        if all(seen[rank].still > limit for rank in together if rank in seen):
+            return Stall("together", seconds, tuple(together), tuple(stuck), seen)
+        return None
+    out = [rank for rank in reached if not seen[rank].inside]
+    for kind, life in (("dead", DEAD), ("left", LEFT), ("late", RUNNING)):
+        guilty = [rank for rank in out if seen[rank].life == life and (life != RUNNING or seen[rank].still > limit)]
+        if guilty:
+            return Stall(kind, seconds, tuple(guilty), _waiting_for(seen, guilty), seen)
+    if out:
+        return None  # they are on their way
+    if away:
+        return Stall("elsewhere", seconds, tuple(sorted(away)), tuple(stuck), seen)
+    circle = sorted({*reached, *stuck})
+    if all(seen[rank].still > limit for rank in circle):
+        return Stall("crossed", seconds, tuple(circle), tuple(circle), seen)
+    return None
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`rank 3`, or `ranks 0, 2-5`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    words = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"rank{'s' if len(runs) > 1 or (runs and runs[0][0] != runs[0][1]) else ''} {words}"
+
+
+def _call(rank: Rank) -> Call:
+    assert rank.last is not None
+    return rank.last
+
+
+def _differing(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[int, ...]:
+    """The ranks that are in operations of the same number on the same communicator which are not the same."""
+    for rank in stuck:
+        mine = _call(seen[rank])
+        there = [
+            other
+            for other in mine.members
+            if other in seen
+            and seen[other].inside
+            and (_call(seen[other]).group, _call(seen[other]).number) == (mine.group, mine.number)
+        ]
+        if any(not _call(seen[other]).same(mine) for other in there):
+            return tuple(there)
+    return ()
+
+
+def _reached(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[list[int], set[int]]:
+    """The ranks that the stuck ones wait for, directly or through others that wait; and those on other nodes."""
+    reached: set[int] = set()
+    away: set[int] = set()
+    todo = list(stuck)
+    while todo:
+        for other in _awaited(seen, todo.pop()):
+            if other not in seen:
+                away.add(other)
+            elif other not in reached:
+                reached.add(other)
+                if seen[other].inside:
+                    todo.append(other)
+    return sorted(reached), away
+
+
+def _awaited(seen: Mapping[int, Rank], rank: int) -> list[int]:
+    """The members that have not come to the operation that the rank is in."""
+    call = _call(seen[rank])
+    return [
+        other
+        for other in call.members
+        if other != rank and (other not in seen or seen[other].numbers.get(call.group, 0) < call.number)
+    ]
+
+
+def _waiting_for(seen: Mapping[int, Rank], guilty: list[int]) -> tuple[int, ...]:
+    """The ranks inside operations which these have not come to, directly or through others."""
+    inside = [rank for rank, it in seen.items() if it.inside]
+    return tuple(sorted(rank for rank in inside if set(guilty) & set(_reached(seen, [rank])[0])))
+
+
+def _state(it: Rank) -> str:
+    """What a rank does, in a line."""
+    after = f" {it.last.what()} at {it.last.where()}" if it.last else ""
+    if it.inside:
+        return f"rank {it.rank} is in{after}"
+    where = f", at {' in '.join(it.stack[:SHOWN])}" if it.stack else ""
+    since = f" after{after}" if after else " before its first operation"
+    doing = {RUNNING: it.doing or "outside any operation", LEFT: "through", DEAD: "dead"}[it.life]
+    return f"rank {it.rank} is {doing}{where},{since}"

@@ -1,0 +1,96 @@
+"""The table of a node: what each of its ranks does now, in memory that its watcher shares. Standard library only.
+
+A file of a page with the alarm, then STRIDE bytes a rank: who it is, the number of its latest operation on each
+communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R` says in words, a line each, what the
+numbers of rank R stand for: communicators, and places in the source with their operation.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE, STRIDE = 4096, 8192
+GROUPS, RING, SLOTS = 64, 4096, 64  # bytes of a rank until its group numbers, until its ring; calls in the ring
+MOST_GROUPS = (RING - GROUPS) // 8
+MOST_SITES = 4096
+RECORD = struct.Struct("<3Q2qQ")
+ABSENT, RUNNING, LEFT = range(3)  # what a rank says of itself
+TABLE, ALARM = "table", "alarm.txt"
+
+
+class Head(NamedTuple):
+    """Who a rank is: its process, ABSENT, RUNNING or LEFT, its rank, how often it said that it lives."""
+
+    pid: int
+    state: int
+    rank: int
+    beats: int
+
+
+class Record(NamedTuple):
+    """A call: its place in the rank's order, its site (which says on what group), its number on the group, the elements
+    and the root that all ranks must give (-1 for none), and whether it has ended.
+    """
+
+    sequence: int
+    site: int
+    number: int
+    elements: int
+    root: int
+    ended: int
+
+
+HEAD = struct.Struct("<4Q")
+
+
+def communicates(file: str, core: str) -> bool:
+    """Whether a source file is of the modules that communicate, whose frames are no call sites; core: their folder."""
+    return os.path.dirname(file) in (core, os.path.join(core, "collectives"))
+
+
+def table_of(folder: Path, ranks: int, create: bool = False) -> mmap.mmap:
+    """The table of so many ranks in a folder, mapped."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
+    handle = os.open(folder / TABLE, flags, 0o600)
+    try:
+        if create:
+            os.ftruncate(handle, PAGE + STRIDE * ranks)
+        return mmap.mmap(handle, PAGE + STRIDE * ranks)
+    finally:
+        os.close(handle)
+
+
+def place(slot: int) -> int:
+    """Where the part of a rank starts, bytes."""
+    return PAGE + STRIDE * slot
+
+
+def read_head(table: mmap.mmap, slot: int) -> Head:
+    """Who the rank of a slot is."""
+    return Head(*HEAD.unpack_from(table, place(slot)))
+
+
+def read_calls(table: mmap.mmap, slot: int, most: int = SLOTS) -> list[Record]:
+    """The last calls of a rank, the latest last."""
+    ring = place(slot) + RING
+    calls = [Record(*RECORD.unpack_from(table, ring + 64 * k)) for k in range(SLOTS)]
+    return sorted(call for call in calls if call.sequence)[-most:]
+
+
+def read_numbers(table: mmap.mmap, slot: int) -> tuple[int, ...]:
+    """The number of the latest operation of a rank on each of its groups."""
+    return struct.unpack_from(f"<{MOST_GROUPS}Q", table, place(slot) + GROUPS)
+
+
+def alarmed(table: mmap.mmap) -> bool:
+    """Whether the watcher has found that ranks of this node wait for what cannot come."""
+    return table[0] != 0
+
+
+def set_alarm(table: mmap.mmap, on: bool) -> None:
+    """Tell the ranks of the node, or that it is over."""
+    table[0] = on

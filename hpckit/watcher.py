@@ -1,0 +1,281 @@
+"""The watcher of a node: a process of its own that reads the table of the ranks and tells who holds up whom.
+
+A process, since a thread of a rank would stand still with it in compiled code that keeps the interpreter. It starts
+with the first rank of its node, imports nothing but the standard library, and ends when all ranks have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose
+from hpckit.watch_table import (
+    ABSENT,
+    ALARM,
+    Head,
+    Record,
+    communicates,
+    read_calls,
+    read_head,
+    read_numbers,
+    set_alarm,
+    table_of,
+)
+from hpckit.watch_table import LEFT as HAS_LEFT
+from hpckit.watch_table import RUNNING as IS_RUNNING
+
+STACK_SIGNAL = signal.SIGUSR2
+STACK_SECONDS = 0.2  # for the stacks of the ranks to be written
+START_SECONDS = 60.0  # for the ranks to appear
+REPORT = "stall.json"
+
+
+@dataclass
+class Options:
+    """What the watcher was told. ranks: of this node; end: s after which a stalled job is ended, 0 for never; keep:
+    the folder stays; core: the folder of our own modules, whose frames are no call sites.
+    """
+
+    folder: Path
+    ranks: int
+    limit: float
+    end: float
+    keep: bool
+    core: str
+
+
+@dataclass
+class Seen:
+    """What was last seen of a rank: when it changed last and then its processor time (monotonic s, ticks)."""
+
+    state: object = None
+    since: float = 0.0
+    ticks: int = 0
+
+
+@dataclass
+class Words:
+    """The lines of `sites-R`, as far as they have been read."""
+
+    path: Path
+    offset: int = 0
+    groups: dict[int, tuple[str, str, tuple[int, ...]]] = field(default_factory=dict)  # key, axis, members
+    sites: dict[int, tuple[int, str, str, str, int, str]] = field(default_factory=dict)  # group, operation, dtype, …
+
+    def read(self) -> None:
+        """Read what has been added."""
+        with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as lines:
+            lines.seek(self.offset)
+            while (line := lines.readline()).endswith("\n"):
+                kind, number, *rest = json.loads(line)
+                if kind == "group":
+                    self.groups[number] = (rest[0], rest[1], tuple(rest[2]))
+                else:
+                    self.sites[number] = tuple(rest)
+                self.offset = lines.tell()
+
+    def call(self, record: Record) -> Call | None:
+        """A record in words; None where they are not there yet."""
+        if record.site not in self.sites:
+            return None
+        group, operation, dtype, file, line, function = self.sites[record.site]
+        key, axis, members = self.groups[group]
+        return Call(
+            operation=operation,
+            axis=axis,
+            dtype=dtype,
+            count=record.elements,
+            root=record.root,
+            group=key,
+            members=members,
+            number=record.number,
+            file=file,
+            line=line,
+            function=function,
+            inside=record.ended == 0,
+        )
+
+
+class Watcher:
+    """Reads the table again and again, and reports each stall once."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.table: mmap.mmap = table_of(options.folder, options.ranks)
+        self.seen = [Seen(since=time.monotonic()) for _ in range(options.ranks)]
+        self.words = [Words(options.folder / f"sites-{slot}") for slot in range(options.ranks)]
+        self.told: Stall | None = None
+        self.told_at = 0.0
+
+    def run(self) -> None:
+        """Watch until all ranks have ended."""
+        poll = min(0.25, self.options.limit / 8)
+        began = last = time.monotonic()
+        first_rank: list[TextIO] = [sys.stdin]  # closed by the first rank when it ends
+        while True:
+            if select.select(first_rank, [], [], poll)[0]:
+                first_rank, poll = [], min(poll, 0.05)
+            now = time.monotonic()
+            if now - last > 4 * poll + 0.5:  # this process was stopped itself: count anew
+                for it in self.seen:
+                    it.since = now
+            last = now
+            heads = [read_head(self.table, slot) for slot in range(self.options.ranks)]
+            if all(head.state != IS_RUNNING or not _alive(head.pid) for head in heads):
+                if any(head.pid for head in heads) or now - began > START_SECONDS:
+                    if all(head.state == HAS_LEFT for head in heads):
+                        self._over(now)
+                    return
+                continue
+            self._look(heads, now)
+
+    def _look(self, heads: list[Head], now: float) -> None:
+        ranks = [self._rank(slot, head, now) for slot, head in enumerate(heads) if head.state != ABSENT]
+        stall = diagnose(ranks, self.options.limit)
+        if stall is None:
+            self._over(now)
+            return
+        if self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
+            self.told_at = now
+            self._report(stall)
+        if self.options.end and stall.seconds > self.options.end:
+            self._end(stall)
+
+    def _over(self, now: float) -> None:
+        """Say so, if there was a stall."""
+        if self.told is not None:
+            _say(f"the stall is over after {self.told.seconds + now - self.told_at:.1f} s")
+            set_alarm(self.table, False)
+        self.told = None
+
+    def _rank(self, slot: int, head: Head, now: float) -> Rank:
+        calls = read_calls(self.table, slot, most=1)
+        record = calls[-1] if calls else None
+        numbers = read_numbers(self.table, slot)
+        life = RUNNING if head.state != HAS_LEFT else LEFT
+        condition, ticks = _process(head.pid)
+        if life == RUNNING and condition == "":
+            life = DEAD
+        it = self.seen[slot]
+        if it.state != (head, record, life):
+            self.seen[slot] = it = Seen((head, record, life), now, ticks)
+        still = now - it.since
+        share = (ticks - it.ticks) / os.sysconf("SC_CLK_TCK") / max(still, 1e-9)
+        doing = "stopped" if condition == "T" else "computing" if share > 0.1 else "asleep"
+        words = self.words[slot]
+        if record is not None and record.site not in words.sites:
+            words.read()
+        by_key = {key: numbers[group] for group, (key, _, _) in words.groups.items()}
+        call = None if record is None else words.call(record)
+        return Rank(head.rank, head.pid, life, call, by_key, still, doing)
+
+    def _report(self, stall: Stall) -> None:
+        """Keep and print the report: first as it is, in the file with the stacks too."""
+        stall = self.told = replace(stall, ranks=self._with_stacks(stall.ranks))
+        self._keep(stall, ended=False)
+        _write(self.options.folder / ALARM, stall.text())
+        if stall.hopeless:
+            set_alarm(self.table, True)  # ranks that wait where they can be told raise
+        _say(stall.text())
+
+    def _keep(self, stall: Stall, ended: bool) -> None:
+        report = {**stall.to_dict(), "ended": ended}
+        _write(self.options.folder / REPORT, json.dumps(report, indent=1))
+
+    def _with_stacks(self, ranks: Mapping[int, Rank]) -> dict[int, Rank]:
+        """The ranks with where they are in the source, asked for by a signal that is answered even in compiled code."""
+        slots = {head.rank: slot for slot in range(self.options.ranks) if (head := read_head(self.table, slot)).pid}
+        files = {rank: self.options.folder / f"stack-{slot}" for rank, slot in slots.items()}
+        sizes = {rank: file.stat().st_size for rank, file in files.items() if file.exists()}
+        for rank, it in ranks.items():
+            if it.life == RUNNING and rank in sizes and it.doing != "stopped":
+                with contextlib.suppress(OSError):
+                    os.kill(it.pid, STACK_SIGNAL)
+        time.sleep(STACK_SECONDS)
+        found = {}
+        for rank, it in ranks.items():
+            stack: list[str] = []
+            if rank in sizes:
+                with open(files[rank], encoding="utf-8", errors="replace") as lines:
+                    lines.seek(sizes[rank])
+                    stack = [text for line in lines if (text := _frame(line, self.options.core))]
+            found[rank] = replace(it, stack=tuple(stack))
+        return found
+
+    def _end(self, stall: Stall) -> None:
+        """End the processes that the ranks of this node said are theirs."""
+        self._keep(replace(stall, ranks=self._with_stacks(stall.ranks)), ended=True)
+        _say(f"stalled for {stall.seconds:.3g} s, past the limit of {self.options.end:g} s: the job is ended")
+        for it in stall.ranks.values():
+            if _alive(it.pid):
+                with contextlib.suppress(OSError):
+                    os.kill(it.pid, signal.SIGKILL)
+
+
+def main(arguments: list[str]) -> None:
+    """`FOLDER RANKS LIMIT END KEEP CORE`, as hpckit.watch starts it."""
+    folder, ranks, limit, end, keep, core = arguments
+    options = Options(Path(folder), int(ranks), float(limit), float(end), keep == "keep", core)
+    try:
+        Watcher(options).run()
+    finally:
+        if options.keep and (options.folder / REPORT).exists():
+            for path in options.folder.iterdir():
+                if path.name != REPORT:
+                    path.unlink()
+        else:
+            shutil.rmtree(options.folder, ignore_errors=True)
+
+
+def _frame(line: str, core: str) -> str:
+    """`file:line (function)` of a line of a stack, '' for other lines and for frames of our own modules."""
+    line = line.strip()
+    if not line.startswith('File "') or '", line ' not in line:
+        return ""
+    file, rest = line[6:].split('", line ', 1)
+    launcher = os.path.basename(os.path.dirname(file)) == "mpi4py"
+    if launcher or file.startswith("<") or communicates(file, core):
+        return ""
+    number, _, function = rest.partition(" in ")
+    return f"{os.path.basename(file)}:{number} ({function})"
+
+
+def _process(pid: int) -> tuple[str, int]:
+    """State letter of a process ('' where it is gone) and the processor time it has used, ticks."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as text:
+            fields = text.read().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return "", 0
+    return ("" if fields[0] in "ZX" else fields[0]), int(fields[11]) + int(fields[12])
+
+
+def _alive(pid: int) -> bool:
+    return _process(pid)[0] != ""
+
+
+def _write(path: Path, text: str) -> None:
+    """The file whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def _say(text: str) -> None:
+    print(f"hpckit watch: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

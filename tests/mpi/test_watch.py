@@ -1,0 +1,176 @@
+"""The watch: planted mismatches, late, slow and lost ranks, and the diagnosis of states that are rare."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import run_limited
+
+from hpckit.cli.ending import end_of_run
+from hpckit.cli.failure import FAILURE, STALLS
+from hpckit.cli.launch import JobEnd
+from hpckit.run_directory import RunDirectory
+from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "watch_ranks.py"
+
+
+def line_of(function, mark):
+    """The line of the program with a mark in a function."""
+    lines = PROGRAM.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
+    return next(i for i in range(start, len(lines)) if lines[i].endswith(f"# {mark}")) + 1
+
+
+def report(folder):
+    return json.loads((folder / "node-00000" / "stall.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_mismatches_raise_on_every_rank_with_both_call_sites(mpirun, tmp_path, ranks):
+    mpirun(ranks, "watch_ranks.py", "mismatches", tmp_path, 30)
+
+
+def test_a_late_rank_is_named_with_its_line_and_those_that_wait_with_theirs(mpirun, tmp_path):
+    said = mpirun(3, "watch_ranks.py", "late", tmp_path, 0.5).stderr
+    assert "rank 2 has not come to all_reduce sum of 33 float32" in said
+    assert "ranks 0-1 wait in all_reduce sum of 33 float32" in said
+    assert "the stall is over" in said
+    found = report(tmp_path)
+    assert (found["kind"], found["culprits"], found["waiting"], found["ended"]) == ("late", [2], [0, 1], False)
+    assert found["seconds"] > 0.5
+    who = found["ranks"]
+    assert who[2]["stack"][0] == f"watch_ranks.py:{line_of('late', 'LATE')} (late)"
+    assert who[2]["doing"] == "asleep"
+    assert not who[2]["last"]["inside"]
+    for rank in (0, 1):
+        assert who[rank]["last"]["count"] == 33
+        assert who[rank]["last"]["inside"]
+        assert f"watch_ranks.py:{line_of('late', 'DUE')} (late)" in who[rank]["stack"]
+
+
+def test_a_rank_that_computes_for_ever_is_named_and_the_job_ended(mpirun, tmp_path):
+    outcome = mpirun(2, "watch_ranks.py", "busy", tmp_path, 0.5, check=False)
+    assert outcome.code != 0
+    assert "rank 0 is computing" in outcome.stderr
+    assert "the job is ended" in outcome.stderr
+    found = report(tmp_path)
+    assert (found["culprits"], found["ended"]) == ([0], True)
+    assert found["ranks"][0]["stack"][0] == f"watch_ranks.py:{line_of('busy', 'LATE')} (busy)"
+
+
+def test_no_alarm_on_ranks_that_are_slow(mpirun, tmp_path):
+    outcome = mpirun(4, "watch_ranks.py", "slow", tmp_path, 1.0)
+    assert outcome.stdout.strip() == "false"
+    assert "stalled" not in outcome.stderr
+
+
+@pytest.mark.parametrize("case", ["gone", "crossed"])
+def test_what_cannot_end_raises_where_the_watch_checks(mpirun, tmp_path, case):
+    mpirun(2, "watch_ranks.py", case, tmp_path, 0.4)
+    assert report(tmp_path)["kind"] == {"gone": "left"}.get(case, case)
+
+
+@pytest.mark.parametrize("words", [[], ["--check"]])
+def test_a_watched_run_from_the_command_line(tmp_path, words):
+    """A program that stalls is ended with the report; a run that does not leaves no trace of it."""
+    program = tmp_path / "stalls.py"
+    program.write_text(
+        "import time, numpy as np, hpckit as hp\nfrom hpckit import watch\ncomm = hp.world()\n"
+        "if comm.rank == 0: time.sleep(60)\nwatch.current.enter(comm, 'sum', np.dtype('f8'), 1)\ncomm.Barrier()\n"
+    )
+    command = [sys.executable, "-m", "hpckit.cli.main", "run"]
+    asked = ["--watch", "0.4", "--watch-end", "0.8", *words]
+    order = [*asked, "-n", "2", program] if words else [program, "-n", "2", *asked]
+    ended = run_limited([*command, *map(str, order)], 60, cwd=tmp_path)
+    assert ended.code != 0
+    assert "rank 0 has not come to sum of 1 float64" in ended.stderr
+    if not words:
+        good = ["heat", "-n", "2", "--watch", "20", "--directory", "run", "--no-report", "grid.shape=[16,16]"]
+        done = run_limited([*command, *good], 100, cwd=tmp_path)
+        assert done.code == 0, done.stderr
+        assert "stalled" not in done.stderr
+        assert not list((tmp_path / "run").rglob("stall.json"))
+
+
+def test_halo_exchanges_are_watched(mpirun, tmp_path):
+    mpirun(3, "watch_ranks.py", "exchange", tmp_path, 0.4)
+    found = report(tmp_path)
+    assert (found["culprits"], found["waiting"]) == ([1], [0, 2])
+    due = found["ranks"][0]["last"]
+    assert (due["operation"], due["number"], due["dtype"]) == ("halo exchange", 3, "float64")
+    assert due["line"] == line_of("exchange", "DUE") + 3
+    assert found["ranks"][1]["stack"][0] == f"watch_ranks.py:{line_of('exchange', 'LATE')} (exchange)"
+
+
+def test_a_run_that_the_watch_ended_says_so_with_exit_code_6(tmp_path, capsys):
+    directory = RunDirectory.create(tmp_path / "run")
+    folder = directory.path / STALLS / "node-00000"
+    folder.mkdir(parents=True)
+    for ended, code in ((False, 7), (True, 6)):
+        (folder / "stall.json").write_text(json.dumps({"text": "rank 3 has not come", "ended": ended}))
+        assert end_of_run(directory, JobEnd(9), report=False) == code
+        assert ("HPK-600 stall: rank 3 has not come" in capsys.readouterr().err) is ended
+        (directory.path / FAILURE).unlink()
+
+
+ALL = (0, 1, 2, 3)
+
+
+def call(number, inside=True, group="dp", members=ALL, operation="all_reduce", count=4):
+    place = {"file": "/a/b.py", "line": 10, "function": "f"}
+    return Call(operation, "dp", "float32", count, -1, group, members, number, inside=inside, **place)
+
+
+def rank(number, last, still=9.0, life=RUNNING, **numbers):
+    own = {last.group: last.number} if last else {}
+    return Rank(number, 1000 + number, life, last, {**own, **numbers}, still)
+
+
+def test_diagnosis_follows_chains_to_the_rank_that_is_in_no_operation():
+    """0 and 1 wait on dp for 2, which waits on tp for 3, which is in nothing."""
+    waits = [rank(r, call(5)) for r in (0, 1)]
+    middle = rank(2, call(8, group="tp", members=(2, 3)), dp=4)
+    culprit = rank(3, call(4, inside=False), tp=7)
+    stall = diagnose([*waits, middle, culprit], 1.0)
+    assert (stall.kind, stall.culprits, stall.waiting) == ("late", (3,), (0, 1, 2))
+    assert "rank 3 has not come to all_reduce of 4 float32 on dp (number 5)" in stall.text()
+    assert not stall.hopeless
+    # A culprit that moved is slow; one that is dead or through is named at once, and nothing can come of it.
+    assert diagnose([*waits, middle, replace(culprit, still=0.5)], 1.0) is None
+    for life in (LEFT, DEAD):
+        stall = diagnose([*waits, middle, replace(culprit, still=0.5, life=life)], 1.0)
+        assert (stall.kind, stall.culprits) == (life, (3,))
+        assert stall.hopeless
+    assert diagnose([*waits, replace(middle, still=0.1), replace(culprit, still=0.5)], 1.0) is None
+    assert diagnose([replace(it, still=0.5) for it in (*waits, middle, culprit)], 1.0) is None
+
+
+def test_diagnosis_of_different_operations_circles_and_ends():
+    four = [rank(r, call(7, operation="broadcast" if r == 1 else "all_reduce")) for r in ALL]
+    stall = diagnose(four, 1.0)
+    assert (stall.kind, stall.culprits, stall.hopeless) == ("differ", ALL, True)
+    assert "rank 1 is in broadcast of 4 float32 on dp at b.py:10 (f)" in stall.text()
+    circle = [
+        rank(0, call(3, group="dp", members=(0, 1)), tp=4),
+        rank(1, call(5, group="tp", members=(0, 1)), dp=2),
+    ]
+    assert diagnose(circle, 1.0).kind == "crossed"
+    assert diagnose([circle[0], replace(circle[1], still=0.2)], 1.0) is None
+    together = [rank(r, call(7)) for r in ALL]
+    assert diagnose(together, 1.0).kind == "together"
+    assert diagnose([*together[:3], replace(together[3], still=0.1)], 1.0) is None
+    assert diagnose([], 1.0) is None
+    assert diagnose([rank(0, None)], 1.0) is None
+    away = diagnose([rank(r, call(7)) for r in (0, 1)], 1.0)
+    assert (away.kind, away.culprits) == ("elsewhere", (2, 3))
+    assert "among ranks 2-3, on other nodes" in away.text()
+
+
+def test_ranks_in_words():
+    assert ranks_text([3]) == "rank 3"
+    assert ranks_text([5, 0, 2, 3, 4]) == "ranks 0, 2-5"

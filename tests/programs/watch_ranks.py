@@ -1,0 +1,183 @@
+"""Watched ranks: planted mismatches, late, slow and lost ranks. Each case is a job of its own; see test_watch.py."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import hpckit as hp
+from hpckit import watch
+from hpckit.errors import InputError, MismatchError, StallError
+
+CASE, FOLDER, LIMIT = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+comm = hp.world()
+F4 = np.dtype("f4")
+
+
+def operate(on, operation="all_reduce sum", dtype=F4, count=10, root=-1):
+    """A stand-in for a collective that waits for all: the watch is told as collectives tell it."""
+    seen = watch.current
+    seen.enter(on, operation, dtype, count, root)
+    try:
+        request = on.Ibarrier()
+        while not request.Test():
+            time.sleep(1e-3)
+    finally:
+        seen.leave()
+
+
+def refused(call, *said):
+    """The call raises on this rank, and the message names all of what is said."""
+    try:
+        call()
+    except MismatchError as error:
+        assert all(text in error.report() for text in said), error.report()
+        return
+    raise AssertionError("no mismatch was seen")
+
+
+def mismatches():
+    odd = comm.rank == comm.size - 1
+    with hp.Watch(comm, limit=LIMIT, check=True):
+        for _ in range(3):
+            operate(comm)
+        refused(
+            lambda: operate(comm, count=11 if odd else 10),
+            "of 10 float32",
+            "of 11 float32",
+            "watch_ranks.py:",
+            "number 4",
+        )
+        if odd:
+            refused(lambda: operate(comm, ("broadcast",), root=0), "all_reduce sum", "broadcast of 10", "root 0")
+        else:
+            refused(lambda: operate(comm), "all_reduce sum of 10", f"rank {comm.size - 1} broadcast", "root 0")
+        for name in ("sum", "max") if odd else ("max", "sum"):  # in the wrong order
+            refused(lambda name=name: operate(comm, f"all_reduce {name}"), "all_reduce sum", "all_reduce max")
+        refused(lambda: operate(comm, dtype=np.dtype("f8") if odd else F4), "float32", "float64")
+        refused(lambda: operate(comm, "broadcast", root=int(odd)), "root 0", "root 1")
+        operate(comm, count=-1)
+        line = comm.Split(comm.rank % 2, comm.rank)
+        line.Set_name("dp")
+        operate(line, "on an axis")
+        seen = watch.current
+        # Started in one order, waited for in another, which is allowed; and one pair that differs.
+        begun = [seen.begin(comm, f"all_reduce {k}", F4, 5) for k in range(3)] + [
+            seen.begin(comm, "odd one", F4, 5 + odd)
+        ]
+        for k in (0, 2, 1) if odd else (2, 1, 0):
+            seen.resume(begun[k])
+            seen.leave()
+        refused(lambda: seen.resume(begun[3]), "odd one of 5", "odd one of 6")
+        line.Free()
+    assert watch.current is None
+
+
+def late():
+    """The last rank comes late, from a known line; the others are told, and go on when it comes."""
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+        operate(comm)
+        if comm.rank == comm.size - 1:
+            time.sleep(3 * LIMIT)  # LATE
+        operate(comm, count=33)  # DUE
+        operate(comm)
+
+
+def busy():
+    """The first rank computes for ever, in compiled code that holds the interpreter; the job is ended."""
+    hp.Watch(comm, limit=LIMIT, end=2 * LIMIT, folder=FOLDER)
+    operate(comm)
+    if comm.rank == 0:
+        np.sort(np.zeros(1))
+        sum(range(10**12))  # LATE
+    operate(comm)  # DUE
+
+
+def slow():
+    """Ranks that are slow and live: late by part of the limit, busy on another axis, in long computations."""
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+        pairs = comm.Split(comm.rank // 2, comm.rank)
+        for step in range(4):
+            time.sleep(0.3 * LIMIT * ((comm.rank + step) % 2))
+            operate(comm)
+        if comm.rank < 2:  # for twice the limit these two are busy with each other
+            for _ in range(5):
+                time.sleep(0.3 * LIMIT)
+                operate(pairs)
+        operate(comm)
+        if comm.rank == 1:
+            for _ in range(5):
+                time.sleep(0.3 * LIMIT)
+                watch.current.beat()
+        operate(comm)
+        pairs.Free()
+
+
+def gone():
+    """A rank ends early; the one that waits in a check raises instead of hanging."""
+    hp.Watch(comm, limit=LIMIT, check=True, folder=FOLDER)
+    operate(comm)
+    if comm.rank == 1:
+        return
+    try:
+        operate(comm)  # DUE
+    except StallError as error:
+        assert "rank 1 has not come to all_reduce sum" in error.message, error.message
+        assert "through with the program" in error.message, error.message
+        return
+    raise AssertionError("no stall was seen")
+
+
+def crossed():
+    """Two ranks call two axes in opposite orders."""
+    first, second = comm.Dup(), comm.Dup()
+    first.Set_name("dp")
+    second.Set_name("tp")
+    hp.Watch(comm, limit=LIMIT, check=True, folder=FOLDER)
+    try:
+        operate(first if comm.rank else second)
+    except StallError as error:
+        assert "rank 0 is in all_reduce sum of 10 float32 on tp" in error.message, error.message
+        assert "rank 1 is in all_reduce sum of 10 float32 on dp" in error.message, error.message
+        return
+    raise AssertionError("no stall was seen")
+
+
+def exchange():
+    """A halo exchange that a rank does not come to, and the mistakes of a watch itself."""
+    for wrong in ({"limit": 0}, {"limit": "x"}, {"limit": 5, "end": 1}, {"limit": 5 + comm.rank}):
+        try:
+            hp.Watch(comm, **wrong)
+        except InputError as error:
+            assert "watch" in error.report(), error.report()
+        else:
+            raise AssertionError(wrong)
+    mesh = hp.Mesh(comm, x=0, periodic="x")
+    field = hp.Field.zeros(hp.Decomposition((12,), mesh.topology), mesh)
+    halo = hp.HaloExchange(mesh, field)
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+        try:
+            hp.Watch(comm)
+        except InputError as error:
+            assert "watched already" in error.report()
+        else:
+            raise AssertionError("two watches")
+        halo(field)
+        halo.start(field)
+        if comm.rank == 1:
+            halo.finish(field)
+            time.sleep(3 * LIMIT)  # LATE
+            halo(field)  # DUE
+        else:
+            halo.finish(field)
+            halo(field)  # DUE
+    mesh.close()
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (mismatches, late, busy, slow, gone, crossed, exchange)}[CASE]()
+    if CASE in ("late", "slow", "exchange") and comm.rank == 0:
+        found = FOLDER / "node-00000" / "stall.json"
+        print(json.dumps(found.exists()))
