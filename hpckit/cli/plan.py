@@ -15,6 +15,7 @@ from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.machine import Machine, machine_of, shipped
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
@@ -25,6 +26,10 @@ UNITS |= {f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)} | {
 }
 # Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
 MOST_STEPS = 10_000
+# The spectral gap of gossip is told up to so many ranks.
+MOST_GAPS = 1024
+GOSSIP = "gossip"
+ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
 
@@ -34,7 +39,7 @@ def main(arguments: list[str]) -> int:
     operation = _operation(options.operation)
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
-    chosen = options.algorithm or list(ALGORITHMS[operation])
+    chosen = options.algorithm or _all_of(operation, options.ranks)
     plans = [_plan(operation, name, machine, options) for name in chosen]
     if options.prove:
         for plan in plans:
@@ -52,6 +57,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _all_of(operation: str, ranks: int) -> list[str]:
+    """The algorithms of an operation that so many ranks can run."""
+    if operation != GOSSIP:
+        return list(ALGORITHMS[operation])
+    return [graph for graph in GRAPHS if graph != "hypercube" or ranks & (ranks - 1) == 0]
+
+
 def parse_bytes(text: str) -> int:
     """A size as users write it: 4096, 64KiB, 1.5GB. K, M, G, T alone are powers of 1024. Raises `InputError`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([a-zA-Z]*)\s*", text)
@@ -66,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
         epilog=f"example: {EXAMPLE}",
     )
-    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join(ALGORITHMS)}")
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
     it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
     it.add_argument(
@@ -90,12 +102,14 @@ def _operation(name: str) -> str:
     plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
     # Unknown names go on as they are: collective_plan knows what to say of them.
     operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
-    if operation not in ALGORITHMS:
+    if operation not in ALGORITHMS and operation != GOSSIP:
         collective_plan(operation, "", 1)
     return operation
 
 
 def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
+    if operation == GOSSIP:
+        return gossip_plan(algorithm, options.ranks)
     takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
     given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
     node_size = options.node_size or machine.levels[0].ranks or options.ranks
@@ -115,8 +129,17 @@ def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_fo
         it = price(plan, machine, nbytes)
         # As nccl-tests define it: what a rank's link must at least carry, over the time.
         share = {"all_reduce": 2 * (plan.ranks - 1) / plan.ranks}.get(plan.operation, (plan.ranks - 1) / plan.ranks)
-        busbw = nbytes * share / it.seconds if it.seconds > 0 else None
+        busbw = nbytes * share / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
+        if isinstance(plan, GossipPlan) and plan.ranks <= MOST_GAPS:
+            row["gap"] = _gap(plan)
         yield {**row, "seconds": it.seconds, **it.critical, "busbw": busbw, "link_bytes": it.link_bytes}
+
+
+def _gap(plan: GossipPlan) -> float:
+    """The spectral gap of a round, on average over the rounds after which the graph is the same again."""
+    turns = max((plan.ranks - 1).bit_length(), 1) if plan.algorithm == "exponential" else 1
+    left = 1.0 - spectral_gap(*(gossip_plan(plan.algorithm, plan.ranks, turn) for turn in range(turns)))
+    return 1.0 - max(left, 0.0) ** (1.0 / turns) if left > ROUNDING else 1.0
 
 
 def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list[dict[str, Any]]) -> None:
@@ -131,7 +154,11 @@ def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list
         ]
         for row in rows
     ]
-    print_table(["algorithm", "steps", "time", *parts, "busbw"], table)
+    columns = ["algorithm", "steps", "time", *parts, "busbw"]
+    if operation == GOSSIP:
+        columns[-1] = "spectral gap"
+        table = [[*line[:-1], _number(row.get("gap"), 1.0)] for line, row in zip(table, rows, strict=True)]
+    print_table(columns, table)
     slow = [row["algorithm"] for row in rows if row["seconds"] is None]
     if slow:
         print(

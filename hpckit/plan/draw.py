@@ -57,7 +57,7 @@ def draw_svg(
         events = list(timeline(plan, machine, nbytes, itemsize))
     end = max((event.end for event in events), default=1.0) or 1.0
     height = TOP + ROW * ranks + 34
-    unit = "step" if machine is None else f"{1e6 * end:.4g} us on {escape(machine.name)}"
+    unit = "a step a unit" if machine is None else f"{_time(end)} on {escape(machine.name)}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
         'font-size="12">',
@@ -80,6 +80,14 @@ def title(plan: CollectivePlan | HaloPlan) -> str:
     if isinstance(plan, HaloPlan):
         return f"halo exchange of {plan.decomposition.shape} cells on {ranks_of(plan)} ranks, {len(plan.order)} phases"
     return f"{plan.operation} by {plan.algorithm}: {plan.ranks} ranks, {plan.length} steps, {plan.slots} slots"
+
+
+def _time(seconds: float) -> str:
+    """`16.4 ms`."""
+    unit, scale = next(
+        ((unit, scale) for unit, scale in (("s", 1.0), ("ms", 1e3)) if seconds * scale >= 1), ("us", 1e6)
+    )
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def _bars(event: Event, end: float, slots: int, by_step: bool) -> list[str]:

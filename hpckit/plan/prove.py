@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.gossip import GossipPlan, GossipProof, prove_gossip
 from hpckit.plan.halo import HaloPlan, HaloStep
 from hpckit.plan.prove_collective import CollectiveProof, prove_collective
 
@@ -34,10 +35,10 @@ class Proof:
 
 
 @functools.singledispatch
-def prove(plan: object) -> Proof | CollectiveProof:
+def prove(plan: object) -> Proof | CollectiveProof | GossipProof:
     """Execute a plan on all ranks symbolically; raise `PlanError` unless it does exactly what it promises.
 
-    Takes a `HaloPlan` (`prove_halo`) or a `CollectivePlan` (`prove_collective`).
+    Takes a `HaloPlan` (`prove_halo`), a `CollectivePlan` (`prove_collective`) or a `GossipPlan` (`prove_gossip`).
     """
     raise InputError(f"a halo plan or a collective plan can be proved, not {type(plan).__name__}")
 
@@ -84,6 +85,7 @@ def prove_halo(plan: HaloPlan) -> Proof:
 
 
 prove.register(CollectivePlan, prove_collective)
+prove.register(GossipPlan, prove_gossip)
 
 
 def _kept(n: int, width: int) -> Ints:
