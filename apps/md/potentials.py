@@ -12,9 +12,12 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import read_lammps_table
+from hpckit.kernels.jit import compiled
 from hpckit.kernels.lennard_jones import dispatch as lennard_jones
-from hpckit.kernels.pair.custom import make_potential, require_form, tails
+from hpckit.kernels.pair.custom import make_potential, tails
 from hpckit.kernels.pair.named import NAMED
+from hpckit.kernels.pair.simd import REORDERED
+from hpckit.kernels.vector_form import require_form
 from hpckit.md.interaction import Interaction
 from hpckit.md.tabulated import tabulated
 
@@ -93,7 +96,7 @@ def _require_forms(energy: Callable, force: Callable | None, own: np.ndarray, sw
         if function is None:
             continue
         try:
-            require_form(function, own.shape[2], len(own), derived and what == "energy")
+            require_form(compiled(function, math=REORDERED), own.shape[2], len(own), derived and what == "energy")
         except TypeError as error:
             raise InputError(
                 f"the function {getattr(function, '__name__', what)} cannot be compiled: {error}",
