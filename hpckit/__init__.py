@@ -30,7 +30,7 @@ _HOME = {
     "draw": "hpckit.plan.draw",
     "draw_svg": "hpckit.plan.draw",
     "empty_shared": "hpckit.shared",
-    "find_gpu": "hpckit.device",
+    "find_gpu": "hpckit.gpu_choice",
     "fixed": "hpckit.walls",
     "gather": "hpckit.collectives",
     "gossip": "hpckit.collectives",
