@@ -9,10 +9,10 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.device import SimulatedGpu
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.plan.blocks import block
+from hpckit.simulated_gpu import SimulatedGpu
 
 COMM = MPI.COMM_WORLD
 P, RANK = COMM.size, COMM.rank
