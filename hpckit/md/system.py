@@ -17,7 +17,7 @@ from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
-from hpckit.md.neighbors import NeighborList
+from hpckit.md.neighbors import NeighborList, lost
 from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
 from hpckit.mesh import Mesh
@@ -117,7 +117,8 @@ class System:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles = self.particles
         box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
-        wrap(particles.positions, particles.images, particles.slots, *box)
+        if wrap(particles.positions, particles.images, particles.slots, *box):
+            raise lost(self.mesh.rank)
         migrate(self.mesh, self.bricks, particles)
         self.neighbors.rebuild(particles, self.ghosts)
         types = np.minimum(particles.types, len(self.masses) - 1)
