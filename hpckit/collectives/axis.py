@@ -69,6 +69,7 @@ class Axis:
     """
 
     def __init__(self, given: MPI.Intracomm) -> None:
+        self.given = given
         self.gate = _gate(given)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
@@ -76,7 +77,6 @@ class Axis:
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self._sequence = 0
-        self.bound: dict[tuple, Bound] = {}
         self._host, self._device = Memory(), DeviceMemory()
 
     def tag(self) -> int:
@@ -93,14 +93,16 @@ class Axis:
         """Whether the ranks share a node, as the table of measured times has it."""
         return "node" if self.node_size == self.size else "nodes"
 
-    def keep(self, key: tuple, bound: Bound) -> None:
-        """Keep a bound call for the next time; the oldest goes where there are too many."""
-        if len(self.bound) >= KEPT_CALLS:
-            del self.bound[next(iter(self.bound))]
-        self.bound[key] = bound
+    def keep(self, bound: Bound, key: int) -> None:
+        """Keep a bound call for the next time its buffer comes; the oldest goes where there are too many."""
+        if len(quick) >= KEPT_CALLS:
+            del quick[next(iter(quick))]
+        quick[key] = bound
 
     def free(self) -> None:
-        """Free the communicator."""
+        """Free the communicator, and forget the calls that are bound to it."""
+        for key in [key for key, bound in quick.items() if bound.gate is self.gate]:
+            del quick[key]
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
 
@@ -144,6 +146,8 @@ def axis_of(given: Any) -> Axis:
     return axis
 
 
+# Calls that are bound to a buffer, by its identity: the last of each.
+quick: dict[int, Bound] = {}
 _keyvals: list[int] = []
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives import work
-from hpckit.collectives.work import PATIENCE, Work
+from hpckit.collectives.work import PATIENCE, Work, flying
 from hpckit.node import NodeGroup
 from hpckit.segments import make_segment
 
@@ -35,80 +35,76 @@ class Gate:
         lines: list[Any] = [memory[rank * part : rank * part + 8].view(np.int64) for rank in range(size)]
         self._own = memoryview(lines[group.rank])
         self._others = [memoryview(line) for rank, line in enumerate(lines) if rank != group.rank]
-        self.started = 0
+        self._next = 1
 
-    def is_open(self, number: int) -> bool:
-        """Say that this rank is ready for the collective, and whether all are."""
-        if self._own[0] < number:
-            self._own[0] = number
-        return all(line[0] >= number for line in self._others)
-
-
-class NodeWork(Work):
-    """A collective on the ranks of a node."""
-
-    __slots__ = ("_call", "_gate", "_late", "_number")
-
-    def __init__(self, gate: Gate, call: Callable[[], None], result: Callable[[], Any]) -> None:
-        self._gate, self._call, self._finish = gate, call, result
-        self._result, self.done, self._late = None, False, 0.0
-        gate.started += 1
-        self._number = gate.started
-
-    def advance(self) -> bool:
-        """Run it if all ranks are ready, and nothing started before it waits for the same."""
-        if next(each for each in work.flying if isinstance(each, NodeWork)) is not self:
-            return False
-        if not self._gate.is_open(self._number):
-            return False
-        self._run()
+    def attempt(self, call: Callable[[], None]) -> bool:
+        """Say that this rank is ready, and run the call if all are; whether it ran."""
+        number = self._next
+        self._own[0] = number
+        for line in self._others:
+            if line[0] < number:
+                return False
+        self._next = number + 1
+        call()
         return True
-
-    def wait(self) -> Any:
-        """Its result, once it is done."""
-        idle = 0
-        while not self.done:
-            idle = 0 if work.advance_all() else idle + 1
-            if idle > PATIENCE:
-                self._look_around()
-        return self._result
-
-    def _look_around(self) -> None:
-        """Let MPI and other processes go on; after the deadline go in, where the missing rank is found out."""
-        self._gate.group.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-        os.sched_yield()
-        now = time.monotonic()
-        if not self._late:
-            self._late = now + self._gate.group.deadline
-        if now > self._late:
-            self._gate.group.deadline = 0.1
-            self._run()
-
-    def _run(self) -> None:
-        work.flying.remove(self)
-        self.done = True
-        self._call()
-        self._result = self._finish()
 
 
 class Bound:
-    """A call on a buffer, kept for the next time: the buffer is known weakly, by its identity and size."""
+    """An all-reduce that is kept for the next time its buffer comes; the buffer is known weakly."""
 
-    __slots__ = ("_buffer", "_call", "_gate", "nbytes")
+    __slots__ = ("algorithm", "axis", "buffer", "call", "gate", "nbytes", "op")
 
-    def __init__(self, gate: Gate, call: Callable[[], None], buffer: Any) -> None:
-        self._gate, self._call, self.nbytes = gate, call, buffer.nbytes
-        self._buffer = weakref.ref(buffer)
-
-    def start(self, buffer: Any) -> Work | None:
-        """The work, None where the buffer is not the one that was bound."""
-        if self._buffer() is not buffer or buffer is None or buffer.nbytes != self.nbytes:
-            return None
-        return start(self._gate, self._call, lambda: buffer)
+    def __init__(self, gate: Gate, call: Callable[[], None], buffer: Any, axis: Any, op: str, algorithm: str) -> None:
+        self.gate, self.call, self.axis, self.op, self.algorithm = gate, call, axis, op, algorithm
+        self.nbytes = buffer.nbytes
+        self.buffer: Any = weakref.ref(buffer)
 
 
-def start(gate: Gate, call: Callable[[], None], result: Callable[[], Any]) -> Work:
-    """Start a collective on the ranks of a node."""
-    begun = NodeWork(gate, call, result)
-    work.flying.append(begun)
-    return begun
+class NodeWork(Work):
+    """A collective on the ranks of a node; `array` is its buffer and its result."""
+
+    __slots__ = ("_array", "_call", "_gate")
+
+    def __init__(self, gate: Gate, call: Callable[[], None], array: Any) -> None:
+        self._gate = gate
+        self._call = call
+        self._array = array
+        self.done = False
+        flying.append(self)
+
+    def wait(self) -> Any:
+        """Its result, once it is done."""
+        idle, late = 0, 0.0
+        while not self.done:
+            moved = self._attempt() if len(flying) == 1 else work.advance_all()
+            if not moved:
+                idle += 1
+                if idle > PATIENCE:
+                    late = self._look_around(late)
+        return self._array
+
+    def advance(self) -> bool:
+        """Run it if all ranks are ready, and nothing started before it waits for the same."""
+        return next(each for each in flying if isinstance(each, NodeWork)) is self and self._attempt()
+
+    def _attempt(self) -> bool:
+        try:
+            self.done = self._gate.attempt(self._call)
+        except BaseException:
+            self.done = True
+            flying.remove(self)
+            raise
+        if self.done:
+            flying.remove(self)
+        return self.done
+
+    def _look_around(self, late: float) -> float:
+        """Let MPI and other processes go on; past the deadline go in, where the missing rank is found out."""
+        group = self._gate.group
+        group.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
+        os.sched_yield()
+        now = time.monotonic()
+        if late and now > late:
+            group.deadline = 0.1
+            self._call()
+        return late or now + group.deadline

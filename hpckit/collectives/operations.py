@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from hpckit import watch
 from hpckit.collectives import moving, reducing
-from hpckit.collectives.axis import axis_of
+from hpckit.collectives.axis import axis_of, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
-from hpckit.collectives.reduction import Reduction
-from hpckit.collectives.work import Work, start
+from hpckit.collectives.node_work import Bound, NodeWork
+from hpckit.collectives.reduction import reduction_of
+from hpckit.collectives.work import Work, start, watched
 
 Counts = Sequence[int] | np.ndarray
 
@@ -35,23 +37,36 @@ def all_reduce(
 ) -> Work:
     """Combine the buffers of all ranks element by element; every rank's buffer then holds the result.
 
-    op, weight, kind: see `Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce` with its options (as
-    segments=8), "ordered" (in rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and
-    in every run, element by element in the order of the ranks, whatever the algorithm cuts the buffer into.
+    op, weight, kind: see `hpckit.collectives.reduction.Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce`
+    with its options (as segments=8), "flat", "staged" or "symmetric" (in the shared memory of a node), "ordered" (in
+    rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
+    element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
+    bound = quick.get(id(buffer))
+    if (
+        bound is not None
+        and bound.buffer() is buffer
+        and bound.axis is mesh_axis
+        and bound.op == op
+        and bound.algorithm == algorithm
+        and bound.nbytes == buffer.nbytes
+        and weight is kind is None
+        and not options
+        and watch.current is None
+    ):
+        return NodeWork(bound.gate, bound.call, buffer)
     axis = axis_of(mesh_axis)
-    key = (id(buffer), op, algorithm)
-    bound = axis.bound.get(key)
-    if bound is not None and weight is None and kind is None and not options:
-        begun = bound.start(buffer)
-        if begun is not None:
-            return begun
     given = Buffer(buffer, "the buffer")
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic, given=given)
-    if chosen.algorithm in IN_NODE:
-        return reducing.all_reduce_in_node(axis, given, reduction, chosen, None if weight or kind else key)
-    return start(reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen), given.put_back)
+    gate, what = axis.gate, ("all_reduce", op, chosen.algorithm)
+    if chosen.algorithm in IN_NODE and gate is not None:
+        call = reducing.bind_in_node(gate, given, reduction, chosen)
+        if weight is None and kind is None:
+            axis.keep(Bound(gate, call, buffer, mesh_axis, op, algorithm), id(buffer))
+        return watched(lambda: NodeWork(gate, call, buffer), axis.given, what, given)
+    steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
+    return watched(lambda: start(steps, given.put_back), axis.given, what, given)
 
 
 def reduce(
@@ -70,10 +85,12 @@ def reduce(
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank == root)
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     chosen = choose("reduce", algorithm, axis, given.flat.nbytes, options, deterministic, root)
     steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
-    return start(steps, given.put_back if axis.rank == root else lambda: given.array)
+    result = given.put_back if axis.rank == root else lambda: given.array
+    what = ("reduce", op, chosen.algorithm)
+    return watched(lambda: start(steps, result), axis.given, what, given, root=root)
 
 
 def reduce_scatter(
@@ -97,7 +114,7 @@ def reduce_scatter(
     """
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=out is None)
-    reduction = Reduction(given.array.dtype, op, weight, kind)
+    reduction = reduction_of(given.array.dtype, op, weight, kind)
     sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
     target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
     chosen = choose("reduce_scatter", algorithm, axis, given.flat.nbytes, options, deterministic)
@@ -108,7 +125,9 @@ def reduce_scatter(
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
 
     into = None if target is None else target.flat
-    return start(reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen), result)
+    steps = reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen)
+    what = ("reduce_scatter", op, chosen.algorithm)
+    return watched(lambda: start(steps, result), axis.given, what, given)
 
 
 def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Work:
@@ -118,7 +137,9 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
     given = Buffer(buffer, "the buffer", written=axis.rank != root)
     chosen = choose("broadcast", algorithm, axis, given.flat.nbytes, options, root=root)
     steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
-    return start(steps, given.put_back if axis.rank != root else lambda: given.array)
+    result = given.put_back if axis.rank != root else lambda: given.array
+    what = ("broadcast", chosen.algorithm)
+    return watched(lambda: start(steps, result), axis.given, what, given, root=root)
 
 
 def all_gather(
@@ -146,7 +167,8 @@ def all_gather(
     if sizes is not None:
         moving.sized(given, int(sizes[axis.rank]), given, "the block")
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
-    return start(run.steps(axis.tag()), run.result)
+    steps = run.steps(axis.tag())
+    return watched(lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1)
 
 
 def scatter(
@@ -177,7 +199,8 @@ def scatter(
         if source is not None:
             moving.sized(source, int(sizes.sum()), source, "the buffer")
     run = moving.Scatter(axis, source, target, sizes, algorithm, options, root)
-    return start(run.steps(axis.tag()), target.put_back)
+    steps, what = run.steps(axis.tag()), ("scatter", algorithm)
+    return watched(lambda: start(steps, target.put_back), axis.given, what, target, count=-1, root=root)
 
 
 def gather(
@@ -208,7 +231,8 @@ def gather(
         if target is not None:
             moving.sized(target, int(sizes.sum()), target)
     run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
-    return start(run.steps(axis.tag()), run.result)
+    steps, what = run.steps(axis.tag()), ("gather", algorithm)
+    return watched(lambda: start(steps, run.result), axis.given, what, given, count=-1, root=root)
 
 
 def all_to_all(
@@ -233,4 +257,5 @@ def all_to_all(
         same_kind(given, target, ("the buffer", "out"))
         moving.apart(given, target)
     run = moving.AllToAll(axis, given, target, counts, algorithm, options)
-    return start(run.steps(axis.tag()), run.result)
+    steps = run.steps(axis.tag())
+    return watched(lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1)

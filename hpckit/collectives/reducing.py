@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ from mpi4py import MPI
 from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
-from hpckit.collectives.node_work import Bound, start
+from hpckit.collectives.node_work import Gate
 from hpckit.collectives.ordered import all_reduce_in_order, reduce_scatter_in_order
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
-from hpckit.collectives.work import Steps, Work
+from hpckit.collectives.work import Steps
 from hpckit.device import HOST
 from hpckit.plan.collective import NOBODY
 
@@ -39,18 +40,17 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
     reduction.narrow(working, values)
 
 
-def all_reduce_in_node(axis: Axis, given: Buffer, reduction: Reduction, choice: Choice, key: tuple | None) -> Work:
-    """Start an all-reduce in shared memory; kept for the next time under `key`."""
-    assert axis.gate is not None
+def bind_in_node(gate: Gate, given: Buffer, reduction: Reduction, choice: Choice) -> Callable[[], None]:
+    """The all-reduce of a buffer in shared memory, as a call that does not keep the buffer alive."""
     kind = "bfloat16" if reduction.is_brain and given.array.dtype == np.uint16 else None
-    # The call must not keep the buffer alive: it is kept longer than that.
-    borrowed = HOST.borrowed(given.array)
-    call = axis.gate.group.bind(
-        "all_reduce", borrowed, op=reduction.op, algorithm=choice.algorithm, weight=reduction.weight, kind=kind
+    return gate.group.bind(
+        "all_reduce",
+        HOST.borrowed(given.array),
+        op=reduction.op,
+        algorithm=choice.algorithm,
+        weight=reduction.weight,
+        kind=kind,
     )
-    if key is not None:
-        axis.keep(key, Bound(axis.gate, call, given.array))
-    return start(axis.gate, call, lambda: given.array)
 
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:

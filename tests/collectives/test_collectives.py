@@ -20,3 +20,7 @@ def test_the_program_of_the_docs_runs(mpirun, tmp_path):
     program = tmp_path / "collectives_run.py"
     program.write_text(found["collectives_run"])
     mpirun(3, program)
+
+
+def test_the_ranks_of_the_benchmark(mpirun):
+    assert "all good" in mpirun(2, "bench_collectives.py").stdout

@@ -119,6 +119,15 @@ def test_ballistic_motion_and_a_random_walk():
     assert 0 < error < 0.05 * value
 
 
+def test_frames_out_of_order_are_refused():
+    frame = frame_of(np.zeros((4, 3)), 1.0)
+    for second in (0.0, -1.0):
+        it = TimeCorrelation(lags=3)
+        it.add(frame)
+        with pytest.raises(InputError, match="comes after one at 0"):
+            it.add(dataclasses.replace(frame, time=second))
+
+
 def test_unequal_intervals_are_refused():
     it, frame = TimeCorrelation(lags=3), frame_of(np.zeros((4, 3)), 1.0)
     for time in (0.0, 1.0, 2.0):
