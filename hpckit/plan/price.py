@@ -63,8 +63,8 @@ def price_messages(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: fl
 
     Blocks count as equally large unless the plan's counts are given.
     """
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan))
-    alike = {run.first: run for run in runs(plan)}
+    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
+    alike = {run.first: run for run in runs(plan) if run.end > run.first}
     number, length = 0, flight_count(plan)
     while number < length:
         run = alike.get(number)
@@ -158,7 +158,7 @@ def timeline(
     plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8
 ) -> Iterator[Event]:
     """Every message of a plan with its times, step by step: for drawings of a few ranks."""
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan))
+    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
     for number, flight in enumerate(flights(plan, nbytes, itemsize)):
         begin, end = clocks.fly(clocks.prepare(flight))
         rows = zip(flight.sender, flight.receiver, flight.slot, flight.nbytes, begin, end, strict=True)
