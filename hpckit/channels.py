@@ -9,20 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.layout import Layout
+from hpckit.mailboxes import BoundMailbox, Mailbox
 from hpckit.mesh import Mesh
-from hpckit.plan.halo import halo_plan, phase_order
+from hpckit.plan.halo import phase_order
+from hpckit.slabs import Side, Slab, large_fields, slab_starts
 
-# Contiguous slabs of several fields travel in one message up to this size each. Below it the latency of a message
-# costs more than MPI's gathering of the pieces (a third to a half of an exchange at blocks of 32^3 to 64^3).
-JOIN_LIMIT = 64 * 1024
-ALIGNMENT = 64
 # Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
 # way back, and the slabs of single fields.
 PACKED, JOINED, BACK, SINGLE = range(4)
@@ -53,23 +50,31 @@ class Bound:
     after: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
     owned: list[MPI.Prequest] = field(default_factory=list)  # those of the requests that are on the arrays themselves
     types: list[MPI.Datatype] = field(default_factory=list)
+    mailbox: BoundMailbox | None = None  # the messages that need no MPI
 
     def begin(self) -> None:
         """Copy, pack, and send off."""
         for kernel, arguments in self.before:
             kernel(*arguments)
+        if self.mailbox:
+            self.mailbox.post()
         if self.requests:
             MPI.Prequest.Startall(self.requests)
 
     def complete(self) -> float:
         """Wait and unpack; returns the seconds waited."""
-        if not self.requests:
+        if not self.requests and not self.mailbox:
             return 0.0
         begin = time.perf_counter()
-        MPI.Prequest.Waitall(self.requests)
+        if self.requests:
+            MPI.Prequest.Waitall(self.requests)
+        if self.mailbox:
+            self.mailbox.wait()
         waited = time.perf_counter() - begin
         for kernel, arguments in self.after:
             kernel(*arguments)
+        if self.mailbox:
+            self.mailbox.unpack()
         return waited
 
     def free(self) -> None:
@@ -116,62 +121,6 @@ class LocalPhase:
         """Nothing of its own to free."""
 
 
-@dataclass(frozen=True)
-class Slab:
-    """Some layers of a field along the dim of a phase."""
-
-    field: int
-    layout: Layout
-    dim: int
-    first: int
-    layers: int
-    pieces: int  # separate stretches of memory
-    values: int  # in one layer of a piece
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all its layers."""
-        return self.pieces * self.layers * self.values * self.layout.dtype.itemsize
-
-    def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, int, int]:
-        """What the slab kernels take: the array with the dim in the middle, the first layer, how many."""
-        return self.layout.slabs(arrays[self.field], self.dim), self.first, self.layers
-
-    def address(self, arrays: Sequence[np.ndarray]) -> int:
-        """Where a slab of one piece starts in memory."""
-        return arrays[self.field].ctypes.data + self.first * self.values * self.layout.dtype.itemsize
-
-
-@dataclass(frozen=True)
-class Side:
-    """What one rank sends and receives in one direction of a phase; None for nobody, `tag` as the plan has it."""
-
-    tag: int
-    send_to: int | None
-    recv_from: int | None
-    send: tuple[Slab, ...]
-    recv: tuple[Slab, ...]
-
-    def only(self, fields: Sequence[int]) -> Side:
-        """The part of it that concerns some of the fields."""
-        return Side(
-            self.tag,
-            self.send_to,
-            self.recv_from,
-            tuple(slab for slab in self.send if slab.field in fields),
-            tuple(slab for slab in self.recv if slab.field in fields),
-        )
-
-    def back(self) -> Side:
-        """The same ways the other way round: halos return to their owners."""
-        return Side(self.tag, self.recv_from, self.send_to, self.recv, self.send)
-
-
-def slab_starts(slabs: Sequence[Slab]) -> list[int]:
-    """Where each slab starts in a buffer for all of them, aligned, and last the size of the buffer; bytes."""
-    return [0, *accumulate(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)]
-
-
 class Packed:
     """Persistent messages on buffers of their own, one to each neighbor; each slab in them aligned."""
 
@@ -205,22 +154,24 @@ class Packed:
 class RemotePhase:
     """A dim split over ranks: a message leaves by each side and arrives in the neighbor's halo on the other.
 
-    A slab that is one stretch of memory is sent from the field and received into it without a copy of ours: alone if
-    it is large, else joined with those of the other fields. Slabs of many pieces are packed into one message a side.
+    A large slab of one piece is sent from the field and received into it without a copy of ours. All others go by the
+    `mailbox`, if there is one, to the neighbors that it reaches. For the rest of the neighbors small slabs of one piece
+    are joined in one message, also without a copy, and slabs of many pieces are packed into one message a side.
     """
 
-    def __init__(self, mesh: Mesh, layouts: Sequence[Layout], dim: int, tag: int) -> None:
+    def __init__(
+        self, mesh: Mesh, layouts: Sequence[Layout], sides: Sequence[Side], tag: int, mailbox: Mailbox | None
+    ) -> None:
         self._comm = mesh.comm
         self._tag = tag
         self._tags_of_a_kind = tags_of_a_kind(layouts)
-        self._sides = [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)]
-        slabs = self._sides[0].send
-        contiguous = [slab for slab in slabs if slab.pieces == 1]
-        small = [slab.field for slab in contiguous if slab.nbytes <= JOIN_LIMIT]
-        self._joined = small if len(small) > 1 else []
-        self._single = [slab.field for slab in contiguous if slab.field not in self._joined]
-        scattered = [slab.field for slab in slabs if slab.pieces > 1]
-        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._sides], self._tag_of(PACKED))
+        self._sides = sides
+        self._mailbox = mailbox
+        self._far = [side.away_from(mailbox.ranks) for side in sides] if mailbox else sides
+        self._large = large_fields(sides[0])
+        self._small = [s.field for s in sides[0].send if s.pieces == 1 and s.field not in self._large]
+        scattered = [slab.field for slab in sides[0].send if slab.pieces > 1]
+        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._far], self._tag_of(PACKED))
         self._back: Packed | None = None
 
     @property
@@ -231,10 +182,10 @@ class RemotePhase:
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
         """The messages of an exchange of these arrays."""
         receives, sends, types = [], [], []
-        for side in self._sides:
-            messages = [(SINGLE + number, side.only([number])) for number in self._single]
-            if self._joined:
-                messages.append((JOINED, side.only(self._joined)))
+        for side, far in zip(self._sides, self._far, strict=True):
+            messages = [(SINGLE + number, side.only([number])) for number in self._large]
+            if self._small:
+                messages.append((JOINED, far.only(self._small)))
             for kind, part in messages:
                 tag = self._tag_of(kind) + side.tag
                 if part.recv_from is not None:
@@ -251,6 +202,7 @@ class RemotePhase:
             [(s.layout.kernels.unpack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.incoming],
             receives + sends,
             types,
+            self._mailbox.bind(arrays) if self._mailbox and self._mailbox.used else None,
         )
 
     def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
@@ -273,22 +225,6 @@ class RemotePhase:
         self._packed.free()
         if self._back is not None:
             self._back.free()
-
-
-def side_of(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
-    """The messages of all fields along the dim, leaving low (turn 0) or high (turn 1)."""
-    sends: list[Slab] = []
-    receives: list[Slab] = []
-    tag, send_to, recv_from = 0, None, None
-    for number, layout in enumerate(layouts):
-        message = halo_plan(layout.decomposition).message(rank, dim, 2 * turn - 1)
-        if message is None:
-            continue
-        pieces, values = layout.layer_values(rank, dim)
-        tag, send_to, recv_from = message.tag, message.send_to, message.recv_from
-        for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):
-            boxes.append(Slab(number, layout, dim, box.start, box.stop - box.start, pieces, values))
-    return Side(tag, send_to, recv_from, tuple(sends), tuple(receives))
 
 
 def _memory(arrays: Sequence[np.ndarray], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:

@@ -20,11 +20,12 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.channels import BACK, PACKED, LocalPhase, Side, Slab, side_of, slab_starts, tags_of_a_kind
+from hpckit.channels import BACK, PACKED, LocalPhase, tags_of_a_kind
 from hpckit.device import Device
 from hpckit.kernels.device_array import address
 from hpckit.layout import Layout
 from hpckit.mesh import Mesh
+from hpckit.slabs import Side, Slab, side_of, slab_starts
 
 Calls = list[tuple[Callable[..., None], tuple[Any, ...]]]
 

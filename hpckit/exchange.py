@@ -19,8 +19,10 @@ from hpckit.errors import InputError
 from hpckit.field import Field
 from hpckit.kernels.device_array import address, is_device_array
 from hpckit.layout import Layout
+from hpckit.mailboxes import Mailbox, open_mailboxes
 from hpckit.mesh import Mesh
 from hpckit.same import require_same
+from hpckit.slabs import side_of
 from hpckit.walls import Fill, as_fill
 
 AnyBound = Bound | DeviceBound
@@ -43,6 +45,8 @@ class HaloExchange:
     `axes` names the axes to exchange along, all by default: a scheme that sweeps one direction after the other needs
     the halo of the next direction only. Halos along the other axes, corners too, are then left as they are.
 
+    mailboxes: whether neighbors on one node exchange through memory that both see (`hpckit.mailboxes`), not by MPI.
+
     `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
     rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
     agree on what they exchange (collective, when made) and for fields unlike the prototypes.
@@ -57,6 +61,7 @@ class HaloExchange:
         prototypes: Field | Sequence[Field],
         walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         axes: str | Sequence[str] | None = None,
+        mailboxes: bool = True,
     ) -> None:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
@@ -82,13 +87,14 @@ class HaloExchange:
                 **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
                 "walls": repr(self._walls),
                 "axes": repr(chosen),
+                "mailboxes": repr(mailboxes),
             },
             "a halo exchange is made from the same fields on every rank",
         )
         self._tag = mesh.tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
         self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
-        self._phases = [self._make_phase(dim) for dim in phase_dims(self.layouts) if dim in dims]
+        self._phases = self._make_phases([dim for dim in phase_dims(self.layouts) if dim in dims], mailboxes)
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
         self._flying: tuple[_Binding, Arrays] | None = None
@@ -218,13 +224,28 @@ class HaloExchange:
             read.append(fills)
         return tuple(read)
 
-    def _make_phase(self, dim: int) -> LocalPhase | RemotePhase | DeviceRemotePhase:
-        whole = self.mesh.topology.sizes[dim] == 1
-        if self._lane is None:
-            return LocalPhase(self.layouts, dim) if whole else RemotePhase(self.mesh, self.layouts, dim, self._tag)
-        if whole:
-            return DeviceLocalPhase(self._lane, self.layouts, dim)
-        return DeviceRemotePhase(self._lane, self.mesh, self.layouts, dim, self._tag)
+    def _make_phases(
+        self, dims: Sequence[int], mailboxes: bool
+    ) -> list[LocalPhase | RemotePhase | DeviceLocalPhase | DeviceRemotePhase]:
+        """Collective: a phase for each dim, in the order of the plan."""
+        mesh, layouts, lane = self.mesh, self.layouts, self._lane
+        split = [dim for dim in dims if mesh.topology.sizes[dim] > 1]
+        if lane is not None:
+            return [
+                DeviceRemotePhase(lane, mesh, layouts, dim, self._tag)
+                if dim in split
+                else DeviceLocalPhase(lane, layouts, dim)
+                for dim in dims
+            ]
+        sides = {dim: [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)] for dim in split}
+        opened = open_mailboxes(mesh.comm, list(sides.values())) if split and mailboxes else None
+        boxes: dict[int, Mailbox] = dict(zip(split, opened or (), strict=False))
+        return [
+            RemotePhase(mesh, layouts, sides[dim], self._tag, boxes.get(dim))
+            if dim in split
+            else LocalPhase(layouts, dim)
+            for dim in dims
+        ]
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from hpckit.bound import Call, bind, kind_of
+from hpckit.binding import KERNELS, REDUCTIONS, bind, bind_barrier, kind_of
+from hpckit.bound import Call
 from hpckit.errors import InputError
 from hpckit.kernels.shared_memory import constants as c
-from hpckit.segments import make_segment, place_of, whole_pages
+from hpckit.segments import Place, make_segment, place_of, whole_pages
 
 FLAT_BYTES = 64 * 1024
-STAGE_BYTES = 256 * 1024
+STAGE_BYTES = 128 * 1024  # three slots of it stay in a second-level cache
 DEADLINE = 600.0  # s that a rank waits for another
 SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks outnumber cores
 ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
@@ -38,7 +39,7 @@ class NodeGroup:
         # Each rank's part holds its flat slots, then its staging slots.
         self._segment = make_segment(comm, flat + stage, head)
         self.record = np.zeros(c.GROUP_FIELDS, np.int64)
-        self._work = np.zeros(3 * comm.size + c.SCRATCH_BYTES // 8, np.int64)
+        self._work = np.zeros(3 * comm.size + 1 + c.SCRATCH_BYTES // 8, np.int64)
         at, work = self._segment.address, self._work.ctypes.data
         record = self.record
         record[c.SELF] = record.ctypes.data
@@ -49,13 +50,14 @@ class NodeGroup:
         record[c.PART_BYTES] = flat + stage
         record[c.SPINS] = SPINS if comm.size <= cores() else 20
         record[c.SOURCES], record[c.TARGETS] = work, work + 8 * comm.size
-        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size, work + 24 * comm.size
+        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size + 8, work + 24 * comm.size + 8
         self.deadline = deadline
         processes = self._segment.memory[PROCESSES_AT : PROCESSES_AT + 8 * comm.size].view(np.int64)
         processes[comm.rank] = os.getpid()
         if self._segment.same_processes:
             record[c.PROCESSES] = processes.ctypes.data
         self.buffers = 0  # symmetric ones, that were ever made
+        self._barrier = bind_barrier(self)
         comm.Barrier()
 
     @property
@@ -69,31 +71,56 @@ class NodeGroup:
             raise InputError(f"a deadline is a number of seconds above 0, not {seconds}")
         self.record[c.DEADLINE] = int(min(seconds * 1e9, 2**62))
 
-    def lines(self, parity: int) -> np.ndarray:
-        """By what each rank entered the last collective of this parity: int64[ranks, words], see `waiting.enter`."""
+    def lines(self, sequence: int) -> np.ndarray:
+        """By what each rank entered collective number `sequence`: int64[ranks, words], see `waiting.enter`."""
         start = int(self.record[c.LINES]) - self._segment.address
         lines = self._segment.memory[start : start + 2 * self.size * c.LINE].view(np.int64)
-        return lines.reshape(self.size, 2, -1)[:, parity, : c.INLINE // 8]
+        return lines.reshape(self.size, 2, -1)[:, sequence & 1, : c.INLINE // 8]
 
-    def bind(self, operation: str, buffer: Any, **options: Any) -> Call:
-        """One collective on one buffer, to be called again and again: see `hpckit.bound.bind`."""
-        return bind(self, operation, buffer, **options)
+    @property
+    def gave_up(self) -> int:
+        """The rank that gave up first; -1 where none did."""
+        return int(self._segment.memory[ABORT_AT : ABORT_AT + 8].view(np.int64)[0]) - 1
 
     def takes(self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None) -> bool:
-        """Whether `bind` would take such a buffer: flat ones are small, symmetric ones come from `empty_shared`."""
-        kind = kind_of(np.dtype(dtype))
-        if kind is None:
+        """Whether `bind` has the algorithm for such data: flat ones are small, symmetric ones are in `empty_shared`."""
+        if (operation, algorithm) not in KERNELS:
             return False
-        if algorithm == "flat":
-            return operation == "all_reduce" and nbytes <= FLAT_BYTES
-        if algorithm == "symmetric":
-            found = place_of(buffer)
-            return found is not None and found.group is self
-        return algorithm == "staged"
+        if operation in REDUCTIONS and kind_of(np.dtype(dtype)) is None:
+            return False
+        place = place_of(buffer)
+        return nbytes <= FLAT_BYTES if algorithm == "flat" else algorithm == "staged" or self._owns(place)
 
-    def all_reduce(self, buffer: Any, op: str = "sum", algorithm: str | None = None, weight: float = 1.0) -> None:
+    def bind(self, operation: str, buffer: Any, **options: Any) -> Call:
+        """One collective bound to its buffers, to be called again and again: see `hpckit.binding.bind`."""
+        return bind(self, operation, buffer, **options)
+
+    def all_reduce(self, buffer: np.ndarray, op: str = "sum", **options: Any) -> None:
         """Reduce the buffers of all ranks, element by element in the order of the ranks, into all of them."""
-        self.bind("all_reduce", buffer, op=op, algorithm=algorithm, weight=weight)()
+        bind(self, "all_reduce", buffer, op=op, **options)()
+
+    def reduce_scatter(self, buffer: np.ndarray, out: np.ndarray, op: str = "sum", **options: Any) -> None:
+        """Reduce the buffers of all ranks, and give block r of the result to rank r."""
+        bind(self, "reduce_scatter", buffer, out=out, op=op, **options)()
+
+    def all_gather(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
+        """Put the buffers of all ranks side by side, on every rank."""
+        bind(self, "all_gather", buffer, out=out, **options)()
+
+    def broadcast(self, buffer: np.ndarray, root: int = 0, **options: Any) -> None:
+        """Copy the buffer of the root to all ranks."""
+        bind(self, "broadcast", buffer, root=root, **options)()
+
+    def all_to_all(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
+        """Send block q of the buffer to rank q."""
+        bind(self, "all_to_all", buffer, out=out, **options)()
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._barrier()
+
+    def _owns(self, place: Place | None) -> bool:
+        return place is not None and place.group is self
 
 
 def node_comm(comm: MPI.Comm) -> MPI.Comm:

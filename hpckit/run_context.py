@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hpckit.watch import Watch
 
 LINE_SECONDS = 5.0  # between two progress lines
+COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
 FILE_SECONDS = 0.5  # between two writes of progress.json
 STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
 _clock = time.monotonic  # `time` is also what apps call the simulated time
@@ -99,6 +102,24 @@ class Run:
             # One write, so that lines of other ranks cannot come between text and line end.
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment."""
+        if self.rank:
+            yield
+            return
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        text = f"compiling the kernels of {self.app or 'this program'}: once per machine, about a minute …"
+        timer = threading.Timer(COMPILE_SECONDS, root.say, (text,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
         """Tell how far the run is; cheap enough for every step.

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.cli.main import main
 from hpckit.errors import EXIT_CODES
+from hpckit.plan.algorithms import collective_plan
+from hpckit.plan.draw import draw
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,10 +68,21 @@ def test_the_other_programs_run(mpirun, tmp_path, name, ranks):
 
 
 def test_the_two_commands_are_single_lines_that_set_up_from_nothing():
-    assert set(COMMANDS) == {"run", "test"}
-    for command in COMMANDS.values():
+    assert set(COMMANDS) == {"run", "test", "draw"}
+    for command in (COMMANDS["run"], COMMANDS["test"]):
         assert command.count("\n") == 1
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
+
+
+def test_the_drawn_ring_is_what_its_command_draws(tmp_path):
+    words = COMMANDS["draw"].split("#")[0].split()
+    assert words[0] == "hpckit"
+    picture = tmp_path / "ring.svg"
+    assert main([*words[1:-1], str(picture)]) == 0
+    assert picture.read_bytes() == (ROOT / words[-1]).read_bytes()
+    assert f"]({words[-1]})" in README
+    table = draw(collective_plan("all_reduce", "ring", 4)).split("\n", 1)[1]
+    assert f"```\n{table}\n```" in README
 
 
 def test_the_table_of_exit_codes_is_the_one_in_the_code():

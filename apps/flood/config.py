@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +12,11 @@ from hpckit.run_directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
 LIMIT_CFL = 0.5  # up to here no cell gives more water than it has
+# The coordinates that each kind of start and of bottom has; the others are not looked at.
+PLACES = {
+    "dam": "x", "circular_dam": "xy", "hump": "xy", "lake": "", "bowl_planar": "", "bowl_radial": "",
+    "flat": "", "bowl": "xy", "island": "xy", "beach": "x", "barrier": "xy", "file": "",
+}  # fmt: skip
 Sides = Literal["closed", "open", "periodic"]
 
 
@@ -127,23 +133,39 @@ class Config(Section):
     report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        start, bottom, mistakes = self.start, self.bottom, []
-        if (bottom.kind == "file") != (bottom.file is not None):
-            mistakes.append("bottom.file goes with bottom.kind = 'file': give both or neither")
-        if bottom.kind == "bowl" and bottom.height <= 0:
-            mistakes.append(f"a bowl is bottom.height deep: {bottom.height:g} m is not above 0")
-        if start.kind.startswith("bowl") and bottom.kind != "bowl":
-            mistakes.append(f"start.kind = '{start.kind}' needs bottom.kind = 'bowl', not '{bottom.kind}'")
-        if start.kind == "bowl_radial" and abs(start.amplitude) >= bottom.height:
-            mistakes.append(
-                f"start.amplitude of {start.amplitude:g} m is not below the depth of the bowl, {bottom.height:g} m"
-            )
-        if "dam" in start.kind and bottom.kind == "flat" and max(start.level, start.behind_level) <= 0:
-            mistakes.append("there is no water: set start.level or start.behind_level above the bottom, which is at 0")
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+    def _fits_together(self) -> Self:
+        problems = [*self._misplaced(), *self._contradictions()]
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
+
+    def _misplaced(self) -> Iterator[str]:
+        """What lies outside the area."""
+        grid, used = self.grid, {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
+        for section, axes in used.items():
+            for axis in axes:
+                place, extent = getattr(getattr(self, section), axis), grid.width if axis == "x" else grid.height
+                if not 0 <= place <= extent:
+                    yield (
+                        f"{section}.{axis} of {place:g} m lies outside the area, which is {extent:g} m in {axis}:"
+                        " move it, or enlarge the grid"
+                    )
+        if self.start.kind == "dam" and self.start.x in (0.0, grid.width):
+            yield f"start.x of {self.start.x:g} m puts the dam on a side, with water behind it nowhere or everywhere"
+
+    def _contradictions(self) -> Iterator[str]:
+        """What does not go together."""
+        start, bottom = self.start, self.bottom
+        if (bottom.kind == "file") != (bottom.file is not None):
+            yield "bottom.file goes with bottom.kind = 'file': give both or neither"
+        if bottom.kind == "bowl" and bottom.height <= 0:
+            yield f"a bowl is bottom.height deep: {bottom.height:g} m is not above 0"
+        if start.kind.startswith("bowl") and bottom.kind != "bowl":
+            yield f"start.kind = '{start.kind}' needs bottom.kind = 'bowl', not '{bottom.kind}'"
+        if start.kind == "bowl_radial" and abs(start.amplitude) >= bottom.height:
+            yield f"start.amplitude of {start.amplitude:g} m is not below the depth of the bowl, {bottom.height:g} m"
+        if "dam" in start.kind and bottom.kind == "flat" and max(start.level, start.behind_level) <= 0:
+            yield "there is no water: set start.level or start.behind_level above the bottom, which is at 0"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

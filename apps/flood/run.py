@@ -36,9 +36,10 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    warm_up()
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        model = Model(config, mesh)
+        with run.compiling():
+            warm_up()
+            model = Model(config, mesh)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
             run.directory.output,

@@ -33,7 +33,8 @@ def run(config: Config, run: Run) -> None:
     """
     begin = clock.perf_counter()
     start = Start(config)
-    system = make_system(config, start, run.comm, run.timer, run.device)
+    with run.compiling():
+        system = make_system(config, start, run.comm, run.timer, run.device)
     for line in brick_lines(system.bricks):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")

@@ -13,6 +13,12 @@ from hpckit.report.settings import Report
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
+# The coordinates that each kind of start and of bottom has; the others are not looked at.
+PLACES = {
+    "rest": "", "step": "", "hill": "xy", "jet": "y", "eddies": "", "poincare": "", "kelvin": "",
+    "flat": "", "ridge": "x", "seamount": "xy", "shelf": "x",
+}  # fmt: skip
+
 GPU = True  # takes `hpckit run --gpu`
 
 
@@ -141,35 +147,54 @@ class Config(Section):
     report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits_together(self) -> Self:
+        problems = [*self._misplaced(), *self._contradictions()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _misplaced(self) -> Iterator[str]:
+        """What lies outside the basin."""
+        grid = self.grid
+        used = {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
+        if self.start.kind == "jet" and self.start.amplitude:
+            used["start"] = "xy"  # its bump
+        for section, axes in used.items():
+            for axis in axes:
+                place, extent = getattr(getattr(self, section), axis), grid.width if axis == "x" else grid.height
+                if not 0 <= place <= extent:
+                    yield (
+                        f"{section}.{axis} of {place:g} m lies outside the basin, which is {extent:g} m in {axis}:"
+                        " move it, or enlarge the grid"
+                    )
+
+    def _contradictions(self) -> Iterator[str]:
+        """What does not go together."""
         grid, physics, start = self.grid, self.physics, self.start
         if physics.beta and "y" in grid.periodic:
-            raise ValueError(
+            yield (
                 f"physics.beta is {physics.beta:g}, but f must be the same at both ends of a basin periodic in y:"
                 " set grid.sides to channel or closed, or beta to 0"
             )
         if grid.slip == "none" and (grid.sides == "periodic" or not physics.viscosity):
-            raise ValueError("grid.slip = 'none' needs walls (grid.sides) and physics.viscosity above 0")
+            yield "grid.slip = 'none' needs walls (grid.sides) and physics.viscosity above 0"
         if self.bottom.kind != "flat" and self.bottom.height >= physics.depth:
-            raise ValueError(
+            yield (
                 f"bottom.height of {self.bottom.height:g} m reaches the surface of {physics.depth:g} m of water:"
                 " lower it; this scheme has no dry land"
             )
         if abs(start.amplitude) >= physics.depth:
-            raise ValueError(
-                f"start.amplitude of {start.amplitude:g} m is not below physics.depth, {physics.depth:g} m"
-            )
+            yield f"start.amplitude of {start.amplitude:g} m is not below physics.depth, {physics.depth:g} m"
         if start.kind == "kelvin" and (grid.sides != "channel" or not physics.f or physics.beta):
-            raise ValueError("start.kind = 'kelvin' needs grid.sides = 'channel', and physics.f without beta")
+            yield "start.kind = 'kelvin' needs grid.sides = 'channel', and physics.f without beta"
         if start.kind == "poincare" and grid.sides != "periodic":
-            raise ValueError("start.kind = 'poincare' needs grid.sides = 'periodic'")
+            yield "start.kind = 'poincare' needs grid.sides = 'periodic'"
         if start.kind == "eddies" and grid.sides != "periodic":
-            raise ValueError("start.kind = 'eddies' needs grid.sides = 'periodic'")
+            yield "start.kind = 'eddies' needs grid.sides = 'periodic'"
         if start.kind == "jet" and grid.sides == "closed":
-            raise ValueError("start.kind = 'jet' flows along x: set grid.sides to channel or periodic")
+            yield "start.kind = 'jet' flows along x: set grid.sides to channel or periodic"
         if start.kind in ("poincare", "kelvin", "eddies") and 4 * start.mode > grid.nx:
-            raise ValueError(f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}")
-        return self
+            yield f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}"
 
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:

@@ -37,10 +37,11 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    if not run.device.is_gpu:
-        warm_up()
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        model = make_model(config, mesh, run.device)
+        with run.compiling():
+            if not run.device.is_gpu:
+                warm_up()
+            model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         coords = dict(
             zip(("y", "x", "y_face", "x_face"), (*setups.centers(config), *setups.faces(config)), strict=True)

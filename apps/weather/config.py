@@ -101,29 +101,43 @@ class Config(Section):
     )
 
     @model_validator(mode="after")
-    def _fits_the_grid(self) -> Self:
+    def _fits_together(self) -> Self:
+        problems = [*self._misplaced(), *self._contradictions()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _misplaced(self) -> Iterator[str]:
+        """What lies outside the slab."""
+        grid = self.grid
+        slab = f"the slab of {grid.width:g} m by {grid.height:g} m"
         shapes: list[tuple[str, Bubble | Source]] = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
         if self.source.amplitude:
             shapes.append(("source", self.source))
         for name, shape in shapes:
-            reach_z = (shape.z - shape.radius_z, shape.z + shape.radius_z)
-            if reach_z[1] <= 0 or reach_z[0] >= self.grid.height or not 0 <= shape.x <= self.grid.width:
-                raise ValueError(
-                    f"{name} at x {shape.x:g} m, z {shape.z:g} m lies outside the slab of {self.grid.width:g} m by"
-                    f" {self.grid.height:g} m: move {name}.x or {name}.z, or enlarge the grid"
+            above, below = shape.z + shape.radius_z <= 0, shape.z - shape.radius_z >= grid.height
+            if above or below or not 0 <= shape.x <= grid.width:
+                yield (
+                    f"{name} at x {shape.x:g} m, z {shape.z:g} m lies outside {slab}: move {name}.x or {name}.z, or"
+                    " enlarge the grid"
                 )
-        if self.inflow.speed and abs(self.inflow.z - self.grid.height / 2) > self.grid.height / 2:
-            raise ValueError(f"inflow.z of {self.inflow.z:g} m is not between the ground and {self.grid.height:g} m")
+        if self.inflow.speed and not 0 <= self.inflow.z <= grid.height:
+            yield f"inflow.z of {self.inflow.z:g} m is not between the ground and {grid.height:g} m"
+        if self.wave.amplitude and not 0 <= self.wave.x <= grid.width:
+            yield f"wave.x of {self.wave.x:g} m lies outside {slab}: move it, or enlarge the grid"
+
+    def _contradictions(self) -> Iterator[str]:
+        """What does not go together."""
+        grid = self.grid
         if self.wave.amplitude and self.base.kind != "isothermal":
-            raise ValueError(f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that")
-        dt = min(self.grid.dx, self.grid.dz) / self.time.max_speed * self.time.cfl
-        most = 0.5 / (dt * (self.grid.dx**-2 + self.grid.dz**-2))
+            yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
+        dt = min(grid.dx, grid.dz) / self.time.max_speed * self.time.cfl
+        most = 0.5 / (dt * (grid.dx**-2 + grid.dz**-2))
         if self.diffusion > most:
-            raise ValueError(
+            yield (
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 " this grid, or lower time.cfl"
             )
-        return self
 
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:

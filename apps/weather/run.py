@@ -37,10 +37,11 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    if not run.device.is_gpu:
-        warm_up()
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
-        model = make_model(config, mesh, run.device)
+        with run.compiling():
+            if not run.device.is_gpu:
+                warm_up()
+            model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         coords = {"z": model.base.height, "x": (np.arange(grid.nx) + 0.5) * grid.dx}
         with FieldWriter(

@@ -209,6 +209,17 @@ class Config(Section):
             yield f"the jet at y {jet.y:g} m, z {jet.z:g} m lies outside {box}: move jet.y or jet.z"
         if self.band.amplitude and not 0 <= self.band.x <= grid.width:
             yield f"band.x of {self.band.x:g} m lies outside {box}: move it"
+        extent = grid.width if self.wave.along == "x" else grid.length
+        if self.wave.amplitude and not 0 <= self.wave.x <= extent:
+            yield f"wave.x of {self.wave.x:g} m lies outside {box}, along {self.wave.along}: move it"
+        for i, tracer in enumerate(self.tracers):
+            above, below = tracer.z + tracer.radius_z <= 0, tracer.z - tracer.radius_z >= grid.height
+            beside = tracer.shape == "blob" and not (0 <= tracer.x <= grid.width and 0 <= tracer.y <= grid.length)
+            if tracer.shape != "uniform" and (above or below or beside):
+                yield (
+                    f"tracers.{i} at x {tracer.x:g} m, y {tracer.y:g} m, z {tracer.z:g} m lies outside {box}: move it,"
+                    " or enlarge the grid"
+                )
         if self.wave.amplitude and self.base.kind != "isothermal":
             yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
         if self.lid.depth >= grid.height:

@@ -48,10 +48,11 @@ def run(config: Config, run: Run) -> None:
     """
     grid = config.grid
     begin = clock.perf_counter()
-    if not run.device.is_gpu:
-        warm_up()
     with mesh_for(config, run.comm) as mesh:
-        model = make_model(config, mesh, run.device)
+        with run.compiling():
+            if not run.device.is_gpu:
+                warm_up()
+            model = make_model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
             run.directory.output,

@@ -13,7 +13,9 @@ are not given are read from what it prints, as miniWeather does, else they are 4
 prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another), else its whole wall time.
 
 `weather_2ranks_small`, `weather_2ranks_big` and `euler3d_2ranks` are the speed-up of the apps' models, MPI included, on
-2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone.
+2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone. The same keys
+with `_ceiling` are what the machine gives to 2 ranks at best, whatever the program: two runs on 1 rank each at the same
+time, which share memory, cache and clock but send nothing, over one alone.
 """
 
 from __future__ import annotations
@@ -236,8 +238,10 @@ def run(
     cases = tuple(case for case in (QUICK if quick else FULL) if case[0] in wanted)
     for one in run_ranks("hpckit.bench.weather_ranks", RANKS, cases) if cases else []:
         times: Times = one["times"]
-        ratios[one["key"]] = ratio(times["1 rank"], times["2 ranks"])
-        rows += [_row(one["key"], name, times[name], one["steps"], one["cells"]) for name in times]
+        ratios[one["key"]] = ratio(times["1 rank"], times["all ranks"])
+        ratios[f"{one['key']}_ceiling"] = ratio(times["1 rank"], times["1 rank each"], RANKS)
+        work = {"1 rank": 1, "all ranks": 1, "1 rank each": RANKS}
+        rows += [_row(one["key"], name, times[name], one["steps"], n * one["cells"]) for name, n in work.items()]
     return {"bench": "weather", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
 
 

@@ -40,11 +40,16 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"no benchmark {options.name!r}", likely=near, do=f"benchmarks: {', '.join(known)}")
     with _standard_output_to_error():
         result = module.run(quick=options.quick, **{name: getattr(options, name) for name in own})
-    if options.json:
+    show(result, options.json)
+    return 0
+
+
+def show(result: dict[str, Any], as_json: bool) -> None:
+    """What a benchmark found, on standard output."""
+    if as_json:
         print(json.dumps(plain(result)))
     else:
         _print_result(result)
-    return 0
 
 
 def benchmarks() -> dict[str, str]:

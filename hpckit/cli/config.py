@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -77,6 +78,7 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         config = check(app.config, settings.tree)
     except ValidationError as error:
         mistakes += mistakes_of(error, schema, settings, base.source)
+        mistakes += _contradictions(app.config, error, schema, settings, base.source)
     except ArithmeticError as error:
         mistakes.append(Mistake(base.source, f"{BEYOND}: {error}"))
     if config is None or mistakes:
@@ -107,6 +109,56 @@ def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, sour
         for path in [_path_in(entry["loc"], settings.tree, schema)]
         for sentence in _sentence(entry, path, schema).splitlines()  # a check of all settings may tell several
     ]
+
+
+def _contradictions(
+    config: type[BaseModel], error: ValidationError, schema: Schema, settings: Settings, source: str
+) -> list[Mistake]:
+    """What the check of all settings together finds once the values that `error` refuses are left at their defaults.
+
+    Pydantic makes that check only where every value by itself is good.
+    """
+    tree = copy.deepcopy(settings.tree)
+    dropped: list[str] = []
+    for _ in range(4):  # a table whose values are good now may contradict itself
+        paths = [_path_in(entry["loc"], tree, schema) for entry in error.errors(include_url=False)]
+        if () in paths:
+            found = [entry for entry, path in zip(error.errors(include_url=False), paths, strict=True) if not path]
+            condition = f" (with {' and '.join(dict.fromkeys(dropped))} as by default)" if dropped else ""
+            lines = [line for entry in found for line in _sentence(entry, (), schema).splitlines()]
+            return [Mistake(source, line + condition) for line in lines] if dropped else []
+        dropped += [dotted(gone) for path in paths if (gone := _drop(tree, path))]
+        try:
+            check(config, tree)
+        except ValidationError as next_error:
+            error = next_error
+        except ArithmeticError:
+            return []
+        else:
+            return []
+    return []
+
+
+def _drop(tree: dict[str, Any], path: Key) -> Key:
+    """Take the value at a path out of a tree, with the list that it is in or is missing in; returns the path of what is
+    gone, empty where it was gone before.
+    """
+    table: Any = tree
+    outer: tuple[dict[Any, Any], Key] | None = None  # the table of the last list on the way, and the list's path
+    for depth, part in enumerate(path[:-1]):
+        inside = part in table if isinstance(table, dict) else isinstance(table, list) and int(part) < len(table)
+        if not inside:
+            return ()
+        if isinstance(table[part], list):
+            outer = table, path[: depth + 1]
+        table = table[part]
+    if isinstance(table, dict) and path[-1] in table:
+        del table[path[-1]]
+        return path
+    if outer is None:
+        return ()
+    del outer[0][outer[1][-1]]
+    return outer[1]
 
 
 def _base_layer(target: str) -> tuple[App, Layer, str, str]:

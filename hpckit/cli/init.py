@@ -43,11 +43,12 @@ def list_presets() -> None:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write `path`, which must not exist.
+    """Write `path`, which must not exist, and make the folders above it that are missing.
 
-    Raises `InputError` where it does, `SetupError` where it cannot be written.
+    Raises `InputError` where it exists, `SetupError` where it cannot be written.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:

@@ -7,34 +7,41 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli import plan_pipeline
+from hpckit.cli.sizes import parse_bytes
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.machine import Machine, machine_of, shipped
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 
-UNITS = {"": 1, "b": 1, **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)}}
-UNITS |= {f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)} | {
-    prefix: 1024**n for n, prefix in enumerate("kmgt", 1)
-}
 # Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
 MOST_STEPS = 10_000
+# The spectral gap of gossip is told up to so many ranks.
+MOST_GAPS = 1024
+GOSSIP = "gossip"
+PIPELINE = "pipeline"  # with options of its own: plan_pipeline.py
+ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
 
 def main(arguments: list[str]) -> int:
     """The verb `plan`."""
+    if arguments[:1] == [PIPELINE]:
+        return plan_pipeline.main(arguments[1:])
     options = _parser().parse_args(arguments)
     operation = _operation(options.operation)
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
-    chosen = options.algorithm or list(ALGORITHMS[operation])
+    chosen = options.algorithm or _all_of(operation, options.ranks)
     plans = [_plan(operation, name, machine, options) for name in chosen]
     if options.prove:
         for plan in plans:
@@ -52,21 +59,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def parse_bytes(text: str) -> int:
-    """A size as users write it: 4096, 64KiB, 1.5GB. K, M, G, T alone are powers of 1024. Raises `InputError`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in UNITS:
-        raise InputError(f"{text!r} is no size", do="write a number of bytes with a unit, as in 4096, 64KiB or 1.5GB")
-    return round(float(match[1]) * UNITS[match[2].lower()])
+def _all_of(operation: str, ranks: int) -> list[str]:
+    """The algorithms of an operation that so many ranks can run."""
+    if operation != GOSSIP:
+        return list(ALGORITHMS[operation])
+    return [graph for graph in GRAPHS if graph != "hypercube" or ranks & (ranks - 1) == 0]
 
 
 def _parser() -> argparse.ArgumentParser:
     it = argparse.ArgumentParser(
         prog="hpckit plan",
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
-        epilog=f"example: {EXAMPLE}",
+        epilog=f"examples: {EXAMPLE}; {plan_pipeline.EXAMPLE}",
     )
-    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join(ALGORITHMS)}")
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, PIPELINE])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
     it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
     it.add_argument(
@@ -90,12 +96,16 @@ def _operation(name: str) -> str:
     plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
     # Unknown names go on as they are: collective_plan knows what to say of them.
     operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
-    if operation not in ALGORITHMS:
+    if operation not in ALGORITHMS and operation != GOSSIP:
+        if get_close_matches(name.lower(), [PIPELINE]):
+            raise InputError(f"there is no operation {name!r}", do="did you mean: hpckit plan pipeline")
         collective_plan(operation, "", 1)
     return operation
 
 
 def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
+    if operation == GOSSIP:
+        return gossip_plan(algorithm, options.ranks)
     takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
     given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
     node_size = options.node_size or machine.levels[0].ranks or options.ranks
@@ -115,8 +125,17 @@ def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_fo
         it = price(plan, machine, nbytes)
         # As nccl-tests define it: what a rank's link must at least carry, over the time.
         share = {"all_reduce": 2 * (plan.ranks - 1) / plan.ranks}.get(plan.operation, (plan.ranks - 1) / plan.ranks)
-        busbw = nbytes * share / it.seconds if it.seconds > 0 else None
+        busbw = nbytes * share / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
+        if isinstance(plan, GossipPlan) and plan.ranks <= MOST_GAPS:
+            row["gap"] = _gap(plan)
         yield {**row, "seconds": it.seconds, **it.critical, "busbw": busbw, "link_bytes": it.link_bytes}
+
+
+def _gap(plan: GossipPlan) -> float:
+    """The spectral gap of a round, on average over the rounds after which the graph is the same again."""
+    turns = max((plan.ranks - 1).bit_length(), 1) if plan.algorithm == "exponential" else 1
+    left = 1.0 - spectral_gap(*(gossip_plan(plan.algorithm, plan.ranks, turn) for turn in range(turns)))
+    return 1.0 - max(left, 0.0) ** (1.0 / turns) if left > ROUNDING else 1.0
 
 
 def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list[dict[str, Any]]) -> None:
@@ -131,7 +150,11 @@ def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list
         ]
         for row in rows
     ]
-    print_table(["algorithm", "steps", "time", *parts, "busbw"], table)
+    columns = ["algorithm", "steps", "time", *parts, "busbw"]
+    if operation == GOSSIP:
+        columns[-1] = "spectral gap"
+        table = [[*line[:-1], _number(row.get("gap"), 1.0)] for line, row in zip(table, rows, strict=True)]
+    print_table(columns, table)
     slow = [row["algorithm"] for row in rows if row["seconds"] is None]
     if slow:
         print(

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from hpckit.plan.algorithms import collective_plan
-from hpckit.plan.collective import NOBODY, Step
+from hpckit.plan.collective import NOBODY, CollectivePlan, Step
 
 Range = tuple[int, int]
 NOTHING = (0, 0)
@@ -43,7 +43,11 @@ def column(
     operation: str, algorithm: str, ranks: int, rank: int, options: tuple[tuple[str, int | tuple[int, int]], ...] = ()
 ) -> Column:
     """The column of `rank` of `collective_plan(operation, algorithm, ranks, **options)`."""
-    plan = collective_plan(operation, algorithm, ranks, **dict(options))
+    return column_of(collective_plan(operation, algorithm, ranks, **dict(options)), rank)
+
+
+def column_of(plan: CollectivePlan, rank: int) -> Column:
+    """The column of `rank` of a plan."""
     moves: list[Move] = []
     last_send, last_recv = [0] * plan.slots, [0] * plan.slots
     for step in plan.steps():

@@ -8,15 +8,12 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis
-from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
-from hpckit.collectives.node_work import Bound, start
 from hpckit.collectives.ordered import all_reduce_in_order, reduce_scatter_in_order
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
-from hpckit.collectives.work import Steps, Work
-from hpckit.device import HOST
+from hpckit.collectives.work import Steps
 from hpckit.plan.collective import NOBODY
 
 MPI_OPS = {"sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
@@ -37,20 +34,6 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
         yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
     reduction.finish(working, weights)
     reduction.narrow(working, values)
-
-
-def all_reduce_in_node(axis: Axis, given: Buffer, reduction: Reduction, choice: Choice, key: tuple | None) -> Work:
-    """Start an all-reduce in shared memory; kept for the next time under `key`."""
-    assert axis.gate is not None
-    kind = "bfloat16" if reduction.is_brain and given.array.dtype == np.uint16 else None
-    # The call must not keep the buffer alive: it is kept longer than that.
-    borrowed = HOST.borrowed(given.array)
-    call = axis.gate.group.bind(
-        "all_reduce", borrowed, op=reduction.op, algorithm=choice.algorithm, weight=reduction.weight, kind=kind
-    )
-    if key is not None:
-        axis.keep(key, Bound(axis.gate, call, given.array))
-    return start(axis.gate, call, lambda: given.array)
 
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:

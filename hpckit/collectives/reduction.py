@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +13,12 @@ from hpckit.errors import InputError
 
 UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "mean": np.add, "average": np.add}
 BFLOAT16 = "bfloat16"
+
+
+@functools.lru_cache(maxsize=256)
+def reduction_of(dtype: np.dtype, op: str, weight: float | None = None, kind: str | None = None) -> Reduction:
+    """The `Reduction` of these arguments, made once."""
+    return Reduction(dtype, op, weight, kind)
 
 
 class Reduction:
@@ -55,6 +62,11 @@ class Reduction:
             )
         if self.op in ("max", "min") and letter == "c":
             raise InputError(f"complex numbers have no order, so no {self.op}")
+
+    def for_node(self) -> dict[str, Any]:
+        """The same for a call in shared memory."""
+        brain = self.is_brain and self.dtype == np.uint16
+        return {"op": self.op, "weight": self.weight, "kind": BFLOAT16 if brain else None}
 
     def combine(self, target: Any, incoming: Any) -> None:
         """Combine in place: target = target (op) incoming."""

@@ -8,6 +8,9 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpckit import watch
+from hpckit.collectives.buffers import Buffer
+
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
 Steps = Iterator[MPI.Request]
 # Rounds of fruitless tests before the core is offered to other processes: ranks may share it.
@@ -76,6 +79,49 @@ def start(steps: Steps, result: Callable[[], Any]) -> Work:
             flying.remove(work)
         raise
     return work
+
+
+class Watched(Work):
+    """A work whose wait a watch is told of."""
+
+    __slots__ = ("_begun", "_inner", "_seen")
+
+    def __init__(self, inner: Work, seen: watch.Watch, begun: Any) -> None:
+        self._inner, self._seen, self._begun = inner, seen, begun
+        self.done = False
+
+    def test(self) -> bool:
+        """As of the work; where the watch checks, the last one waits until all ranks have begun it."""
+        if self._inner.test():
+            self.wait()
+        return self.done
+
+    def wait(self) -> Any:
+        """As of the work. Raises `MismatchError` where the watch checks and the ranks called different things."""
+        if self.done:
+            return self._inner.wait()
+        self._seen.resume(self._begun)
+        try:
+            self.done = True
+            return self._inner.wait()
+        finally:
+            self._seen.leave()
+
+
+def watched(
+    begin: Callable[[], Work],
+    comm: MPI.Comm,
+    operation: tuple[str, ...],
+    buffer: Buffer,
+    count: int | None = None,
+    root: int = -1,
+) -> Work:
+    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ)."""
+    seen = watch.current
+    if seen is None:
+        return begin()
+    begun = seen.begin(comm, operation, buffer.array.dtype, buffer.size if count is None else count, root)
+    return Watched(begin(), seen, begun)
 
 
 def advance_all() -> bool:

@@ -59,7 +59,7 @@ class TimeCorrelation:
         self._times: list[float] = []
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
-        """Compare a frame with the origins. Raises `InputError` for frames at unequal intervals."""
+        """Compare a frame with the origins. Raises `InputError` for frames at unequal intervals, or out of order."""
         self._check_time(frame.time)
         own = own_block(frame, comm)
         places = frame.positions[own] + frame.images[own] * (frame.upper - frame.lower)
@@ -94,6 +94,12 @@ class TimeCorrelation:
     def _check_time(self, time: float) -> None:
         times = self._times
         if len(times) < 2:
+            if times and not time > times[0]:
+                raise InputError(
+                    f"a frame at {time:g} comes after one at {times[0]:g}",
+                    likely="the same frame given twice, or frames without their times",
+                    do="give each frame once, in the order of time, with `time` set",
+                )
             times.append(time)
         else:
             step, expected = times[1] - times[0], times[0] + self.frames * (times[1] - times[0])

@@ -87,6 +87,11 @@ class CollectivePlan:
     counts: Ints | None = None
     runs: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def blocks(self) -> int:
+        """How many slots hold one buffer."""
+        return self.ranks if self.operation == "all_to_all" else self.slots
+
     def steps(self) -> Iterator[Step]:
         """All steps in their order."""
         return map(self.step, range(self.length))

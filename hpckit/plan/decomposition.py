@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from hpckit.errors import DecompositionError, InputError
 from hpckit.plan.blocks import block, block_starts, owner
 from hpckit.plan.counts import counts
+from hpckit.plan.factor import fitting_counts
 from hpckit.plan.topology import Topology
 
 Slices = tuple[slice, ...]
@@ -195,12 +195,7 @@ class Decomposition:
             )
 
     def _legal_counts(self) -> str:
-        """The total rank counts that fit, as a short list."""
+        """The numbers of ranks that fit, nearest to the one given; axes with one rank keep it."""
+        sizes = self.topology.sizes
         most = [max(1, n // max(1, width)) for n, width in zip(self.shape, self.halo, strict=True)]
-        axes = [
-            range(1, min(m, 64) + 1) if parts > 1 else range(1, 2)
-            for m, parts in zip(most, self.topology.sizes, strict=True)
-        ]
-        counts = sorted({int(np.prod(sizes)) for sizes in itertools.islice(itertools.product(*axes), 100_000)})
-        shown = ", ".join(str(count) for count in counts[:16])
-        return f"{shown}, … {counts[-1]}" if len(counts) > 16 else shown
+        return fitting_counts(self.topology.size, [m if size > 1 else 1 for m, size in zip(most, sizes, strict=True)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from hpckit.errors import DecompositionError
+
+NEAREST, REACH = 3, 100  # numbers of ranks that are proposed on either side, and how far above they are looked for
 
 
 def factorizations(ranks: int, dims: int) -> Iterator[tuple[int, ...]]:
@@ -64,9 +68,33 @@ def best_factorization(
         if best is None or order < best[0]:
             best = (order, sizes)
     if best is None:
+        most = tuple(w or max(1, n // t) for n, t, w in zip(extents, thinnest, wanted, strict=True))
         raise DecompositionError(
             f"{ranks} ranks cannot be laid over axes of {wanted} (0: free)"
-            + (f" for a grid of {tuple(shape)} with blocks of at least {thinnest}" if shape is not None else ""),
-            do="leave an axis free with 0, or take a number of ranks that the fixed sizes divide",
+            + (f" for a grid of {tuple(shape)} with blocks of at least {thinnest} cells" if shape is not None else ""),
+            likely="too many ranks for this grid, or a number whose factors do not fit" if shape is not None else "",
+            do=f"ranks that fit this grid: {fitting_counts(ranks, most, wanted)}"
+            if shape is not None
+            else "leave an axis free with 0, or take a number of ranks that the fixed sizes divide",
         )
     return best[1]
+
+
+def fitting_counts(ranks: int, most: Sequence[int], fixed: Sequence[int] | None = None) -> str:
+    """The numbers of ranks nearest to `ranks` that axes of at most these sizes hold, and the greatest one, as a text.
+
+    An axis with a number above 0 in `fixed` has that size.
+    """
+    wanted = tuple(fixed) if fixed is not None else (0,) * len(most)
+    greatest = math.prod(most)
+
+    def fits(count: int) -> bool:
+        return any(
+            all(s == w if w else s <= m for s, m, w in zip(sizes, most, wanted, strict=True))
+            for sizes in factorizations(count, len(most))
+        )
+
+    below = itertools.islice((n for n in range(min(ranks - 1, greatest), 0, -1) if fits(n)), NEAREST)
+    above = itertools.islice((n for n in range(ranks + 1, min(greatest, ranks + REACH) + 1) if fits(n)), NEAREST)
+    near = sorted({*below, *above})
+    return f"{', '.join(map(str, near)) or 'none'}; at most {greatest}"

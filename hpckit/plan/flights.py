@@ -79,8 +79,7 @@ def _flight(plan: CollectivePlan, step: Step, nbytes: float, itemsize: int) -> F
     sender = np.flatnonzero(step.send_to >= 0)
     first, last = step.send[0][sender], step.send[1][sender]
     if plan.counts is None:
-        blocks = plan.ranks if plan.operation == "all_to_all" else plan.slots
-        units, one = last - first, nbytes / blocks
+        units, one = last - first, nbytes / plan.blocks
     elif plan.counts.ndim == 2:
         units, one = plan.counts[sender, first], itemsize
     else:

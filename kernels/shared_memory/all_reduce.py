@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import call_reducer, copy_bytes
+from hpckit.kernels.atomics import copy_bytes
 from hpckit.kernels.jit import jit
 from hpckit.kernels.shared_memory.constants import (
     BASES,
+    CACHE_LINE,
     COPIED,
     COUNT,
-    FACTORS,
     FILLED,
-    FLAT,
-    FLAT_BYTES,
     GOOD,
     GROUP,
     INLINE,
     ITEM,
     LINE,
-    PART_BYTES,
     PIECE,
     RANK,
     REDUCED,
-    REDUCER,
-    SCRATCH,
     SEND,
     SEQUENCE,
+    SHOWN,
     SIZE,
     SLOTS,
     SOURCES,
-    STAGE,
     STAGE_BYTES,
-    STAGE_STRIDE,
     TARGETS,
 )
+from hpckit.kernels.shared_memory.slots import flat_slot, reduce_sources, slot_of
 from hpckit.kernels.shared_memory.waiting import (
     count_to,
     counter_of,
@@ -46,8 +41,6 @@ from hpckit.kernels.shared_memory.waiting import (
     wait_all,
 )
 
-CACHE_LINE = 64
-
 
 @jit
 def share(count, item, ranks, rank):
@@ -58,24 +51,11 @@ def share(count, item, ranks, rank):
 
 
 @jit
-def _reduce(call, group, copies, count):
-    call_reducer(
-        call[REDUCER],
-        group[SOURCES],
-        group[SIZE],
-        group[TARGETS],
-        copies,
-        count,
-        group[FACTORS],
-        group[SCRATCH],
-    )
-
-
-@jit
-def _flat_slot(group, rank, sequence, nbytes):
+def _shown(group, rank, sequence, nbytes):
+    """Where a rank shows its data: behind its line where there is room, else in its flat slot."""
     if nbytes <= LINE - INLINE:
         return line_of(group, rank, sequence) + INLINE
-    return group[FLAT] + rank * group[PART_BYTES] + (sequence & 1) * group[FLAT_BYTES]
+    return flat_slot(group, rank, sequence)
 
 
 @jit
@@ -87,15 +67,16 @@ def flat(call):
     group = record_at(call[GROUP])
     nbytes = call[COUNT] * call[ITEM]
     sequence = group[SEQUENCE] + 1
-    copy_bytes(_flat_slot(group, group[RANK], sequence, nbytes), call[SEND], nbytes)
+    if not group[SHOWN]:
+        copy_bytes(_shown(group, group[RANK], sequence, nbytes), call[SEND], nbytes)
     status = enter(call, group)
     if status:
         return status
     sources = integers(group[SOURCES], group[SIZE])
     for rank in range(group[SIZE]):
-        sources[rank] = _flat_slot(group, rank, sequence, nbytes)
+        sources[rank] = _shown(group, rank, sequence, nbytes)
     integers(group[TARGETS], 1)[0] = call[SEND]
-    _reduce(call, group, 1, call[COUNT])
+    reduce_sources(call, group, 1, call[COUNT])
     return GOOD
 
 
@@ -113,14 +94,8 @@ def symmetric(call):
     for rank in range(ranks):
         sources[rank] = bases[rank] + offset_of(group, rank) + first * call[ITEM]
         targets[rank] = sources[rank]
-    _reduce(call, group, ranks, end - first)
+    reduce_sources(call, group, ranks, end - first)
     return leave(group)
-
-
-@jit
-def slot_of(group, rank, piece):
-    """The address of the staging slot of a rank for a piece."""
-    return group[STAGE] + rank * group[PART_BYTES] + piece % SLOTS * group[STAGE_STRIDE]
 
 
 @jit
@@ -181,7 +156,7 @@ def _reduce_share(call, group, k, piece, most):
     sources[mine] = call[SEND] + (start + first) * item
     targets[0] = sources[mine]
     targets[1] = slot_of(group, mine, piece) + group[STAGE_BYTES]
-    _reduce(call, group, 2, end - first)
+    reduce_sources(call, group, 2, end - first)
     count_to(group, REDUCED, piece + 1)
     return GOOD
 

@@ -22,16 +22,19 @@ how far this rank has come; a call record holds one bound collective. Times are 
     SPINS,  # looks at a flag before the core is yielded
     DEADLINE,
     PROCESSES,  # address of the process numbers, 0 where they say nothing
-    SOURCES,  # addresses of int64[SIZE] each, and of float64[SIZE]
-    TARGETS,
-    FACTORS,
+    SOURCES,  # address of int64[SIZE]
+    TARGETS,  # int64[SIZE + 1]
+    FACTORS,  # float64[SIZE]
     SCRATCH,  # address of SCRATCH_BYTES
     LATE,  # the rank that was waited for in vain
     CLOCK,  # and the next one: what the clock is read into
     _NANOSECONDS,
+    SHOWN,  # 1 where this rank shows that it has come to the collective after SEQUENCE
+    BEGUN,  # when it came, where it does not wait
+    SEEN,  # when it looked at the processes of the others
     PART_BYTES,  # from a rank's slots to those of the next
     GROUP_FIELDS,
-) = range(25)
+) = range(28)
 
 # ---- a call record
 (
@@ -49,19 +52,21 @@ how far this rank has come; a call record holds one bound collective. Times are 
     AVERAGED,  # 1 where weights are to be turned into factors
     ROOT,
     STARTS,  # address of int64[SIZE + 1]: where the blocks start in the longer of the two buffers, in elements
+    PATIENCE,  # looks at the flags of the others on entering, 0 to wait for them
     FROM,  # the same for what arrives in an all-to-all
     CALL_FIELDS,
-) = range(16)
+) = range(17)
 
+CACHE_LINE = 64
 LINE = 128  # bytes: two cache lines, which processors fetch together
 INLINE = 48  # of a line is in use; the rest holds the data of the smallest collectives
 SLOTS = 3
 DONE, FILLED, REDUCED, COPIED = range(4)
-BLOCK = 1024  # elements that are reduced at a time, in L1
+BLOCK = 256  # elements that are reduced at a time, in L1
 SCRATCH_BYTES = 8 * BLOCK
 
 # ---- what a collective returns
-GOOD, MISMATCH, NO_WEIGHT, STALLED, LOST, ABORTED = range(6)
+GOOD, MISMATCH, UNMATCHED, NO_WEIGHT, STALLED, LOST, ABORTED, NOT_YET = range(8)
 
 OPS = ("sum", "max", "min", "mean", "average")
 FLOATS = ("float32", "float64", "float16", "bfloat16")

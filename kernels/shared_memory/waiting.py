@@ -2,7 +2,7 @@
 
 A rank that waits looks at the flag for a while, then gives its core away between looks (there may be more ranks than
 cores). From then on every wait also looks at the clock, at the word that another rank sets when it gives up, and now
-and then whether the process that it waits for is still there.
+and then whether the processes of all are still there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from hpckit.kernels.shared_memory.constants import (
     ABORT,
     ABORTED,
     AVERAGED,
+    BEGUN,
     CLOCK,
     COUNT,
     COUNTERS,
@@ -28,11 +29,15 @@ from hpckit.kernels.shared_memory.constants import (
     LOST,
     MISMATCH,
     NO_WEIGHT,
+    NOT_YET,
     OFFSET,
+    PATIENCE,
     PROCESSES,
     RANK,
+    SEEN,
     SELF,
     SEQUENCE,
+    SHOWN,
     SIGNATURE,
     SIZE,
     SPINS,
@@ -43,7 +48,7 @@ from hpckit.kernels.shared_memory.constants import (
 
 MONOTONIC = 1
 LOOKS = 64  # at a flag between looks at the clock
-LIFE_SIGN = 50_000_000  # ns between looks at the process that is waited for
+LIFE_SIGN = 50_000_000  # ns between looks at the processes
 
 integers = values_at("int64")
 doubles = values_at("float64")
@@ -87,24 +92,42 @@ def _give_up(group, rank, status):
 
 
 @jit
+def _gone(group):
+    """The first rank whose process has ended, -1 where all are there."""
+    processes = integers(group[PROCESSES], group[SIZE])
+    for rank in range(group[SIZE]):
+        if kill(processes[rank], 0):
+            return rank
+    return -1
+
+
+@jit
+def _trouble(group, rank, begin):
+    """A status other than GOOD where there is no point in waiting for `rank` any more, as since `begin`."""
+    if load_acquire(group[ABORT]):
+        return ABORTED
+    now = _now(group)
+    if now - begin > group[DEADLINE]:
+        return _give_up(group, rank, STALLED)
+    if now - group[SEEN] > LIFE_SIGN and group[PROCESSES]:
+        group[SEEN] = now
+        gone = _gone(group)
+        if gone >= 0:
+            return _give_up(group, gone, LOST)
+    return GOOD
+
+
+@jit
 def _wait_long(group, flag, value, rank):
-    begin = seen = _now(group)
+    begin = _now(group)
     looks = 0
     while load_acquire(flag) < value:
         sched_yield()
         looks += 1
-        if looks % LOOKS:
-            continue
-        if load_acquire(group[ABORT]):
-            group[LATE] = rank
-            return ABORTED
-        now = _now(group)
-        if now - begin > group[DEADLINE]:
-            return _give_up(group, rank, STALLED)
-        if now - seen > LIFE_SIGN and group[PROCESSES]:
-            seen = now
-            if kill(integers(group[PROCESSES], group[SIZE])[rank], 0) and load_acquire(flag) < value:
-                return _give_up(group, rank, LOST)
+        if looks % LOOKS == 0:
+            status = _trouble(group, rank, begin)
+            if status and load_acquire(flag) < value:
+                return status
     return GOOD
 
 
@@ -129,29 +152,60 @@ def wait_all(group, which, value):
 
 
 @jit
+def _look(group, flag, value, rank, patience):
+    """Look at a flag some times; NOT_YET where it has not reached the value, or another status."""
+    for _ in range(patience):
+        if load_acquire(flag) >= value:
+            return GOOD
+        pause()
+    if not group[BEGUN]:
+        group[BEGUN] = _now(group)
+    status = _trouble(group, rank, group[BEGUN])
+    return status if status else NOT_YET
+
+
+@jit
 def enter(call, group):
     """Come to a collective and wait for all; a status, the same on all ranks but for lost ones.
 
-    A rank that has come has left the one before: its line of the collective before that may be written again.
+    A rank that has come has left the one before: its line of the collective before that may be written again. A call
+    with PATIENCE returns NOT_YET where the others have not come; it is then made again, and goes on where it was.
     """
     sequence = group[SEQUENCE] + 1
-    group[SEQUENCE] = sequence
     line = line_of(group, group[RANK], sequence)
     mine = integers(line, INLINE // 8)
-    mine[1], mine[2], mine[3], mine[4] = call[SIGNATURE], call[COUNT], call[SYMMETRIC], call[OFFSET]
-    mine[5] = call[WEIGHT]
-    store_release(line, sequence)
+    if not group[SHOWN]:
+        mine[1], mine[2], mine[3], mine[4] = call[SIGNATURE], call[COUNT], call[SYMMETRIC], call[OFFSET]
+        mine[5] = call[WEIGHT]
+        store_release(line, sequence)
+        group[SHOWN] = 1
+        group[BEGUN] = 0
+    status = _meet(call, group, sequence, mine)
+    if status != NOT_YET:
+        group[SEQUENCE] = sequence
+        group[SHOWN] = 0
+    if status == GOOD and call[AVERAGED]:
+        return _factors(group, sequence)
+    return status
+
+
+@jit
+def _meet(call, group, sequence, mine):
+    """Wait until all have come to a collective, and look whether all have come to the same one."""
+    if load_acquire(group[ABORT]):
+        return ABORTED
     differ = 0
     for rank in range(group[SIZE]):
         line = line_of(group, rank, sequence)
-        status = wait(group, line, sequence, rank)
+        if call[PATIENCE]:
+            status = _look(group, line, sequence, rank, call[PATIENCE])
+        else:
+            status = wait(group, line, sequence, rank)
         if status:
             return status
         words = integers(line, INLINE // 8)
         differ |= (words[1] ^ mine[1]) | (words[2] ^ mine[2]) | (words[3] ^ mine[3])
-    if differ:
-        return MISMATCH
-    return _factors(group, sequence) if call[AVERAGED] else GOOD
+    return MISMATCH if differ else GOOD
 
 
 @jit

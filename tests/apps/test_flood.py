@@ -101,6 +101,12 @@ def test_presets_can_be_planned(name):
         ({"bottom": {"kind": "bowl", "height": -1.0}}, "not above 0"),
         ({"start": {"behind_level": 0.0}}, "there is no water"),
         ({"bottom": {"kind": "bowl"}, "start": {"kind": "bowl_radial", "amplitude": 1.0}}, "not below the depth"),
+        ({"start": {"x": -5.0}}, "start.x of -5 m lies outside the area, which is 2000 m in x"),
+        ({"start": {"x": 2000.0}}, "puts the dam on a side"),
+        ({"start": {"kind": "hump", "y": 21.0}}, "start.y of 21 m lies outside the area, which is 20 m in y"),
+        ({"bottom": {"kind": "island", "y": -1.0}}, "bottom.y of -1 m lies outside"),
+        ({"bottom": {"kind": "beach", "x": 2001.0}}, "bottom.x of 2001 m lies outside"),
+        ({"start": {"x": -5.0, "behind_level": -1.0}}, "start.x of -5 m.*\n.*there is no water"),
         ({"time": {"cfl": 0.6}}, "less than or equal to 0.5"),
     ],
 )

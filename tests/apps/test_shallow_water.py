@@ -177,6 +177,11 @@ def test_eddies_are_in_balance_and_as_fast_as_asked():
         ({"start": {"kind": "eddies"}, "grid": {"sides": "closed"}}, "needs grid.sides = 'periodic'"),
         ({"start": {"kind": "jet"}, "grid": {"sides": "closed"}}, "flows along x"),
         ({"start": {"kind": "eddies", "mode": 65}}, "resolve at most 64"),
+        ({"start": {"kind": "hill", "x": -1.0}}, "start.x of -1 m lies outside the basin, which is 1e\\+06 m in x"),
+        ({"start": {"y": 2e6}}, "start.y of 2e\\+06 m lies outside"),
+        ({"grid": {"width": 4e5}}, "start.x of 500000 m lies outside"),
+        ({"bottom": {"kind": "seamount", "y": -1.0}}, "bottom.y of -1 m lies outside"),
+        ({"physics": {"beta": 1e-11}, "grid": {"slip": "none"}}, "periodic in y.*\n.*needs walls"),
         ({"grid": {"nz": 5}}, "Extra inputs"),
     ],
 )

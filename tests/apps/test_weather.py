@@ -291,6 +291,8 @@ def test_inflow_rows_are_those_of_the_mini_app():
         ({"bubbles": [{"z": 20_000.0}]}, "bubbles.0 at x 10000 m, z 20000 m lies outside"),
         ({"source": {"amplitude": 0.01, "x": -5.0}}, "source at x -5 m"),
         ({"inflow": {"speed": 50.0, "z": 12_000.0}}, "inflow.z of 12000 m"),
+        ({"wave": {"amplitude": 0.01, "x": 2e5}, "base": {"kind": "isothermal"}}, "wave.x of 200000 m lies outside"),
+        ({"bubbles": [{"x": -1.0}], "diffusion": 1e9}, "bubbles.0 at x -1 m.*\n.*is unstable"),
         ({"grid": {"nx": 5}}, "greater than or equal to 6"),
         ({"grid": {"ny": 5}}, "Extra inputs"),
     ],

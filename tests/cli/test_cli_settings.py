@@ -106,6 +106,16 @@ x = 1
     assert report.count("\n") == int(report.split(" mistakes")[0].split()[-1])
 
 
+def test_contradictions_are_told_with_the_wrong_values() -> None:
+    """Settings that do not go together, and values that cannot be, in one pass; the latter count as their defaults."""
+    run = file("app = 'probe'\nrepro = 1\n[failure]\nkind = 'kill'\nstep = 9\n[grid]\nspacing = ['a', 1.0]\n")
+    report = mistakes(run, "grid.nxx=3")
+    assert "4 mistakes" in report
+    assert "run.toml: failure.step 9 is after the last step" in report
+    assert report.endswith("(with repro and grid.spacing and grid.nxx as by default)")
+    assert "after the last" not in mistakes(run, "time.steps=9"), "what settles it is not told"
+
+
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [

@@ -52,7 +52,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "none.py"], "there is no program none.py"),
         (["run", "short", "grid.nx=1", "short"], "'short': expected key=value"),
         (["init", "prob"], "did you mean 'probe'?"),
-        (["init", "probe", "none/x.toml"], "cannot be written"),
+        (["init", "probe", "/proc/none/x.toml"], "cannot be written"),
         (["report", "none"], "no run directory"),
         (["report", "."], "is no run directory: it has no resolved.json"),
         (["ls", "none"], "none is no folder"),
@@ -83,6 +83,8 @@ def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[
     assert main(["init", "probe", "mine.toml"]) == 0
     del os.environ["HPCKIT_TIME__STEPS"]
     assert "steps = 5" in Path("mine.toml").read_text(), "a run file holds the defaults, not this shell's settings"
+    assert main(["init", "probe", "new/folder/mine.toml"]) == 0
+    assert "steps = 5" in Path("new/folder/mine.toml").read_text()
     Path("link.toml").symlink_to("elsewhere.toml")
     assert main(["init", "probe", "link.toml"]) == 2
     assert not Path("elsewhere.toml").exists()

@@ -179,6 +179,7 @@ def test_progress_lines() -> None:
 def test_the_run_context_by_hand(ranks: int, mpirun, tmp_path: Path) -> None:
     outcome = mpirun(ranks, "cli_run_context.py", tmp_path / "run")
     assert outcome.stdout.startswith("100.0 %  step 3  t 0.3 of 0.3")
+    assert outcome.stdout.count("compiling the kernels of diffusion: once per machine") == 1
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert lines[2] == {"step": 3, "time": 0.1 * 3, "w_max": 3.0, "bad": None}
     progress = json.loads((tmp_path / "run/progress.json").read_text())

@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.errors import DecompositionError, InputError
 from hpckit.plan.blocks import block, block_starts, owner
-from hpckit.plan.factor import best_factorization, factorizations, halo_surface
+from hpckit.plan.factor import best_factorization, factorizations, fitting_counts, halo_surface
 from hpckit.plan.topology import Topology
 
 
@@ -75,4 +75,9 @@ def test_fixed_sizes_are_kept_and_impossible_ones_named():
     assert best_factorization(12, (40, 40, 40), fixed=(0, 3, 0))[1] == 3
     with pytest.raises(DecompositionError, match="cannot be laid"):
         best_factorization(7, (40, 40), fixed=(2, 0))
+    with pytest.raises(DecompositionError, match="2000 ranks") as caught:
+        best_factorization(2000, (64, 128, 128), fixed=(1, 0, 0), least=(1, 6, 6))
+    assert caught.value.do == "ranks that fit this grid: 400, 420, 441; at most 441"  # 21 blocks of 6 along y and x
+    assert fitting_counts(23, (5, 7)) == "18, 20, 21, 24, 25, 28; at most 35"  # 19, 22, 26 do not fit
+    assert fitting_counts(7, (5, 1)) == "3, 4, 5; at most 5"
     assert best_factorization(4, (3, 400), least=(2, 2)) == (1, 4)

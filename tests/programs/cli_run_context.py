@@ -9,6 +9,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import run_context
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run_context import Run, gather_json, share_json
@@ -28,6 +29,11 @@ for step in range(1, 4):
         time.sleep(0.01)
     run.progress(step, time=0.1 * step, end=0.3, rate="2 cells/s")
     run.metric(step=step, time=0.1 * step, w_max=np.float64(step), bad=float("nan"))
+with run.compiling():
+    pass
+run_context.COMPILE_SECONDS = 0.01
+with run.compiling():
+    time.sleep(0.3)
 if comm.rank == comm.size - 1:
     with run.timer("only last"):
         pass

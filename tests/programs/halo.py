@@ -8,11 +8,18 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit import mailboxes, slabs
 from hpckit.errors import DecompositionError
 
 AXES = ("z", "y", "x")
 SHAPES = {1: (29,), 2: (13, 19), 3: (7, 11, 13)}
 OUTSIDE = 0
+WHOLE_NODE = mailboxes.node_comm
+
+
+def pairs(comm):
+    """Nodes of two ranks."""
+    return comm.Split(comm.rank // 2, comm.rank)
 
 
 def coded(dec, places):
@@ -54,6 +61,13 @@ def check(fields, expected, halo, what):
         assert np.array_equal(field.data, wanted), f"{what}: {field} on rank {field.mesh.rank}"
 
 
+def clear(fields, expected):
+    for field, wanted in zip(fields, expected, strict=True):
+        interior = wanted[(..., *field.decomposition.interior)]
+        field.data[...] = OUTSIDE
+        field.interior[...] = interior
+
+
 def every_periodicity(dims):
     names = AXES[-dims:]
     for flags in itertools.product((False, True), repeat=dims):
@@ -90,8 +104,13 @@ def test_all():
                         cases.append([prepared(dec, mesh, dtype, (3, 2)) for dtype in ("f2", "u1", ">f8", "g")])
                     for case in cases:
                         fields, expected = [f for f, _ in case], [e for _, e in case]
-                        with hp.HaloExchange(mesh, fields) as halo:
-                            check(fields, expected, halo, f"{mesh}, {shape}, width {width}")
+                        # By memory, by MPI, by both on nodes of two ranks; all slabs as small ones, or most as large.
+                        mailboxes.node_comm = pairs if count % 3 == 2 else WHOLE_NODE
+                        slabs.LARGE = 100 if count % 4 > 1 else 1 << 16
+                        with hp.HaloExchange(mesh, fields, mailboxes=count % 3 != 1) as halo:
+                            for _ in range(3):  # a mailbox has two buffers
+                                check(fields, expected, halo, f"{mesh}, {shape}, width {width}, exchange {count}")
+                                clear(fields, expected)
                             count += 1
             except DecompositionError as error:
                 assert "halo needs" in error.message or "cannot be laid" in error.message, error.message

@@ -1,0 +1,122 @@
+"""Averaging with neighbors, and local SGD: training that does not wait for an all-reduce at every step."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from hpckit.collectives.axis import Axis, axis_of
+from hpckit.collectives.buffers import Buffer
+from hpckit.collectives.column import Column, column_of
+from hpckit.collectives.operations import all_reduce
+from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.runner import Runner
+from hpckit.collectives.slots import flat_like
+from hpckit.collectives.work import Steps, Work, start
+from hpckit.errors import InputError
+from hpckit.plan.algorithms import collective_plan
+from hpckit.plan.collective import CollectivePlan
+from hpckit.plan.counts import count
+from hpckit.plan.gossip import GossipPlan, gossip_plan
+
+Shape = tuple[int, int] | None
+
+
+class _Neighbors:
+    """The slots of a round: the buffer, then one for what each neighbor sends."""
+
+    def __init__(self, values: Any, neighbors: int) -> None:
+        self.kind = values
+        self.arrived = [flat_like(values, values.size) for _ in range(neighbors)]
+
+    def view(self, first: int, last: int) -> Any:
+        """The slot `first`; a message is one slot."""
+        return self.kind if first == 0 else self.arrived[first - 1]
+
+
+def gossip(
+    buffer: Any,
+    mesh_axis: Any,
+    graph: str = "ring",
+    turn: int = 0,
+    *,
+    shape: Shape = None,
+    kind: str | None = None,
+) -> Work:
+    """Replace the buffer by the mean of it and those of the neighbors on a graph of the ranks: one round.
+
+    graph, turn, shape: see `gossip_plan`; count the rounds in `turn` for the graph "exponential". The mean over all
+    ranks stays as it is, up to rounding. kind: see `Reduction`. Raises `InputError` for integers, which have no mean.
+    """
+    axis = axis_of(mesh_axis)
+    given = Buffer(buffer, "the buffer")
+    reduction = Reduction(given.array.dtype, "mean", None, kind)
+    plan, column = _round(graph, axis.size, turn, shape, axis.rank)
+    return start(_average(axis, axis.tag(), given.flat, reduction, plan, column), given.put_back)
+
+
+class LocalSGD:
+    """Averages parameters every so many steps: local SGD (Stich 2019), with a graph decentralized SGD (Lian 2017).
+
+        averaging = hp.LocalSGD(mesh["dp"], every=8)            # the mean of all ranks, by an all-reduce
+        averaging = hp.LocalSGD(mesh["dp"], graph="ring")       # with neighbors, every step
+        for step in range(steps):
+            parameters -= rate * gradient(parameters)
+            averaging.step(parameters)
+
+    With every=1, no graph and equal parameters at the start it is synchronous SGD. `plan` is what an averaging runs,
+    to be proved, priced and drawn. Raises `InputError` for numbers and names that cannot be.
+    """
+
+    def __init__(self, mesh_axis: Any, every: int = 1, graph: str | None = None, *, shape: Shape = None) -> None:
+        self.every = count(every, "the number of steps between averages")
+        if self.every < 1:
+            raise InputError(f"averaging every {every} steps", do="give 1 or more")
+        self._axis, self._graph, self._shape = mesh_axis, graph, shape
+        self.steps = self.turns = 0
+        self.plan  # noqa: B018 (a graph that cannot be is found now)
+
+    @property
+    def plan(self) -> CollectivePlan:
+        """The plan of the next averaging."""
+        ranks = axis_of(self._axis).size
+        if self._graph is None:
+            return collective_plan("all_reduce", "ring", ranks)
+        return gossip_plan(self._graph, ranks, self.turns, shape=self._shape)
+
+    def step(self, *parameters: Any) -> bool:
+        """A step was made: average the arrays if it is time to. Returns whether it was; collective then."""
+        self.steps += 1
+        if self.steps % self.every:
+            return False
+        if self._graph is None:
+            works = [all_reduce(each, self._axis, "mean") for each in parameters]
+        else:
+            works = [gossip(each, self._axis, self._graph, self.turns, shape=self._shape) for each in parameters]
+        for work in works:
+            work.wait()
+        self.turns += 1
+        return True
+
+
+@functools.lru_cache(maxsize=64)
+def _round(graph: str, ranks: int, turn: int, shape: Shape, rank: int) -> tuple[GossipPlan, Column]:
+    plan = gossip_plan(graph, ranks, turn, shape=shape)
+    return plan, column_of(plan, rank)
+
+
+def _average(axis: Axis, tag: int, values: Any, reduction: Reduction, plan: GossipPlan, column: Column) -> Steps:
+    """The messages of a round, then the weighted mean, own buffer first and the neighbors in the order of the plan."""
+    slots = _Neighbors(values, plan.length)
+    yield from Runner(axis, tag, column, slots).steps()  # type: ignore[arg-type]
+    shares = plan.shares[:, axis.rank].tolist()
+    total = reduction.widened(values) * reduction.working.type(shares[0])
+    for arrived, share in zip(slots.arrived, shares[1:], strict=True):
+        total += reduction.widened(arrived) * reduction.working.type(share)
+    np.divide(total, reduction.working.type(plan.parts), out=total)
+    if reduction.is_brain or reduction.working != reduction.dtype:
+        reduction.narrow(total, values)
+    else:
+        values[...] = total

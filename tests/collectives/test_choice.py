@@ -1,0 +1,94 @@
+"""The table of measured times, what `--tune` makes of times, and how the benchmark reports them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hpckit.bench.collectives import KEYS, busbw, entry_of, interval, run
+from hpckit.collectives.table import SHIPPED, Entry, best, parse, steps_of, write
+from hpckit.errors import InputError
+
+SMALL_OR_LARGE = ((1000, ("flat", "mpi")), (None, ("ring",)))
+
+
+def measured(nbytes, **microseconds):
+    times = {name: [t * 1e-6] * 5 for name, t in microseconds.items()}
+    return {"bytes": nbytes, "ranks": 2, "layout": "node", "times": times, "wrong": dict.fromkeys(times, 0)}
+
+
+def test_the_nearest_number_of_ranks_and_the_size_decide():
+    table = (
+        Entry("all_reduce", 2, "node", "host", SMALL_OR_LARGE),
+        Entry("all_reduce", 64, "node", "host", ((None, ("tree",)),)),
+        Entry("all_reduce", 2, "nodes", "host", ((None, ("mpi",)),)),
+    )
+    assert best(table, "all_reduce", 3, "node", "host", 1000) == ("flat", "mpi")
+    assert best(table, "all_reduce", 2, "node", "host", 1001) == ("ring",)
+    assert best(table, "all_reduce", 12, "node", "host", 8) == ("tree",)
+    assert best(table, "all_reduce", 12, "nodes", "host", 8) == ("mpi",)
+    assert best(table, "reduce", 2, "node", "host", 8) == ()
+    assert best(table, "all_reduce", 2, "node", "device", 8) == ()
+
+
+def test_what_was_tuned_is_kept_and_replaces_the_same_case_only(tmp_path):
+    path = tmp_path / "new" / "table.json"
+    first = Entry("all_reduce", 2, "node", "host", SMALL_OR_LARGE)
+    other = Entry("all_reduce", 4, "node", "host", SMALL_OR_LARGE)
+    again = Entry("all_reduce", 2, "node", "host", ((None, ("tree",)),))
+    assert write((first, other), path) == path
+    write((again,), path)
+    assert set(parse(path.read_text(), "table")) == {again, other}
+
+
+def test_the_shipped_table_is_one():
+    table = parse(SHIPPED.read_text(), SHIPPED.name)
+    assert best(table, "all_reduce", 2, "node", "host", 8)
+    assert best(table, "all_reduce", 1000, "nodes", "host", 8)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"operation": "all_reduce"}]', json.dumps([{"steps": 3}])])
+def test_a_broken_table_says_what_to_do(text):
+    with pytest.raises(InputError, match="not one that hpckit wrote") as caught:
+        parse(text, "here.json")
+    assert "--tune" in caught.value.do
+
+
+def test_times_become_steps_in_the_order_of_the_medians():
+    found = [measured(100, mpi=3, flat=1, symmetric=0.5), measured(10_000, mpi=3, ring=2, symmetric=0.5)]
+    entry = entry_of("all_reduce", "host", found, ("symmetric",))
+    assert entry.steps == ((1000, ("flat", "mpi")), (None, ("ring", "mpi")))
+    assert steps_of([8], [("a",)]) == ((None, ("a",)),)
+
+
+def test_busbw_and_intervals():
+    assert busbw(8_000_000_000, 4, 1.0) == 12e9  # nccl-tests: 2 (p - 1) / p
+    assert interval([5.0, 1.0, 2.0]) == (1.0, 5.0)
+    # 95 % of the median of 41 numbers: between the 14th and the 28th, by the binomial distribution
+    assert interval([float(n) for n in range(1, 42)]) == (14, 28)
+
+
+def test_figures_and_rows_from_times(monkeypatch, tmp_path):
+    names = {"mpi": 60, "gloo": 120, "ring": 30, "staged": 20, "symmetric": 10, "auto": 40}
+
+    def ranks(module, n, cases):
+        return [
+            {**measured(nbytes, **names, **({"flat": 15} if nbytes < 1e5 else {})), "ranks": n}
+            for _, nbytes, _, _ in cases
+        ]
+
+    monkeypatch.setattr("hpckit.bench.collectives.run_ranks", ranks)
+    result = run(quick=True, plot=str(tmp_path / "busbw.svg"))
+    assert set(result["ratios"]) == {*KEYS, "flat_8b_vs_mpi", "auto_min_vs_mpi"}
+    medians = {key: ratio["median"] for key, ratio in result["ratios"].items()}
+    assert medians["ring_64m_vs_gloo"] == pytest.approx(4)
+    assert medians["symmetric_64m_4ranks_vs_mpi"] == pytest.approx(6)
+    assert medians["flat_8b_vs_mpi"] == pytest.approx(0.25)
+    assert medians["auto_min_vs_mpi"] == pytest.approx(1.5)
+    row = next(r for r in result["results"] if (r["ranks"], r["algorithm"], r["bytes"]) == (4, "ring", 64 * 1024**2))
+    assert row["algbw_GB_per_s"] == pytest.approx(2236.963)
+    assert row["busbw_GB_per_s"] == pytest.approx(1.5 * 2236.963, rel=1e-5)
+    assert "<svg" in (tmp_path / "busbw.svg").read_text()
+    with pytest.raises(InputError, match="2 ranks or more"):
+        run(ranks=[1])

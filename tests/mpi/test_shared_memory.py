@@ -1,0 +1,41 @@
+"""Collectives on shared memory, on 1 to 6 ranks; and what is left when a rank is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(6, marks=pytest.mark.nightly)])
+def test_collectives_on_shared_memory(mpirun, ranks):
+    assert "all good" in mpirun(ranks, "shared_memory.py", timeout=200).stdout
+
+
+def test_the_program_of_the_documentation(mpirun, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "shared_memory.md").read_text(encoding="utf-8")
+    program = tmp_path / "documented.py"
+    program.write_text(re.search(r"```python\n(.*?)```", text, re.S)[1])
+    mpirun(3, program)
+
+
+def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text(
+        "import os, signal\n"
+        "import numpy as np\n"
+        "from mpi4py import MPI\n"
+        "from hpckit.shared import empty_shared, node_group\n"
+        "buffer = empty_shared(MPI.COMM_WORLD, 1 << 20)\n"
+        "group = node_group(MPI.COMM_WORLD)\n"
+        "group.all_reduce(buffer.array)\n"
+        "if MPI.COMM_WORLD.rank:\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "group.all_reduce(buffer.array)\n"
+    )
+    outcome = mpirun(2, program, timeout=60, check=False)
+    assert outcome.code == signal.SIGKILL
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("hpckit-")]

@@ -1,0 +1,319 @@
+"""Collectives on shared memory against the reduction in NumPy, on any number of ranks of a node."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import time
+import weakref
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit import segments
+from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.kernels.shared_memory import constants as c
+from hpckit.kernels.shared_memory import reference
+from hpckit.plan.blocks import block_starts
+from hpckit.shared import empty_shared, node_group
+
+COMM = MPI.COMM_WORLD
+RANK, SIZE = COMM.rank, COMM.size
+GROUP = node_group(COMM)
+COUNTS = sorted({0, 1, 2, SIZE - 1, SIZE, SIZE + 1, 37, 5003})
+
+
+def random_parts(count, dtype, seed=0):
+    """What each rank starts with, known to all: sums of these depend on their order."""
+    rng = np.random.default_rng([seed, count])
+    if np.dtype(dtype).kind in "iu":
+        return [rng.integers(0, 1000, count).astype(dtype) for _ in range(SIZE)]
+    return [(rng.standard_normal(count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype) for _ in range(SIZE)]
+
+
+def place(algorithm, values):
+    """The values in a buffer of the kind that the algorithm takes."""
+    if algorithm != "symmetric":
+        return values.copy()
+    array = empty_shared(COMM, values.shape, values.dtype).array
+    array[...] = values
+    return array
+
+
+def test_all_reduce_in_the_order_of_the_ranks():
+    cases = [("float32", "sum"), ("float64", "max"), ("float16", "mean"), ("int32", "sum")]
+    for (dtype, op), count in ((case, count) for case in cases for count in (*COUNTS, 80_021)):
+        parts = random_parts(count, dtype)
+        expected = reference.fold(parts, op)
+        for algorithm in ("flat", "staged", "symmetric"):
+            if not GROUP.takes("all_reduce", algorithm, dtype, parts[0].nbytes) and algorithm == "flat":
+                continue
+            array = place(algorithm, parts[RANK])
+            call = GROUP.bind("all_reduce", array, op=op, algorithm=algorithm)
+            for _ in range(2):
+                array[...] = parts[RANK]
+                GROUP.barrier()
+                call()
+                assert array.tobytes() == expected.tobytes(), (dtype, op, count, algorithm)
+                GROUP.barrier()
+
+
+def test_cutting_does_not_change_a_bit():
+    parts = random_parts(30_011, "float32", 3)
+    expected = reference.fold(parts, "sum")
+    whole = int(GROUP.record[c.STAGE_BYTES])
+    for stage in (256, 1024, 20_480, whole):
+        GROUP.record[c.STAGE_BYTES] = stage
+        array = parts[RANK].copy()
+        GROUP.all_reduce(array, algorithm="staged")
+        assert array.tobytes() == expected.tobytes(), stage
+        if stage >= 8 * SIZE:
+            starts = block_starts(array.size, SIZE)
+            out = np.empty(starts[RANK + 1] - starts[RANK], np.float32)
+            GROUP.reduce_scatter(parts[RANK], out)
+            assert out.tobytes() == expected[starts[RANK] : starts[RANK + 1]].tobytes(), stage
+    GROUP.record[c.STAGE_BYTES] = whole
+
+
+def test_average_bfloat16_complex_and_truth():
+    weights = np.arange(SIZE) + 0.5
+    bits = [(part.view(np.uint32) >> 16).astype(np.uint16) for part in random_parts(131, "float32")]
+    mine = bits[RANK].copy()
+    GROUP.all_reduce(mine, "average", kind="bfloat16", weight=weights[RANK])
+    expected = reference.fold(bits, "average", weights / weights.cumsum()[-1], "bfloat16")
+    assert np.array_equal(mine, expected)
+    array = random_parts(5, "float64")[RANK] * (1 + 2j)
+    GROUP.all_reduce(array)
+    assert np.array_equal(array, reference.fold(random_parts(5, "float64"), "sum") * (1 + 2j))
+    some = np.array([RANK == 0, False, True])
+    GROUP.all_reduce(some, "max")
+    assert some.tolist() == [True, False, True]
+    refused(InputError, "add up to nothing", lambda: GROUP.all_reduce(np.ones(3), "average", weight=0.0))
+
+
+def test_views_and_dropped_buffers_stay_symmetric():
+    array = empty_shared(COMM, (SIZE + 2, 50), np.float32).array  # the SharedBuffer itself is gone
+    gc.collect()
+    parts = random_parts(50, "float32", 5)
+    row = array[RANK + 1]  # at another offset on each rank
+    row[:] = parts[RANK]
+    GROUP.all_reduce(row, algorithm="symmetric")
+    assert np.array_equal(row, reference.fold(parts, "sum"))
+    assert not array[: RANK + 1].any()
+    assert not array[RANK + 2 :].any()
+    buffer = empty_shared(COMM, 3, np.int64)
+    buffer.array[:] = RANK
+    GROUP.barrier()
+    assert [int(part[1]) for part in buffer.parts] == list(range(SIZE))
+    GROUP.barrier()
+    where = buffer.array.ctypes.data
+    memory = weakref.ref(buffer)
+    del buffer
+    gc.collect()
+    assert memory() is None
+    assert where not in segments._places
+
+
+def test_movement():
+    for count, dtype in ((count, dtype) for count in COUNTS for dtype in ("float32", "int16")):
+        parts = random_parts(count, dtype, 7)
+        sizes = np.diff(block_starts(count, SIZE))
+        uneven = np.roll(np.r_[count, np.zeros(SIZE - 1, int)], 1)  # everything is one rank's
+        for algorithm in ("staged", "symmetric"):
+            for counts in (sizes, uneven):
+                move(parts, counts, algorithm)
+            array = place(algorithm, parts[RANK])
+            GROUP.broadcast(array, SIZE - 1, algorithm=algorithm)
+            assert np.array_equal(array, parts[SIZE - 1])
+            GROUP.barrier()
+
+
+def move(parts, counts, algorithm):
+    """Reduce-scatter, all-gather and all-to-all of blocks of the sizes `counts`."""
+    starts = np.r_[0, np.cumsum(counts)]
+    own = slice(starts[RANK], starts[RANK + 1])
+    options = {"algorithm": algorithm, "counts": counts}
+    array = place(algorithm, parts[RANK])
+    out = np.full(counts[RANK], 99, array.dtype)
+    GROUP.reduce_scatter(array, out, **options)
+    assert np.array_equal(out, reference.fold(parts, "sum")[own])
+    gathered = np.full_like(array, 99)
+    GROUP.all_gather(array[own], gathered, **options)
+    expected = np.concatenate([part[a:b] for part, a, b in zip(parts, starts[:-1], starts[1:], strict=True)])
+    assert np.array_equal(gathered, expected)
+    # what rank q sends to this one: its block of the number of this rank
+    taken = np.full(SIZE * counts[RANK], 99, array.dtype)
+    GROUP.all_to_all(array, taken, **options)
+    assert np.array_equal(taken, np.concatenate([part[own] for part in parts]))
+    GROUP.barrier()
+    GROUP.reduce_scatter(array, array[own], **options)  # in place
+    assert np.array_equal(array[own], reference.fold(parts, "sum")[own])
+    GROUP.barrier()
+    GROUP.all_gather(array[own], array, **options)
+    assert np.array_equal(array, reference.fold(parts, "sum"))
+    GROUP.barrier()
+
+
+def test_all_to_all_of_blocks_that_differ_by_rank():
+    sent = [[(sender + 2 * taker) % 4 for taker in range(SIZE)] for sender in range(SIZE)]
+    array = np.concatenate([np.full(n, 10 * RANK + taker, np.int64) for taker, n in enumerate(sent[RANK])])
+    taken = [sent[sender][RANK] for sender in range(SIZE)]
+    out = np.zeros(sum(taken), np.int64)
+    GROUP.all_to_all(array, out, counts=sent[RANK], out_counts=taken)
+    assert np.array_equal(out, np.concatenate([np.full(n, 10 * q + RANK, np.int64) for q, n in enumerate(taken)]))
+    if SIZE > 1:
+        wrong = [n + (RANK == 1 and q == 0) for q, n in enumerate(taken)]
+        out = np.zeros(sum(wrong), np.int64)
+        refused(InputError, "of other sizes", lambda: GROUP.all_to_all(array, out, counts=sent[RANK], out_counts=wrong))
+
+
+def refused(error, text, action):
+    """The action raises the error on this rank, with the text in it."""
+    try:
+        action()
+    except error as problem:
+        assert text in problem.report(), problem.report()
+    else:
+        raise AssertionError(f"no {error.__name__}")
+
+
+def test_refusals():
+    values = np.ones(6)
+    for text, action in (
+        ("no collective", lambda: GROUP.bind("scan", values)),
+        ("no algorithm 'flat'", lambda: GROUP.broadcast(values, algorithm="flat")),
+        ("not a symmetric one", lambda: GROUP.all_reduce(values, algorithm="symmetric")),
+        ("C-contiguous", lambda: GROUP.all_reduce(values[::2])),
+        ("not a NumPy array", lambda: GROUP.all_reduce([1.0])),
+        ("cannot reduce", lambda: GROUP.all_reduce(np.array(["a"]))),
+        ("use sum", lambda: GROUP.all_reduce(np.ones(3, int), "mean")),
+        ("up to 65536 bytes", lambda: GROUP.all_reduce(np.ones(10_000), algorithm="flat")),
+        ("has 6 elements on rank", lambda: GROUP.all_gather(values, np.ones(5 * SIZE))),
+        ("overlap", lambda: GROUP.all_to_all(values[:SIZE], values[:SIZE])),
+        ("the root", lambda: GROUP.broadcast(values, root=SIZE)),
+        ("above 0", lambda: setattr(GROUP, "deadline", 0)),
+    ):
+        refused(InputError, text, action)
+
+
+def test_a_mismatch_is_told_on_every_rank_and_harms_nothing():
+    if SIZE == 1:
+        return
+    odd = RANK == SIZE - 1
+    refused(InputError, f"rank {SIZE - 1} called", lambda: GROUP.all_reduce(np.ones(5 + odd)))
+    refused(InputError, f"rank {SIZE - 1} called", lambda: GROUP.all_reduce(np.ones(5), "max" if odd else "sum"))
+    refused(InputError, "rank 0 called barrier", lambda: GROUP.barrier() if not RANK else GROUP.all_reduce(np.ones(1)))
+    both = [empty_shared(COMM, 5), empty_shared(COMM, 5)]
+    refused(InputError, "different symmetric", lambda: GROUP.all_reduce(both[odd].array, algorithm="symmetric"))
+    counts = [5, *[1] * (SIZE - 2), 6] if odd else [6, *[1] * (SIZE - 2), 5]
+    whole, out = np.ones(SIZE + 9), np.ones(counts[RANK])
+    refused(InputError, "other sizes of blocks", lambda: GROUP.reduce_scatter(whole, out, counts=counts))
+    array = np.array([float(RANK)])
+    GROUP.all_reduce(array)
+    assert array[0] == SIZE * (SIZE - 1) / 2
+
+
+def test_a_deadline_names_the_late_rank():
+    if SIZE == 1:
+        return
+    comm = COMM.Dup()
+    group = node_group(comm)
+    group.deadline = 0.3
+    late = RANK == SIZE - 1
+    if late:
+        time.sleep(1.0)
+        refused(StallError, "has given up waiting", lambda: group.all_reduce(np.ones(3)))
+    else:
+        begin = time.monotonic()
+        refused(StallError, "", lambda: group.all_reduce(np.ones(3)))
+        assert time.monotonic() - begin < 0.9  # not at the coming of the late rank
+    if RANK == 0 and SIZE == 2:
+        refused(StallError, "given up", group.barrier)
+    COMM.Barrier()
+    comm.Free()
+
+
+def test_the_deadline_message():
+    if SIZE != 2:
+        return
+    comm = COMM.Dup()
+    group = node_group(comm)
+    group.deadline = 0.2
+    if RANK == 0:
+        refused(StallError, "rank 1 did not come to it within 0.2 s", lambda: group.all_reduce(np.ones(3)))
+    COMM.Barrier()
+    comm.Free()
+
+
+def test_a_process_that_is_gone_is_named():
+    if SIZE == 1:
+        return
+    comm = COMM.Dup()
+    group = node_group(comm)
+    if RANK == 0:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        start = int(group.record[c.PROCESSES])
+        known = group._segment.memory[start - group._segment.address :][: 8 * SIZE].view(np.int64)
+        known[SIZE - 1] = ended.pid
+        assert group.deadline == 600
+        refused(RankLostError, f"rank {SIZE - 1} is gone", lambda: group.all_reduce(np.ones(70_000)))
+    COMM.Barrier()
+    comm.Free()
+
+
+def test_attempts_do_not_wait_and_lose_nothing():
+    comm = COMM.Dup()
+    group = node_group(comm)
+    parts = random_parts(40, "float32", 9)
+    array = parts[RANK].copy()
+    call = group.bind("all_reduce", array)
+    if RANK == SIZE - 1:
+        COMM.Barrier()  # the others have tried in vain
+        assert call.attempt() or SIZE > 1
+    else:
+        assert not any([call.attempt() for _ in range(20)])
+        assert np.array_equal(array, parts[RANK])
+        COMM.Barrier()
+    while not np.array_equal(array, reference.fold(parts, "sum")):
+        call.attempt()
+    group.barrier()
+    if SIZE > 1 and RANK == 0:
+        group.deadline = 0.2
+        refused(StallError, "did not come", lambda: [call.attempt() for _ in range(10**9)])
+    COMM.Barrier()
+    comm.Free()
+
+
+def test_memory_without_a_name():
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("hpckit-")]
+    anonymous = segments._open_anonymous
+    segments._open_anonymous = lambda comm: (None, False)
+    try:
+        buffer = empty_shared(COMM, 1000)
+    finally:
+        segments._open_anonymous = anonymous
+    buffer.array[:] = RANK
+    GROUP.all_reduce(buffer.array, "max", algorithm="symmetric")
+    assert (buffer.array == SIZE - 1).all()
+    COMM.Barrier()
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("hpckit-")]
+
+
+def test_a_freed_communicator_lets_its_group_go():
+    comm = COMM.Dup()
+    group = weakref.ref(node_group(comm))
+    assert node_group(comm) is group()
+    comm.Free()
+    gc.collect()
+    assert group() is None
+
+
+if __name__ == "__main__":
+    for name, check in list(globals().items()):
+        if name.startswith("test_"):
+            check()
+            COMM.Barrier()
+    if RANK == 0:
+        print("all good")
