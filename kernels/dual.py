@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -18,24 +17,21 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
+from hpckit.kernels.elementary import exp, log
 from hpckit.kernels.simd import (
     BINARY,
     COMPARISONS,
     ELEMENT,
     I32,
-    I64,
     Vec,
     arithmetic,
     common,
     constant,
     is_number,
     overloaded,
-    shuffle,
     splat,
     to_lanes,
 )
-
-REGISTER = 32  # bytes, on every processor with vectors
 
 
 class Dual(types.Type):
@@ -178,89 +174,6 @@ def _unary(function: Callable, value_of: Callable, slope_of: Callable) -> None:
     lower_builtin(function, Dual)(lower_dual)
 
 
-def _words(x: Any) -> tuple[Any, int, bool]:
-    """The integer type that has the bits of x, bits of the mantissa, double or not."""
-    vector = isinstance(x.type, ir.VectorType)
-    double = (x.type.element if vector else x.type) == ELEMENT["d"]
-    word = I64 if double else I32
-    return (ir.VectorType(word, x.type.count) if vector else word), 52 if double else 23, double
-
-
-def spilled(b: Any, value: Any) -> Any:
-    """A constant vector, the same in all lanes, as a value that LLVM does not see through.
-
-    It has too few registers for all constants of a polynomial, and would load each again in every turn of a loop. What
-    it takes for a variable it keeps in memory and reads within the arithmetic, at no cost.
-    """
-    if not isinstance(value.type, ir.VectorType):
-        return value
-    lanes = value.type.count
-    held = min(lanes, REGISTER // (8 if value.type.element == ELEMENT["d"] else 4))
-    kind = ir.VectorType(value.type.element, held)
-    asm = ir.InlineAsm(ir.FunctionType(kind, [kind]), "", "=x,0", side_effect=False)
-    one = b.call(asm, [ir.Constant(kind, value.constant[:held])], attrs=("nounwind", "readnone"))
-    return shuffle(b, one, one, [lane % held for lane in range(lanes)]) if lanes > held else one
-
-
-def _exp(b: Any, x: Any) -> Any:
-    """2^k times a Taylor polynomial of the rest, below 2 units in the last place; x is held to what has an answer.
-
-    k comes as the low bits of a large number, since AVX2 has no conversion to 64-bit integers. Bounds are compared so
-    that nan stays nan; LLVM's minnum would take three instructions.
-    """
-    words, mantissa, double = _words(x)
-    limit, shift, degree = (708.0, 1.5 * 2.0**52, 12) if double else (87.0, 1.5 * 2.0**23, 7)
-    high, low = (6.93147180369123816490e-01, 1.90821492927058770002e-10) if double else (0.693359375, -2.12194440e-4)
-
-    def number(value: float) -> Any:
-        return spilled(b, constant(x.type, value))
-
-    x = b.select(b.fcmp_ordered(">", x, number(limit)), number(limit), x)
-    x = b.select(b.fcmp_ordered("<", x, number(-limit)), number(-limit), x)
-    shifted = overloaded(b, "fma", x, number(1 / math.log(2)), number(shift))
-    k = b.fsub(shifted, number(shift), flags=("nsz",))
-    rest = overloaded(b, "fma", k, number(-high), x)
-    rest = overloaded(b, "fma", k, number(-low), rest)
-    power = _polynomial(b, [1 / math.factorial(order) for order in range(degree + 1)], rest)
-    exponent = b.shl(b.bitcast(shifted, words), constant(words, mantissa))
-    return b.bitcast(b.add(b.bitcast(power, words), exponent), x.type)
-
-
-def _polynomial(b: Any, coefficients: list[float], x: Any) -> Any:
-    """The sum of coefficients[k] x^k, in pairs (Estrin 1960): a third of the time to the result of Horner's chain."""
-    terms = [spilled(b, constant(x.type, coefficient)) for coefficient in coefficients]
-    while len(terms) > 1:
-        pairs = zip(terms[::2], terms[1::2], strict=False)
-        rest = terms[-1:] if len(terms) % 2 else []
-        terms = [overloaded(b, "fma", high, x, low) for low, high in pairs] + rest
-        x = arithmetic(b, "fmul", x, x)
-    return terms[0]
-
-
-def _log(b: Any, x: Any) -> Any:
-    """Log of a positive normal number: of its exponent, and of its mantissa by 2 atanh((m - 1) / (m + 1))."""
-    words, mantissa, double = _words(x)
-    shift = 1.5 * 2.0**52 if double else 1.5 * 2.0**23
-
-    def number(value: float) -> Any:
-        return constant(x.type, value)
-
-    bits = b.bitcast(x, words)
-    # Counted from sqrt(1/2), so that the mantissa lies on both sides of 1.
-    half = 0x3FE6A09E667F3BCD if double else 0x3F3504F3
-    offset = b.sub(bits, constant(words, half))
-    exponent = b.ashr(offset, constant(words, mantissa))
-    m = b.bitcast(b.sub(bits, b.shl(exponent, constant(words, mantissa))), x.type)
-    magic = int.from_bytes(struct.pack("<d" if double else "<f", shift), "little")
-    k = b.fsub(b.bitcast(b.add(exponent, constant(words, magic)), x.type), number(shift), flags=("nsz",))
-    s = arithmetic(b, "fdiv", b.fsub(m, number(1.0)), b.fadd(m, number(1.0)))
-    s2 = arithmetic(b, "fmul", s, s)
-    series = number(0.0)
-    for order in range(21 if double else 11, 0, -2):
-        series = overloaded(b, "fma", series, s2, number(2.0 / order))
-    return overloaded(b, "fma", k, number(math.log(2)), arithmetic(b, "fmul", s, series))
-
-
 def _sqrt(b: Any, x: Any) -> Any:
     return overloaded(b, "sqrt", x)
 
@@ -272,8 +185,8 @@ def _slope_of_sqrt(b: Any, x: Any, y: Any, dx: Any) -> Any:
 
 _unary(operator.neg, lambda b, x: b.fneg(x), lambda b, x, y, dx: b.fneg(dx))
 _unary(math.sqrt, _sqrt, _slope_of_sqrt)
-_unary(math.exp, _exp, lambda b, x, y, dx: arithmetic(b, "fmul", dx, y))
-_unary(math.log, _log, lambda b, x, y, dx: arithmetic(b, "fdiv", dx, x))
+_unary(math.exp, exp, lambda b, x, y, dx: arithmetic(b, "fmul", dx, y))
+_unary(math.log, log, lambda b, x, y, dx: arithmetic(b, "fdiv", dx, x))
 
 
 def _register_extremum(function: Callable, symbol: str) -> None:
@@ -342,7 +255,7 @@ def _lower_power(c: Any, b: Any, signature: Any, values: Any) -> Any:
 @lower_builtin(operator.pow, Vec, types.Float)
 def _lower_real_power(c: Any, b: Any, signature: Any, values: Any) -> Any:
     exponent = to_lanes(c, b, values[1], signature.args[1], signature.args[0])
-    return _exp(b, arithmetic(b, "fmul", exponent, _log(b, values[0])))
+    return exp(b, arithmetic(b, "fmul", exponent, log(b, values[0])))
 
 
 @lower_builtin(operator.pow, Dual, types.Integer)
@@ -359,7 +272,7 @@ def _lower_power_of_dual(c: Any, b: Any, signature: Any, values: Any) -> Any:
 def _lower_real_power_of_dual(c: Any, b: Any, signature: Any, values: Any) -> Any:
     x, dx = _parts(c, b, values[0], signature.args[0], signature.args[0].base)
     exponent = to_lanes(c, b, values[1], signature.args[1], signature.args[0].base)
-    value = _exp(b, arithmetic(b, "fmul", exponent, _log(b, x)))
+    value = exp(b, arithmetic(b, "fmul", exponent, log(b, x)))
     slope = arithmetic(b, "fmul", arithmetic(b, "fmul", exponent, arithmetic(b, "fdiv", value, x)), dx)
     return _dual(c, b, signature.return_type, value, slope)
 

@@ -46,7 +46,8 @@ LIBRARIES = {
 }
 # Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
 COMPILER = {
-    f"hpckit.kernels.{name}" for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "dual", "atomics")
+    f"hpckit.kernels.{name}"
+    for name in ("jit", "cuda_jit", "cuda_records", "simd", "lanes", "elementary", "dual", "vector_form", "atomics")
 }
 FRONT_END = {"hpckit.cli", "hpckit.bench"}
 

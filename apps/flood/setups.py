@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.apps.flood.config import Config
 from hpckit.errors import InputError
-from hpckit.shallow_water_exact import bowl, stoker, thacker_planar, thacker_radial
+from hpckit.exact.shallow_water import bowl, stoker, thacker_planar, thacker_radial
 
 LEVEL_STEP = 2.0**-30  # m
 Cuts = tuple[slice, slice]  # of y and x: what a rank owns

@@ -12,9 +12,12 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import read_lammps_table
+from hpckit.kernels.jit import compiled
 from hpckit.kernels.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.pair.custom import make_potential, tails
 from hpckit.kernels.pair.named import NAMED
+from hpckit.kernels.pair.simd import REORDERED
+from hpckit.kernels.vector_form import require_form
 from hpckit.md.interaction import Interaction
 from hpckit.md.tabulated import tabulated
 
@@ -69,7 +72,6 @@ def custom(
 
     The function is tried on numbers first: `InputError` where it fails or gives no number.
     """
-    potential = make_potential(name, energy, own.shape[2], force, switched=switch > 0)
     shifts = np.zeros_like(cutoffs)
     found = np.zeros((*cutoffs.shape, 2))
     for place in np.ndindex(cutoffs.shape):
@@ -77,11 +79,31 @@ def custom(
         shifts[place] = edge if shift else 0.0
         if tail:
             found[place] = tails(energy, own[place], float(cutoffs[place]))
+    if name == "python":
+        _require_forms(energy, force, own, switch > 0)
+    potential = make_potential(name, energy, own.shape[2], force, switched=switch > 0)
     columns = [cutoffs[..., None] ** 2, shifts[..., None], own]
     if switch:
         columns.append(np.full((*cutoffs.shape, 1), switch**2))
     table = np.concatenate(columns, axis=2)
     return Interaction(potential, table, found[..., 0], found[..., 1]) if tail else Interaction(potential, table)
+
+
+def _require_forms(energy: Callable, force: Callable | None, own: np.ndarray, switched: bool) -> None:
+    """Raise `InputError` where a user's function has no form for vectors."""
+    derived = force is None or switched
+    for what, function in (("energy", energy), ("force", force)):
+        if function is None:
+            continue
+        try:
+            require_form(compiled(function, math=REORDERED), own.shape[2], len(own), derived and what == "energy")
+        except TypeError as error:
+            raise InputError(
+                f"the function {getattr(function, '__name__', what)} cannot be compiled: {error}",
+                likely="it is put through vectors of pairs, of which each may go another way",
+                do="write it with + - * / **, math.sqrt, math.exp, math.log, max, min and functions of your own that do"
+                " the same; in place of `if` take max and min; begin sums with their first term",
+            ) from error
 
 
 def load_function(place: str) -> Callable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import socket
 import sys
 import time
@@ -40,7 +39,7 @@ class Case:
         self._given = np.resize(pattern + mesh.rank, self.count)
         self._sum = pattern * mesh.size + mesh.size * (mesh.size - 1) / 2
         self.private = np.empty(self.count, np.float32)
-        shares = axis_of(mesh.comm).gate is not None
+        shares = axis_of(mesh.comm).group is not None
         self.symmetric = empty_shared(mesh.comm, self.count, np.float32).array if shares else None
 
     def rewrite(self, buffer: np.ndarray) -> None:
@@ -71,16 +70,26 @@ def candidates(case: Case, names: list[str]) -> dict[str, tuple[Run, np.ndarray]
         if name == "gloo":
             run = _gloo(x)
         elif name == "mpi":
-            run = functools.partial(comm.Allreduce, MPI.IN_PLACE, x)
+            run = _mpi(x, comm)
         else:
-            run = functools.partial(_ours, x, comm, "auto" if name.startswith("auto") else name)
+            run = _ours(x, comm, "auto" if name.startswith("auto") else name)
         if run is not None:
             found[name] = (run, x)
     return found
 
 
-def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> None:
-    all_reduce(x, comm, algorithm=algorithm).wait()
+def _mpi(x: np.ndarray, comm: MPI.Comm) -> Run:
+    def run() -> None:
+        comm.Allreduce(MPI.IN_PLACE, x)
+
+    return run
+
+
+def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> Run:
+    def run() -> None:
+        all_reduce(x, comm, "sum", algorithm).wait()
+
+    return run
 
 
 def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, np.ndarray]], rounds: int) -> tuple[dict, dict]:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device, SimulatedGpu
+from hpckit.device import Device
+from hpckit.simulated_gpu import SimulatedGpu
 
 MODULES = (
     "hpckit.bench.gpu_stencil",

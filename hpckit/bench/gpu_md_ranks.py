@@ -14,7 +14,8 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.bench.gpu_cases import seconds, size
 from hpckit.bench.job import answer
-from hpckit.device import Device, find_gpu
+from hpckit.device import Device
+from hpckit.gpu_choice import find_gpu
 from hpckit.kernels.pair.cuda import gather
 from hpckit.md.dynamics import NVE
 from hpckit.timing import PhaseTimer

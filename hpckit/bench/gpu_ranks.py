@@ -12,9 +12,10 @@ from mpi4py import MPI
 
 from hpckit.bench.gpu_cases import DOUBLE, difference, size
 from hpckit.bench.job import answer
-from hpckit.device import Device, find_gpu
+from hpckit.device import Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
+from hpckit.gpu_choice import find_gpu
 from hpckit.kernels import stencil
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition

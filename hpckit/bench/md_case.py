@@ -28,6 +28,7 @@ from hpckit.mesh import Mesh
 from hpckit.plan.bricks import Bricks
 
 STEPS, DT = 100, 0.005
+LENNARD_JONES = "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5"
 INPUT = """units lj
 atom_style atomic
 lattice fcc 0.8442
@@ -36,8 +37,7 @@ create_box 1 box
 create_atoms 1 box
 mass 1 1.0
 velocity all create 1.44 87287 loop geom
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
+{2}
 neighbor 0.3 bin
 neigh_modify delay 0 every 20 check no
 fix 1 all nve
@@ -47,10 +47,16 @@ run {1}
 
 
 class Melt:
-    """The melt with `cells` lattice cells along an edge, on the ranks of `comm`; `run` starts anew each time."""
+    """The melt with `cells` lattice cells along its edges (one number, or three), on the ranks of `comm`.
 
-    def __init__(self, cells: int, comm: MPI.Intracomm = MPI.COMM_SELF, types: int = 1, **options: Any) -> None:
-        settings = {**PRESETS["melt"][1], "system": {"cells": (cells,) * 3}}
+    `run` starts anew each time.
+    """
+
+    def __init__(
+        self, cells: int | tuple[int, int, int], comm: MPI.Intracomm = MPI.COMM_SELF, types: int = 1, **options: Any
+    ) -> None:
+        edges = (cells,) * 3 if isinstance(cells, int) else cells
+        settings = {**PRESETS["melt"][1], "system": {"cells": edges}}
         if types > 1:
             share = (1 / types,) * types
             settings["system"] |= {"masses": (1.0,) * types, "fractions": share}
@@ -88,7 +94,7 @@ class Melt:
 
 
 def run_lammps(
-    folder: Path, cells: int, suffix: str = "", ranks: int = 1, steps: int = STEPS
+    folder: Path, cells: int, suffix: str = "", ranks: int = 1, steps: int = STEPS, pair: str = LENNARD_JONES
 ) -> tuple[float, np.ndarray]:
     """Seconds of LAMMPS's loop, and its first row of thermo: step, T, E_pair, E_mol, E, P. Raises `SetupError`."""
     program = Path(sys.executable).parent / "lmp"
@@ -97,7 +103,7 @@ def run_lammps(
         command += ["-sf", suffix]
     if ranks > 1:
         command = [find_mpiexec(), "-n", str(ranks), *command]
-    (folder / "in.melt").write_text(INPUT.format(cells, steps), encoding="utf-8")
+    (folder / "in.melt").write_text(INPUT.format(cells, steps, pair), encoding="utf-8")
     threads = {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(

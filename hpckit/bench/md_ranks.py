@@ -1,10 +1,11 @@
-"""What each rank of `hpckit bench md` runs: the melt on all ranks and on rank 0 alone, in turn."""
+"""What each rank of `hpckit bench md` runs: the melt on all ranks, on rank 0 alone, and a part on each, in turn."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from hpckit.bench.job import answer
@@ -13,16 +14,23 @@ from hpckit.bench.weather_ranks import wait_asleep
 
 
 def case(cells: int, rounds: int) -> dict[str, Any]:
-    """Seconds of the loop on all ranks and on rank 0 alone, and the energy at the end of both."""
+    """Seconds of the loop on all ranks, on rank 0 alone, and of a share of the particles on each rank by itself (the
+    slowest counts); and the energy at the end of the first two.
+    """
     comm = MPI.COMM_WORLD
     together = Melt(cells, comm)
+    share = Melt((cells // comm.size, cells, cells))
     alone = Melt(cells) if comm.rank == 0 else None
-    times: dict[str, list[float]] = {"together": [], "alone": []}
+    times: dict[str, list[float]] = {"together": [], "alone": [], "halves": []}
     totals = [0.0, 0.0]
     for _ in range(rounds):
         seconds, last = together.run()
         times["together"].append(seconds)
         totals[0] = last.total
+        comm.Barrier()
+        slowest = np.array(share.run()[0])
+        comm.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
+        times["halves"].append(float(slowest))
         if alone is not None:
             seconds, last = alone.run()
             times["alone"].append(seconds)

@@ -235,7 +235,7 @@ def _own_kernel(found: str) -> None:
         say("gpu", "warn", f"{found}, but `hpckit run --gpu` cannot use it: {problem}", do="pip install 'hpckit[gpu]'")
         return
     from hpckit.bench.gpu_cases import checks
-    from hpckit.device import Gpu
+    from hpckit.gpu import Gpu
 
     wrong = [row for row in checks()[0].rows(Gpu()) if not row["passed"]]
     if wrong:
@@ -253,7 +253,7 @@ def gpu_mpi() -> None:
         return
     from mpi4py import MPI
 
-    from hpckit.device import takes_device_memory
+    from hpckit.gpu_choice import takes_device_memory
 
     if not takes_device_memory():
         say("gpu_mpi", "ok", "this MPI does not take device memory; hpckit copies through the host")

@@ -86,7 +86,8 @@ def _check_size(expected: int, size: int) -> None:
 
 def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
     """The device of this rank: the host, or a GPU where the run asked for one. Collective."""
-    from hpckit.device import HOST, find_gpu
+    from hpckit.device import HOST
+    from hpckit.gpu_choice import find_gpu
 
     return HOST if mpi is None else find_gpu(comm, mpi)
 

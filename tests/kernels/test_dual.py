@@ -136,6 +136,112 @@ def test_a_function_from_a_file(tmp_path):
         interaction_of(missing, 1)
 
 
+MINE = """import math
+
+STEEP = 2.0
+
+
+def damped(r, b):
+    return 1 - math.exp(-b * r)
+
+
+def twice(r, b):
+    return damped(r, b) * damped(r, STEEP)
+
+
+def make(scale):
+    def inner(r):
+        return scale * r
+
+    def energy(r2, p):
+        return p[0] / inner(r2)
+
+    return energy
+
+
+closed = make(3.0)
+
+
+def energy(r2, p):
+    r = math.sqrt(r2)
+    return p[0] * twice(r, p[1]) / r**6
+
+
+def plain(r2, p):
+    r = math.sqrt(r2)
+    return p[0] * (1 - math.exp(-p[1] * r)) * (1 - math.exp(-2.0 * r)) / r**6
+
+
+def choosing(r2, p):
+    if r2 < 1:
+        return p[0] * r2
+    return p[0] + r2
+
+
+def waving(r2, p):
+    return math.sin(r2)
+
+
+def adding(r2, p):
+    total = 0.0
+    for k in range(2):
+        total += p[k] / r2
+    return total
+
+
+def itself(r2, p):
+    return r2 if r2 > 0 else itself(r2, p)
+
+
+def constant(r2, p):
+    return p[0]
+"""
+
+
+def forces_of(interaction):
+    """-dE/dr / r at some distances."""
+    both = interaction.potential.energy_and_force
+    p = tuple(map(float, interaction.table[0, 0]))
+
+    @jit
+    def at(r2, p):
+        return both(r2, p)
+
+    return np.array([at(x * x, p) for x in np.linspace(0.8, 2.4, 9)])
+
+
+def test_a_function_may_call_others(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    found = {}
+    for name in ("energy", "plain", "closed"):
+        settings = {"kind": "python", "function": f"{tmp_path}/mine.py:{name}", "parameters": [1.5, 0.7]}
+        found[name] = interaction_of(Config.model_validate({"interaction": settings}), 1)
+    assert found["energy"].potential.key != found["plain"].potential.key
+    np.testing.assert_allclose(forces_of(found["energy"]), forces_of(found["plain"]), rtol=1e-12)
+    r2 = np.linspace(0.8, 2.4, 9) ** 2
+    np.testing.assert_allclose(forces_of(found["closed"])[:, 1], 1.0 / r2**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("choosing", r"choosing cannot be compiled: an `if` .* decides on r2"),
+        ("waving", r"sin cannot be taken of r2 \(mine.py, line"),
+        ("adding", "Cannot unify float64 and"),
+        ("itself", "itself calls itself"),
+        ("constant", "does not depend on r2"),
+    ],
+)
+def test_functions_that_vectors_cannot_be_put_through_are_refused(tmp_path, name, said):
+    if not VECTOR_ISAS and name == "choosing":
+        pytest.skip("numbers may be compared")
+    (tmp_path / "mine.py").write_text(MINE)
+    settings = {"kind": "python", "function": f"{tmp_path}/mine.py:{name}", "parameters": [1.5, 0.7]}
+    with pytest.raises(InputError, match=said) as fault:
+        interaction_of(Config.model_validate({"interaction": settings}), 1)
+    assert "max and min" in fault.value.do
+
+
 def test_fingerprints_tell_functions_apart():
     def make(factor):
         def energy(r2, p):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpckit.exact.shallow_water import bowl, ritter, stoker, thacker_planar, thacker_radial
 from hpckit.kernels.flood import dispatch, reference, simd
 from hpckit.kernels.flood.constants import BROKEN, DEPTH_MIN, HALO, RATE, WET
-from hpckit.shallow_water_exact import bowl, ritter, stoker, thacker_planar, thacker_radial
 
 G, DRY = 9.81, 1e-6
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.device import find_gpu
+from hpckit.gpu_choice import find_gpu
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
