@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the schedules of pipeline-parallel training, or prove, price and draw one, without MPI.",
         epilog=f"example: {EXAMPLE}",
     )
-    it.add_argument("--stages", type=int, help=f"ranks of the pipeline, a stage or more each (default {STAGES})")
+    it.add_argument("--stages", "--ranks", type=int, help=f"ranks of the pipeline (default {STAGES})")
     it.add_argument("--microbatches", type=int, help=f"microbatches of a step (default {MICROBATCHES})")
     it.add_argument(
         "--schedule", action="append", metavar="NAME", help=f"{', '.join(SCHEDULES)}, or a table (FILE.csv); may repeat"

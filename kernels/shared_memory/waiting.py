@@ -158,6 +158,8 @@ def _look(group, flag, value, rank, patience):
         if load_acquire(flag) >= value:
             return GOOD
         pause()
+    if not group[BEGUN]:
+        group[BEGUN] = _now(group)
     status = _trouble(group, rank, group[BEGUN])
     return status if status else NOT_YET
 
@@ -177,8 +179,7 @@ def enter(call, group):
         mine[5] = call[WEIGHT]
         store_release(line, sequence)
         group[SHOWN] = 1
-        if call[PATIENCE]:
-            group[BEGUN] = _now(group)
+        group[BEGUN] = 0
     status = _meet(call, group, sequence, mine)
     if status != NOT_YET:
         group[SEQUENCE] = sequence
