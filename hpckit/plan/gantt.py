@@ -62,7 +62,7 @@ def draw_schedule_svg(
     times: StageTimes = UNIT,
     stride: int = 1,
 ) -> str:
-    """An SVG Gantt chart: a row a rank, a bar an action with its microbatch, white where a rank waits.
+    """An SVG Gantt chart: a row a rank, a bar an action with its microbatch, gray where a rank waits.
 
     Later stages of a rank are darker. Pointing at a bar tells what it is and when. Arguments as of `price_schedule`.
     Raises `InputError` for what is too large to draw.
@@ -84,7 +84,11 @@ def draw_schedule_svg(
     level = _levels(schedule)
     for interval in price.intervals:
         parts.append(_bar(interval, end, level[interval.action.stage], len(price.intervals) <= MOST_LABELS))
-    unit = f"{price.seconds:g} times F" if times == UNIT and machine is None else f"{1e3 * price.seconds:.4g} ms"
+    unit = (
+        f"{price.seconds:g} times F of a stage"
+        if times == UNIT and machine is None
+        else f"{1e3 * price.seconds:.4g} ms"
+    )
     on = f" on {escape(machine.name)}" if machine else ""
     parts.append(f'<text x="{LEFT}" y="{height - 14}">time: {unit}{on}</text></svg>')
     return "\n".join(parts)

@@ -33,13 +33,12 @@ class ScheduleProof:
 def prove_schedule(schedule: Schedule) -> ScheduleProof:
     """Raise `PlanError` unless every stage computes F, and B or I and W, of every microbatch once, and all ranks end.
 
-    Then the messages are added, and the program is proved as in `prove_program`.
+    Adding the messages walks through all ranks and names those that wait for each other; then the program is proved as
+    in `prove_program`.
     """
     wrong = schedule_faults(schedule)
     if wrong:
         raise PlanError(f"{schedule.title()}: {_first(wrong)}", do=_allowed(schedule))
-    for _ in schedule.in_order():
-        pass
     return prove_program(pipeline_program(schedule))
 
 
