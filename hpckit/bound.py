@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier")
 PATIENCE = 50  # looks at a flag in an attempt
-ALGORITHMS = ("flat", "staged", "symmetric")
+ALGORITHMS = ("flat", "staged", "symmetric", "direct")
 
 
 class Call:
@@ -45,6 +46,17 @@ class Call:
         self._record[c.PATIENCE] = PATIENCE
         status = self._kernel(self._record)
         self._record[c.PATIENCE] = 0
+        if status and status != c.NOT_YET:
+            _fail(self._group, status)
+        return status == c.GOOD
+
+    def attempts(self) -> Callable[[], int]:
+        """`attempt` without its overhead, for a call that is made in this way only: what it returns goes to `came`."""
+        self._record[c.PATIENCE] = min(8 * PATIENCE, int(self._group.record[c.SPINS]))
+        return functools.partial(self._kernel, self._record)
+
+    def came(self, status: int) -> bool:
+        """Whether the ranks came; raises what a status above 0 stands for."""
         if status and status != c.NOT_YET:
             _fail(self._group, status)
         return status == c.GOOD

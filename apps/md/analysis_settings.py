@@ -21,8 +21,10 @@ class Analysis(BaseModel):
     bins: int = Field(200, ge=1, description="bins of g(r)")
     k_max: float = Field(0.0, ge=0, description="longest wave vector of S(k); 0: no S(k)")
     shells: int = Field(80, ge=1, description="shells of wave vectors that S(k) is averaged over")
-    axis: Literal["", "x", "y", "z"] = Field("", description="axis of a density profile; empty: none")
-    slabs: int = Field(100, ge=1, description="slabs of the density profile")
+    axis: Literal["", "x", "y", "z", "r"] = Field(
+        "", description="axis of a density profile; r: distance from the middle of the particles; empty: none"
+    )
+    slabs: int = Field(100, ge=1, description="slabs or shells of the density profile")
     lags: int = Field(200, ge=1, description="how many frames displacement and velocity correlation reach back")
     spacing: int = Field(5, ge=1, description="frames between two time origins; lags / spacing of them are in memory")
 

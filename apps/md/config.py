@@ -263,7 +263,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "ranks": {"balance": 100},
             "time": {"steps": 2000},
             "output": {"every": 200},
-            "analysis": {"every": 50, "after": 500, "axis": "x"},
+            "analysis": {"every": 50, "after": 500, "axis": "r", "slabs": 40},
         },
     ),
     "mixture": (

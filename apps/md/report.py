@@ -195,7 +195,25 @@ def _profile(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
         "density", {"": (profile["x"], profile["density"])}, f"{profile['axis']} ({length})", f"1/{length}\u00b3"
     )
     numbers = {"least": min(profile["density"]), "largest": max(profile["density"])}
-    yield Section("profile", "Density profile", grid([drawn]) + caption(_source(found, profile["frames"])), numbers)
+    said = _source(found, profile["frames"])
+    if profile["axis"] == "r" and (radius := _half_radius(profile)):
+        numbers["radius"] = radius
+        said = f"The density is halfway between inside and outside at r = {radius:.4g} {length}. {said}"
+    yield Section("profile", "Density profile", grid([drawn]) + caption(said), numbers)
+
+
+def _half_radius(profile: dict[str, Any]) -> float | None:
+    """Where a radial density first falls through the mean of its inner and its outer fifth; None without a droplet."""
+    r, density = np.array(profile["x"]), np.array(profile["density"])
+    fifth = max(1, len(r) // 5)
+    weights = r[:fifth] ** 2
+    inside, outside = float(density[:fifth] @ weights / weights.sum()), float(density[-fifth:].mean())
+    below = np.flatnonzero(density[fifth // 2 :] < 0.5 * (inside + outside)) + fifth // 2
+    if not inside > 2 * outside or not below.size or below[0] == 0:
+        return None
+    k = below[0]
+    share = (density[k - 1] - 0.5 * (inside + outside)) / (density[k - 1] - density[k])
+    return float(r[k - 1] + share * (r[k] - r[k - 1]))
 
 
 def _published(checks: list[Check]) -> Section:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import socket
 import sys
 import time
@@ -15,7 +14,7 @@ from mpi4py import MPI
 from hpckit.bench.job import answer
 from hpckit.collectives import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
-from hpckit.collectives.choice import OTHERS
+from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.mesh import Mesh
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.same import broadcast_bytes
@@ -40,7 +39,7 @@ class Case:
         self._given = np.resize(pattern + mesh.rank, self.count)
         self._sum = pattern * mesh.size + mesh.size * (mesh.size - 1) / 2
         self.private = np.empty(self.count, np.float32)
-        shares = axis_of(mesh.comm).gate is not None
+        shares = axis_of(mesh.comm).group is not None
         self.symmetric = empty_shared(mesh.comm, self.count, np.float32).array if shares else None
 
     def rewrite(self, buffer: np.ndarray) -> None:
@@ -71,16 +70,26 @@ def candidates(case: Case, names: list[str]) -> dict[str, tuple[Run, np.ndarray]
         if name == "gloo":
             run = _gloo(x)
         elif name == "mpi":
-            run = functools.partial(comm.Allreduce, MPI.IN_PLACE, x)
+            run = _mpi(x, comm)
         else:
-            run = functools.partial(_ours, x, comm, "auto" if name.startswith("auto") else name)
+            run = _ours(x, comm, "auto" if name.startswith("auto") else name)
         if run is not None:
             found[name] = (run, x)
     return found
 
 
-def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> None:
-    all_reduce(x, comm, algorithm=algorithm).wait()
+def _mpi(x: np.ndarray, comm: MPI.Comm) -> Run:
+    def run() -> None:
+        comm.Allreduce(MPI.IN_PLACE, x)
+
+    return run
+
+
+def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> Run:
+    def run() -> None:
+        all_reduce(x, comm, "sum", algorithm).wait()
+
+    return run
 
 
 def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, np.ndarray]], rounds: int) -> tuple[dict, dict]:
@@ -131,7 +140,10 @@ def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
             "scatter": lambda algorithm: scatter(x, mesh, own, 0, algorithm),
             "gather": lambda algorithm: gather(own, mesh, x, 0, algorithm),
         }
-        times: dict[str, list[float]] = {algorithm: [] for algorithm in (*ALGORITHMS[name], *OTHERS.get(name, ()))}
+        names = [*ALGORITHMS[name], *(other for other in OTHERS.get(name, ()) if other != "nccl")]
+        if name in NODE_ALGORITHMS and axis_of(mesh.comm).group is not None:
+            names.append("staged")
+        times: dict[str, list[float]] = {algorithm: [] for algorithm in names}
         for turn in range(-1, rounds):
             for algorithm, found in times.items():
                 x[:] = 1

@@ -1,17 +1,33 @@
-"""The peaks of this node, for rooflines: memory, caches and floating-point rate, on one core and on all of them."""
+"""Figures of this node: peaks for rooflines, and with --machine-file or --predict the price model of collectives."""
 
 from __future__ import annotations
 
+import argparse
 import socket
+from pathlib import Path
 from typing import Any
 
 from hpckit.bench.measure import machine
 from hpckit.cli.peaks import keep
+from hpckit.errors import InputError
 from hpckit.peaks import cores, measure
 
+RANKS = (2, 4)
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """Measure, keep the peaks for later reports on this host, and return a row for each number of cores."""
+
+def add_options(it: argparse.ArgumentParser) -> tuple[str, ...]:
+    """Options of this benchmark; returns their names."""
+    it.add_argument("--machine-file", metavar="FILE.toml", help="write the measured model, for hpckit plan --machine")
+    it.add_argument("--predict", action="store_true", help="predict the all-reduces with it, beside measured times")
+    return "machine_file", "predict"
+
+
+def run(quick: bool = False, machine_file: str | None = None, predict: bool = False) -> dict[str, Any]:
+    """Measure, keep the peaks for later reports on this host, and return a row for each number of cores; or the model
+    of collectives on 2 and 4 ranks, with `predict` a row for each all-reduce.
+    """
+    if machine_file is not None or predict:
+        return _collectives(quick, None if machine_file is None else Path(machine_file), predict)
     counts = sorted({1, cores()} if quick else {1, *(2**i for i in range(1, cores().bit_length())), cores()})
     rows = []
     for threads in counts:
@@ -29,3 +45,43 @@ def run(quick: bool = False) -> dict[str, Any]:
             }
         )
     return {"bench": "machine", "machine": machine(), "results": rows, "ratios": {}}
+
+
+def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any]:
+    """Time the steps, and with `predict` the all-reduces in turn with them; write the file."""
+    from hpckit.bench import calibrate
+    from hpckit.bench.collective_times import measured
+    from hpckit.plan.machine import toml_of
+
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise InputError(f"no file can be written at {path}", do="give a file in a folder that is there")
+    about = machine()
+    times, options = {}, {}
+    for ranks in RANKS:
+        cases = [*calibrate.probe_cases(ranks), *(calibrate.all_reduce_cases() if predict else [])]
+        times[ranks], options[ranks] = measured(ranks, cases, 8.0 if quick else 40.0)
+    source = f"measured on {about['cpu']}, {about['cores']} cores, by hpckit bench machine"
+    model = calibrate.model(times, "this node" if path is None else path.stem, source)
+    if path is not None:
+        path.write_text(toml_of(model), encoding="utf-8")
+    rows, ratios = [], {}
+    for ranks in RANKS if predict else ():
+        found = calibrate.predictions(model, ranks, times[ranks], options[ranks])
+        rows += found
+        for key, value in calibrate.judged(found).items():
+            one = {"median": value, "low": value, "high": value, "rounds": len(found)}
+            ratios[f"predict_{ranks}ranks_{key}"] = one
+    if not predict:
+        rows = [
+            {
+                "ranks": it.ranks,
+                "messages": it.messages,
+                "latency_us": round(1e6 * it.latency, 1),
+                "bytes": int(nbytes),
+                "stored_GB_per_s": round(1e-9 * stored, 2),
+                "added_GB_per_s": round(1e-9 * added, 2),
+            }
+            for it in model.measured
+            for nbytes, stored, added in zip(it.nbytes, it.stored, it.added, strict=True)
+        ]
+    return {"bench": "machine", "machine": about, "results": rows, "ratios": ratios}

@@ -64,7 +64,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         if "2ranks" in wanted:
             ratios |= _two_ranks(rounds, folder, rows)
         if "256k" in wanted:
-            ratios |= _beside_lammps(LARGE, 5, folder, rows, "md_256k")
+            ratios |= _beside_lammps(LARGE, 2 if quick else 5, folder, rows, "md_256k")
     return {"bench": "md", "machine": machine(), "results": rows, "ratios": ratios}
 
 

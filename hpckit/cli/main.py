@@ -27,8 +27,8 @@ VERBS = {
     "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
     "plan": (
         "hpckit.cli.plan",
-        "OPERATION [--ranks N] [--bytes SIZE] [--machine FILE]",
-        "prove, price and draw collective plans, at any scale and without MPI",
+        "OPERATION|pipeline [--ranks N] [--bytes SIZE] [--machine FILE]",
+        "prove, price and draw collectives and training pipelines, at any scale and without MPI",
     ),
     "explain": ("hpckit.cli.explain", "[CODE]", "what an error or exit code means and what to do"),
 }

@@ -7,9 +7,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli import plan_pipeline
+from hpckit.cli.sizes import parse_bytes
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
@@ -20,21 +23,20 @@ from hpckit.plan.machine import Machine, machine_of, shipped
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 
-UNITS = {"": 1, "b": 1, **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)}}
-UNITS |= {f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)} | {
-    prefix: 1024**n for n, prefix in enumerate("kmgt", 1)
-}
 # Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
 MOST_STEPS = 10_000
 # The spectral gap of gossip is told up to so many ranks.
 MOST_GAPS = 1024
 GOSSIP = "gossip"
+PIPELINE = "pipeline"  # with options of its own: plan_pipeline.py
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
 
 def main(arguments: list[str]) -> int:
     """The verb `plan`."""
+    if arguments[:1] == [PIPELINE]:
+        return plan_pipeline.main(arguments[1:])
     options = _parser().parse_args(arguments)
     operation = _operation(options.operation)
     nbytes = parse_bytes(options.bytes)
@@ -64,21 +66,13 @@ def _all_of(operation: str, ranks: int) -> list[str]:
     return [graph for graph in GRAPHS if graph != "hypercube" or ranks & (ranks - 1) == 0]
 
 
-def parse_bytes(text: str) -> int:
-    """A size as users write it: 4096, 64KiB, 1.5GB. K, M, G, T alone are powers of 1024. Raises `InputError`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in UNITS:
-        raise InputError(f"{text!r} is no size", do="write a number of bytes with a unit, as in 4096, 64KiB or 1.5GB")
-    return round(float(match[1]) * UNITS[match[2].lower()])
-
-
 def _parser() -> argparse.ArgumentParser:
     it = argparse.ArgumentParser(
         prog="hpckit plan",
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
-        epilog=f"example: {EXAMPLE}",
+        epilog=f"examples: {EXAMPLE}; {plan_pipeline.EXAMPLE}",
     )
-    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP])}")
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, PIPELINE])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
     it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
     it.add_argument(
@@ -103,6 +97,8 @@ def _operation(name: str) -> str:
     # Unknown names go on as they are: collective_plan knows what to say of them.
     operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
     if operation not in ALGORITHMS and operation != GOSSIP:
+        if get_close_matches(name.lower(), [PIPELINE]):
+            raise InputError(f"there is no operation {name!r}", do="did you mean: hpckit plan pipeline")
         collective_plan(operation, "", 1)
     return operation
 

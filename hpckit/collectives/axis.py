@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives.node_work import Bound, Gate
+from hpckit.collectives.nccl import Nccl, nccl_of
+from hpckit.collectives.node_work import Bound
 from hpckit.collectives.table import shared_table
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.mesh import Mesh
-from hpckit.node import node_group
+from hpckit.node import NodeGroup, node_group
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
@@ -70,13 +71,15 @@ class Axis:
 
     def __init__(self, given: MPI.Intracomm) -> None:
         self.given = given
-        self.gate = _gate(given)
+        self.group = _group(given)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self._sequence = 0
+        self._kept: set[tuple] = set()
+        self._nccl: list[Nccl | None] = []
         self._host, self._device = Memory(), DeviceMemory()
 
     def tag(self) -> int:
@@ -93,29 +96,37 @@ class Axis:
         """Whether the ranks share a node, as the table of measured times has it."""
         return "node" if self.node_size == self.size else "nodes"
 
-    def keep(self, bound: Bound, key: int) -> None:
+    def nccl(self, array: Any) -> Nccl | None:
+        """NCCL for an array of CuPy; None for others, and where ranks share a GPU. Collective the first time."""
+        if type(array).__module__ != "cupy":
+            return None
+        if not self._nccl:
+            self._nccl = [nccl_of(self.comm, array)]
+        return self._nccl[0]
+
+    def keep(self, key: tuple, bound: Bound) -> None:
         """Keep a bound call for the next time its buffer comes; the oldest goes where there are too many."""
         if len(quick) >= KEPT_CALLS:
             del quick[next(iter(quick))]
         quick[key] = bound
+        self._kept.add(key)
 
     def free(self) -> None:
         """Free the communicator, and forget the calls that are bound to it."""
-        for key in [key for key, bound in quick.items() if bound.gate is self.gate]:
-            del quick[key]
+        for key in self._kept:
+            quick.pop(key, None)
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
 
 
-def _gate(comm: MPI.Intracomm) -> Gate | None:
-    """What collectives in shared memory need, None where the ranks share none. Collective."""
+def _group(comm: MPI.Intracomm) -> NodeGroup | None:
+    """The shared memory of the ranks, None where they have none. Collective."""
     if comm.size == 1:
         return None
     try:
-        group = node_group(comm)
+        return node_group(comm)
     except SetupError:
         return None
-    return None if group is None else Gate(group)
 
 
 def _node_size(comm: MPI.Intracomm) -> int:
@@ -146,8 +157,8 @@ def axis_of(given: Any) -> Axis:
     return axis
 
 
-# Calls that are bound to a buffer, by its identity: the last of each.
-quick: dict[int, Bound] = {}
+# Calls that are bound to a buffer, by the identities of buffer and axis, the operation and the algorithm.
+quick: dict[tuple, Bound] = {}
 _keyvals: list[int] = []
 
 

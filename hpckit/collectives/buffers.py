@@ -14,19 +14,21 @@ from hpckit.kernels.device_array import SimulatedArray, address, from_host, is_d
 
 
 class Buffer:
-    """An array of a caller. `flat` is what messages leave and enter: its own memory, or a copy of it on the host where
-    MPI does not take the memory of its GPU; `put_back` then copies that to the GPU.
+    """An array of a caller.
+
+    `flat` is what messages leave and enter: its own memory, or a copy of it on the host where MPI does not take the
+    memory of its GPU; `put_back` then copies that to the GPU.
     """
 
     def __init__(self, array: Any, what: str, written: bool = True) -> None:
         self.array = _checked(array, what, written)
         self.staged = is_device_array(array) and not _direct(array)
-        self.flat = np.array(to_host(array)).reshape(-1) if self.staged else array.reshape(-1)
+        self.size, self.nbytes = int(array.size), int(array.nbytes)
 
-    @property
-    def size(self) -> int:
-        """How many elements it has."""
-        return int(self.flat.size)
+    @functools.cached_property
+    def flat(self) -> Any:
+        """Its memory, or the copy of it on the host."""
+        return np.array(to_host(self.array)).reshape(-1) if self.staged else self.array.reshape(-1)
 
     def put_back(self) -> Any:
         """The array, with what `flat` holds."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.column import Column, column
 from hpckit.collectives.table import best
@@ -15,13 +14,25 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.algorithms import ALGORITHMS
 
+if TYPE_CHECKING:
+    from hpckit.collectives.axis import Axis
+
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
 SEGMENT = 2 << 20
 MOST_SEGMENTS = 1024
-# Algorithms that are no plans: in the order of the ranks, and the MPI library's own.
-OTHERS = {"all_reduce": ("ordered", "mpi"), "reduce": ("ordered",), "reduce_scatter": ("ordered",)}
+# Algorithms that are no plans: in the order of the ranks, the MPI library's own, NVIDIA's.
+OTHERS = {
+    "all_reduce": ("ordered", "mpi", "nccl"),
+    "broadcast": ("nccl",),
+    "reduce": ("ordered",),
+    "reduce_scatter": ("ordered",),
+}
 # In the shared memory of a node, and in the order of the ranks too.
 IN_NODE = ("flat", "staged", "symmetric")
+NODE_ALGORITHMS = {
+    "all_reduce": IN_NODE,
+    **dict.fromkeys(("reduce_scatter", "all_gather", "broadcast", "all_to_all"), ("staged", "symmetric")),
+}
 
 
 @dataclass(frozen=True)
@@ -48,24 +59,33 @@ def choose(
     root: int | None = None,
     given: Buffer | None = None,
 ) -> Choice:
-    """The algorithm that runs, with all options of its plan. Raises `InputError` for unknown names and options."""
+    """The algorithm that runs, with all options of its plan.
+
+    given: what this rank sends, where the sizes of all blocks are known; shared memory needs it. Raises `InputError`
+    for unknown names and options.
+    """
     if algorithm == "auto":
         if options:
             raise InputError(
                 f"options {', '.join(sorted(options))} belong to a plan", do="name the algorithm that takes them"
             )
         algorithm = _measured(operation, axis, nbytes, given, deterministic)
-    if algorithm in IN_NODE and operation == "all_reduce":
-        return Choice(operation, _checked_in_node(algorithm, axis, given, options))
+    if algorithm in NODE_ALGORITHMS.get(operation, ()):
+        return Choice(operation, _checked_in_node(operation, algorithm, axis, given, options))
     others = OTHERS.get(operation, ())
     if algorithm in others:
         if options:
             raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
         if deterministic and algorithm != "ordered":
             raise _not_in_order(algorithm)
+        if algorithm == "nccl":  # where it can be had, nobody comes here
+            raise InputError(
+                "NCCL adds float32 and other numbers of GPUs, in CuPy's arrays, where every rank has a GPU of its own",
+                do="leave the algorithm to 'auto'",
+            )
         return Choice(operation, algorithm)
     if algorithm not in ALGORITHMS[operation]:
-        known = [*ALGORITHMS[operation], *others, *(IN_NODE if operation == "all_reduce" else ())]
+        known = [*ALGORITHMS[operation], *others, *NODE_ALGORITHMS.get(operation, ())]
         near = get_close_matches(str(algorithm), known, n=1)
         raise InputError(
             f"there is no algorithm {algorithm!r} of {operation}",
@@ -99,11 +119,11 @@ def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, det
     kind = "host"
     if given is not None and is_device_array(given.array) and not given.staged:
         kind = "device"
-    elif given is not None and axis.gate is not None and takes(axis, "symmetric", given):
+    elif given is not None and axis.group is not None and takes(operation, "symmetric", axis, given):
         kind = "symmetric"
     for name in best(axis.table, operation, axis.size, axis.layout, kind, nbytes):
         if name in IN_NODE:
-            if given is not None and takes(axis, name, given):
+            if given is not None and takes(operation, name, axis, given):
                 return name
         elif not deterministic and (name in ALGORITHMS[operation] or name in OTHERS.get(operation, ())):
             return name
@@ -112,23 +132,29 @@ def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, det
     return next(iter(ALGORITHMS[operation]))
 
 
-def takes(axis: Axis, algorithm: str, given: Buffer) -> bool:
+def takes(operation: str, algorithm: str, axis: Axis, given: Buffer) -> bool:
     """Whether an algorithm in shared memory takes a buffer."""
-    if axis.gate is None or is_device_array(given.array):
+    if axis.group is None or is_device_array(given.array) or algorithm not in NODE_ALGORITHMS.get(operation, ()):
         return False
-    return axis.gate.group.takes("all_reduce", algorithm, given.array.dtype, given.array.nbytes, given.array)
+    return axis.group.takes(operation, algorithm, given.array.dtype, given.array.nbytes, given.array)
 
 
-def _checked_in_node(algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any]) -> str:
+def _checked_in_node(
+    operation: str, algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any]
+) -> str:
     if options:
         raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
-    if axis.gate is None:
+    if axis.group is None:
         raise InputError(
             f"{algorithm!r} runs in shared memory, and the {axis.size} ranks of the axis do not share any",
             do="use an axis within a node, or leave the algorithm to 'auto'",
         )
-    assert given is not None
-    if not takes(axis, algorithm, given):
+    if given is None:
+        raise InputError(
+            f"{operation} by {algorithm!r} needs to know the sizes of all blocks before it starts",
+            do="give out, or counts",
+        )
+    if not takes(operation, algorithm, axis, given):
         why = {
             "flat": f"it is for small buffers, and this has {given.array.nbytes} bytes",
             "symmetric": "the buffer is not made by empty_shared with this communicator",

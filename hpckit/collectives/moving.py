@@ -131,21 +131,19 @@ class Scatter:
 
 
 class AllToAll:
-    """One all-to-all. counts: of the elements for each rank, or a matrix of all; see `operations.all_to_all`."""
+    """One all-to-all. sent: elements for each rank; taken: those from each, None where they must be told."""
 
     def __init__(
-        self, axis: Axis, given: Buffer, target: Buffer | None, counts: Any, algorithm: str, options: Options
+        self,
+        axis: Axis,
+        given: Buffer,
+        target: Buffer | None,
+        sent: np.ndarray,
+        taken: np.ndarray | None,
+        algorithm: str,
+        options: Options,
     ) -> None:
-        self._axis, self._given, self._target = axis, given, target
-        self._taken: np.ndarray | None = None
-        table = None if counts is None else np.asarray(counts)
-        if table is not None and table.ndim == 2:
-            table = checked_matrix(table, axis.size)
-            self._taken = table[:, axis.rank]
-            table = table[axis.rank]
-            if target is not None:
-                sized(target, int(self._taken.sum()), given)
-        self._sent = block_sizes(given.size, axis.size, table, "the buffer")
+        self._axis, self._given, self._target, self._sent, self._taken = axis, given, target, sent, taken
         self._choose = _chooser("all_to_all", algorithm, axis, options)
 
     def steps(self, tag: int) -> Steps:
@@ -165,6 +163,26 @@ class AllToAll:
         """The blocks from all ranks."""
         assert self._target is not None
         return self._target.put_back()
+
+
+def exchanged_sizes(
+    axis: Axis, given: Buffer, target: Buffer | None, counts: Any
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Elements that this rank sends to each and takes from each, None where only the others know: int64[ranks]."""
+    table = None if counts is None else np.asarray(counts)
+    taken = None
+    if table is None:
+        sent = block_sizes(given.size, axis.size, None, "the buffer")
+        taken = np.full(axis.size, sent[axis.rank])
+    elif table.ndim == 2:
+        table = checked_matrix(table, axis.size)
+        sent, taken = table[axis.rank], table[:, axis.rank].copy()
+    else:
+        sent = table
+    sent = block_sizes(given.size, axis.size, sent, "the buffer")
+    if taken is not None and target is not None:
+        sized(target, int(taken.sum()), given)
+    return sent, taken
 
 
 def _chooser(

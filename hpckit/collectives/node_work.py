@@ -1,95 +1,113 @@
 """Collectives in shared memory: started now, run in one compiled call once all ranks are there.
 
 A rank that waited inside the compiled call would leave its messages to others unattended, and a rank that needs them to
-come here would wait for ever. So each rank first says on a line of its own that it is ready, and goes in when all are;
-until then it looks after its messages.
+come here would wait for ever. So the call is attempted: it says that this rank is there, looks for the others a while,
+and returns if some are missing; between attempts the rank looks after its messages.
 """
 
 from __future__ import annotations
 
 import os
-import time
 import weakref
-from collections.abc import Callable
-from typing import Any
+from sys import getrefcount
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.bound import Call
 from hpckit.collectives import work
-from hpckit.collectives.work import PATIENCE, Work, flying
+from hpckit.collectives.buffers import Buffer
+from hpckit.collectives.choice import Choice
+from hpckit.collectives.work import Work, flying
+from hpckit.device import HOST
 from hpckit.node import NodeGroup
-from hpckit.segments import make_segment
 
-LINE = 64  # bytes of a cache line
+# Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
+TRIES = 4
+# Bytes of a buffer that is kept alive for the next call.
+SMALL = 64 * 1024
+# References to a work that only its call holds: that one, a local name, and the argument of `getrefcount`.
+UNHELD = 3
 
 
-class Gate:
-    """How far the ranks of a node are: each writes the number of the last collective that it is ready for."""
-
-    def __init__(self, group: NodeGroup) -> None:
-        self.group = group
-        self._segment = make_segment(group.comm, LINE)
-        memory, size = self._segment.memory, group.size
-        part = memory.nbytes // size
-        lines: list[Any] = [memory[rank * part : rank * part + 8].view(np.int64) for rank in range(size)]
-        self._own = memoryview(lines[group.rank])
-        self._others = [memoryview(line) for rank, line in enumerate(lines) if rank != group.rank]
-        self._next = 1
-
-    def attempt(self, call: Callable[[], None]) -> bool:
-        """Say that this rank is ready, and run the call if all are; whether it ran."""
-        number = self._next
-        self._own[0] = number
-        for line in self._others:
-            if line[0] < number:
-                return False
-        self._next = number + 1
-        call()
-        return True
+def bind(group: NodeGroup, choice: Choice, given: Buffer, out: np.ndarray | None = None, **options: Any) -> Call:
+    """A collective in shared memory as a call, which does not keep its arrays alive."""
+    if out is not None:
+        options["out"] = HOST.borrowed(out)
+    return group.bind(choice.operation, HOST.borrowed(given.array), algorithm=choice.algorithm, **options)
 
 
 class Bound:
-    """An all-reduce that is kept for the next time its buffer comes; the buffer is known weakly."""
+    """A call and its result; an all-reduce is kept for the next time its buffer comes.
 
-    __slots__ = ("algorithm", "axis", "buffer", "call", "gate", "nbytes", "op")
+    A small buffer is then kept alive, a large one is known weakly. kept: what must live as long.
+    """
 
-    def __init__(self, gate: Gate, call: Callable[[], None], buffer: Any, axis: Any, op: str, algorithm: str) -> None:
-        self.gate, self.call, self.axis, self.op, self.algorithm = gate, call, axis, op, algorithm
-        self.nbytes = buffer.nbytes
-        self.buffer: Any = weakref.ref(buffer)
+    __slots__ = ("_work", "attempt", "axis", "call", "is_small", "kept", "known", "nbytes")
+
+    def __init__(self, call: Call, kept: Any) -> None:
+        self.call, self.kept = call, kept
+        self.attempt = call.attempts()
+        self._work: NodeWork | None = None
+        self.is_small = False
+
+    def start(self, array: Any) -> NodeWork:
+        """A collective that is started now, with this result."""
+        work = self._work
+        # A small all-reduce takes no longer than making a work: one that nobody holds any more is used again.
+        if work is not None and work.done and getrefcount(work) == UNHELD:
+            work.done = False
+            flying.append(work)
+            return work
+        work = NodeWork(self, array)
+        if self.is_small:
+            self._work = work
+        return work
+
+    def keep(self, buffer: np.ndarray, axis: Any) -> Self:
+        """Note whose call it is; `axis` is kept alive: its identity is in the key."""
+        self.axis, self.nbytes, self.is_small = axis, buffer.nbytes, buffer.nbytes <= SMALL
+        self.known: Any = weakref.ref(buffer)
+        self.kept = buffer if self.is_small else None
+        return self
+
+    def fits(self, buffer: np.ndarray) -> bool:
+        """Whether a buffer at the same address is the one that was bound."""
+        return self.known() is buffer and buffer.nbytes == self.nbytes
 
 
 class NodeWork(Work):
-    """A collective on the ranks of a node; `array` is its buffer and its result."""
+    """A collective on the ranks of a node; `array` is its result. Made by `Bound.start`."""
 
-    __slots__ = ("_array", "_call", "_gate")
+    __slots__ = ("_array", "_bound")
 
-    def __init__(self, gate: Gate, call: Callable[[], None], array: Any) -> None:
-        self._gate = gate
-        self._call = call
+    def __init__(self, bound: Bound, array: Any) -> None:
+        self._bound = bound
         self._array = array
         self.done = False
         flying.append(self)
 
     def wait(self) -> Any:
         """Its result, once it is done."""
-        idle, late = 0, 0.0
+        tries = 0
         while not self.done:
-            moved = self._attempt() if len(flying) == 1 else work.advance_all()
-            if not moved:
-                idle += 1
-                if idle > PATIENCE:
-                    late = self._look_around(late)
+            if len(flying) == 1 and self._bound.attempt() == 0:
+                self.done = True
+                flying.clear()
+            elif not work.advance_all():
+                tries += 1
+                if tries > TRIES:  # let MPI and other processes go on
+                    MPI.COMM_WORLD.Iprobe()
+                    os.sched_yield()
         return self._array
 
     def advance(self) -> bool:
-        """Run it if all ranks are ready, and nothing started before it waits for the same."""
-        return next(each for each in flying if isinstance(each, NodeWork)) is self and self._attempt()
-
-    def _attempt(self) -> bool:
+        """Run it if all ranks are there, and nothing started before it waits for the same."""
+        if next(each for each in flying if isinstance(each, NodeWork)) is not self:
+            return False
         try:
-            self.done = self._gate.attempt(self._call)
+            self.done = self._bound.call.came(self._bound.attempt())
         except BaseException:
             self.done = True
             flying.remove(self)
@@ -97,14 +115,3 @@ class NodeWork(Work):
         if self.done:
             flying.remove(self)
         return self.done
-
-    def _look_around(self, late: float) -> float:
-        """Let MPI and other processes go on; past the deadline go in, where the missing rank is found out."""
-        group = self._gate.group
-        group.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-        os.sched_yield()
-        now = time.monotonic()
-        if late and now > late:
-            group.deadline = 0.1
-            self._call()
-        return late or now + group.deadline

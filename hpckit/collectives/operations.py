@@ -17,7 +17,7 @@ from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
-from hpckit.collectives.node_work import Bound, NodeWork
+from hpckit.collectives.node_work import Bound, bind
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
 
@@ -42,29 +42,28 @@ def all_reduce(
     rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
     element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
-    bound = quick.get(id(buffer))
+    key = (id(buffer), id(mesh_axis), op, algorithm)
+    bound = quick.get(key)
     if (
         bound is not None
-        and bound.buffer() is buffer
-        and bound.axis is mesh_axis
-        and bound.op == op
-        and bound.algorithm == algorithm
-        and bound.nbytes == buffer.nbytes
-        and weight is kind is None
+        and weight is kind is watch.current is None
         and not options
-        and watch.current is None
+        and (bound.is_small or bound.fits(buffer))
     ):
-        return NodeWork(bound.gate, bound.call, buffer)
+        return bound.start(buffer)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
-    chosen = choose("all_reduce", algorithm, axis, given.flat.nbytes, options, deterministic, given=given)
-    gate, what = axis.gate, ("all_reduce", op, chosen.algorithm)
-    if chosen.algorithm in IN_NODE and gate is not None:
-        call = reducing.bind_in_node(gate, given, reduction, chosen)
+    library = axis.nccl(buffer) if algorithm in ("auto", "nccl") and not deterministic else None
+    if library is not None and library.takes(given.array.dtype, op):
+        return watched(lambda: library.all_reduce(buffer, op), axis.given, ("all_reduce", op, "nccl"), given)
+    chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given)
+    group, what = axis.group, ("all_reduce", op, chosen.algorithm)
+    if chosen.algorithm in IN_NODE and group is not None:
+        call = bind(group, chosen, given, **reduction.for_node())
         if weight is None and kind is None:
-            axis.keep(Bound(gate, call, buffer, mesh_axis, op, algorithm), id(buffer))
-        return watched(lambda: NodeWork(gate, call, buffer), axis.given, what, given)
+            axis.keep(key, Bound(call, None).keep(buffer, mesh_axis))
+        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given)
     steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
     return watched(lambda: start(steps, given.put_back), axis.given, what, given)
 
@@ -86,7 +85,7 @@ def reduce(
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank == root)
     reduction = reduction_of(given.array.dtype, op, weight, kind)
-    chosen = choose("reduce", algorithm, axis, given.flat.nbytes, options, deterministic, root)
+    chosen = choose("reduce", algorithm, axis, given.nbytes, options, deterministic, root)
     steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
     result = given.put_back if axis.rank == root else lambda: given.array
     what = ("reduce", op, chosen.algorithm)
@@ -117,16 +116,20 @@ def reduce_scatter(
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
     target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
-    chosen = choose("reduce_scatter", algorithm, axis, given.flat.nbytes, options, deterministic)
+    chosen = choose("reduce_scatter", algorithm, axis, given.nbytes, options, deterministic, given=given)
     begin = int(sizes[: axis.rank].sum())
     own = slice(begin, begin + int(sizes[axis.rank]))
+    group, what = axis.group, ("reduce_scatter", op, chosen.algorithm)
+    if chosen.algorithm in IN_NODE and group is not None:
+        block = buffer.reshape(-1)[own] if target is None else target.array
+        call = bind(group, chosen, given, block, counts=sizes, **reduction.for_node())
+        return watched(lambda: Bound(call, buffer).start(block), axis.given, what, given)
 
     def result() -> Any:
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
 
     into = None if target is None else target.flat
     steps = reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen)
-    what = ("reduce_scatter", op, chosen.algorithm)
     return watched(lambda: start(steps, result), axis.given, what, given)
 
 
@@ -135,10 +138,17 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank != root)
-    chosen = choose("broadcast", algorithm, axis, given.flat.nbytes, options, root=root)
+    library = axis.nccl(buffer) if algorithm in ("auto", "nccl") else None
+    if library is not None:
+        what = ("broadcast", "nccl")
+        return watched(lambda: library.broadcast(buffer, root), axis.given, what, given, root=root)
+    chosen = choose("broadcast", algorithm, axis, given.nbytes, options, root=root, given=given)
+    group, what = axis.group, ("broadcast", chosen.algorithm)
+    if chosen.algorithm in IN_NODE and group is not None:
+        call = bind(group, chosen, given, root=root)
+        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given, root=root)
     steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
     result = given.put_back if axis.rank != root else lambda: given.array
-    what = ("broadcast", chosen.algorithm)
     return watched(lambda: start(steps, result), axis.given, what, given, root=root)
 
 
@@ -166,6 +176,14 @@ def all_gather(
         sizes = moving.block_sizes(target.size, axis.size, counts, "out")
     if sizes is not None:
         moving.sized(given, int(sizes[axis.rank]), given, "the block")
+        total = int(sizes.sum())
+        chosen = choose("all_gather", algorithm, axis, total * given.array.itemsize, options, given=given)
+        group = axis.group
+        if chosen.algorithm in IN_NODE and group is not None:
+            whole = given.empty(total).array if target is None else target.array
+            call = bind(group, chosen, given, whole, counts=sizes)
+            what = ("all_gather", chosen.algorithm)
+            return watched(lambda: Bound(call, block).start(whole), axis.given, what, given, count=-1)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1)
@@ -246,9 +264,9 @@ def all_to_all(
 ) -> Work:
     """Send each rank its block of the buffer; take one from each, one after the other in the order of the ranks.
 
-    counts: elements of the block for each rank, or a matrix, counts[r][q] from rank r to rank q, alike on all ranks; by
-    default the block rule cuts the buffer. Unless they are given a matrix, the ranks tell each other what comes. out:
-    where the blocks go; left out, a flat array is made.
+    counts: elements of the block for each rank; the ranks then tell each other what comes. Or a matrix, counts[r][q]
+    from rank r to rank q, alike on all ranks. By default the block rule cuts the buffer, which is as large on every
+    rank. out: where the blocks go; left out, a flat array is made.
     """
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=False)
@@ -256,6 +274,15 @@ def all_to_all(
     if target is not None:
         same_kind(given, target, ("the buffer", "out"))
         moving.apart(given, target)
-    run = moving.AllToAll(axis, given, target, counts, algorithm, options)
+    sent, taken = moving.exchanged_sizes(axis, given, target, counts)
+    if taken is not None:
+        chosen = choose("all_to_all", algorithm, axis, given.nbytes, options, given=given)
+        group = axis.group
+        if chosen.algorithm in IN_NODE and group is not None:
+            blocks = given.empty(int(taken.sum())).array if target is None else target.array
+            call = bind(group, chosen, given, blocks, counts=sent, out_counts=taken)
+            what = ("all_to_all", chosen.algorithm)
+            return watched(lambda: Bound(call, buffer).start(blocks), axis.given, what, given, count=-1)
+    run = moving.AllToAll(axis, given, target, sent, taken, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis
-from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
-from hpckit.collectives.node_work import Gate
 from hpckit.collectives.ordered import all_reduce_in_order, reduce_scatter_in_order
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
 from hpckit.collectives.work import Steps
-from hpckit.device import HOST
 from hpckit.plan.collective import NOBODY
 
 MPI_OPS = {"sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
@@ -38,19 +34,6 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
         yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
     reduction.finish(working, weights)
     reduction.narrow(working, values)
-
-
-def bind_in_node(gate: Gate, given: Buffer, reduction: Reduction, choice: Choice) -> Callable[[], None]:
-    """The all-reduce of a buffer in shared memory, as a call that does not keep the buffer alive."""
-    kind = "bfloat16" if reduction.is_brain and given.array.dtype == np.uint16 else None
-    return gate.group.bind(
-        "all_reduce",
-        HOST.borrowed(given.array),
-        op=reduction.op,
-        algorithm=choice.algorithm,
-        weight=reduction.weight,
-        kind=kind,
-    )
 
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:

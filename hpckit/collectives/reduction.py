@@ -63,6 +63,11 @@ class Reduction:
         if self.op in ("max", "min") and letter == "c":
             raise InputError(f"complex numbers have no order, so no {self.op}")
 
+    def for_node(self) -> dict[str, Any]:
+        """The same for a call in shared memory."""
+        brain = self.is_brain and self.dtype == np.uint16
+        return {"op": self.op, "weight": self.weight, "kind": BFLOAT16 if brain else None}
+
     def combine(self, target: Any, incoming: Any) -> None:
         """Combine in place: target = target (op) incoming."""
         self.ufunc(target, incoming, out=target)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from hpckit.errors import BlowUpError
 from hpckit.ghosts import GhostExchange
 from hpckit.kernels.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.cells.dispatch import (
@@ -42,10 +43,16 @@ class NeighborList:
         self.built = np.empty((0, RECORD))  # positions at the rebuild
 
     def rebuild(self, particles: Particles, ghosts: GhostExchange) -> None:
-        """Collective: sort, exchange ghosts, list. Particles are wrapped and at home."""
-        self._grid(particles.count)
+        """Collective: sort, exchange ghosts, list. Particles are wrapped and at home.
+
+        Raises `BlowUpError` on the rank that has a particle far beyond the box.
+        """
+        count = particles.count
+        self._grid(count)
         order = self._sort_own(particles)
         particles.reorder(order, self.clusters * CLUSTER)
+        if particles.count != count:
+            raise lost(self.rank)
         records = ghosts.rebuild(self.bricks, particles, self.reach)
         self._place_ghosts(particles, ghosts, records)
         self._list(particles)
@@ -143,6 +150,16 @@ class NeighborList:
         count = split_clusters(boxes, self.clusters, lower, upper, self.reach, inner, outer)
         self.inner, self.outer = inner[:count], outer[: self.clusters - count]
         self.inner_parts = np.array_split(self.inner, PARTS if split.any() else 1)
+
+
+def lost(rank: int) -> BlowUpError:
+    """The error for particles that are nowhere near the box, or at no place at all."""
+    return BlowUpError(
+        "a particle is lost: it is far beyond the box, or its position is no longer a number",
+        where=f"rank {rank}",
+        likely="two particles that came too close: a time step too long, or overlaps at the start",
+        do="lower time.dt, start from particles that do not overlap, or minimize first (dynamics.kind=fire)",
+    )
 
 
 def _starts(sizes: np.ndarray) -> np.ndarray:

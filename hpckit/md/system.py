@@ -12,12 +12,13 @@ from mpi4py import MPI
 from hpckit.errors import InputError
 from hpckit.ghosts import GhostExchange
 from hpckit.io.particles.snapshot import Snapshot
+from hpckit.kernels.cells.constants import FAR
 from hpckit.kernels.integrate.dispatch import kinetic, largest_move, wrap
 from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
-from hpckit.md.neighbors import NeighborList
+from hpckit.md.neighbors import NeighborList, lost
 from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
 from hpckit.mesh import Mesh
@@ -92,9 +93,18 @@ class System:
         self.neighbors = NeighborList(self.bricks, self.mesh.rank, self.reach, isa, padding)
 
     def load(self, travelers: np.ndarray) -> None:
-        """Collective: take up particles (`make_travelers`), each given by one rank, whichever; ids 0 to n - 1."""
+        """Collective: take up particles (`make_travelers`), each given by one rank, whichever; ids 0 to n - 1.
+
+        Raises `InputError` for one that is nowhere near a box, and for types without a mass.
+        """
         box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
         positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
+        far = np.flatnonzero(~(np.abs(positions[:, :3]).max(axis=1, initial=0.0) < 0.5 * FAR))
+        if far.size:
+            raise InputError(
+                f"particle {travelers['id'][far[0]] + 1} is at {positions[far[0], :3].tolist()}",
+                do=f"give coordinates below {0.5 * FAR:g}",
+            )
         wrap(positions, images, len(travelers), *box)
         travelers = travelers.copy()
         travelers["position"], travelers["image"] = positions, images
@@ -117,7 +127,8 @@ class System:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles = self.particles
         box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
-        wrap(particles.positions, particles.images, particles.slots, *box)
+        if wrap(particles.positions, particles.images, particles.slots, *box):
+            raise lost(self.mesh.rank)
         migrate(self.mesh, self.bricks, particles)
         self.neighbors.rebuild(particles, self.ghosts)
         types = np.minimum(particles.types, len(self.masses) - 1)

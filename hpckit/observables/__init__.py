@@ -7,7 +7,7 @@ measures its block of the particles, `result(comm)` sums over the ranks.
 
 from hpckit.observables.correlation import TimeCorrelation
 from hpckit.observables.measurements import Measured, Measurements
-from hpckit.observables.profile import DensityProfile
+from hpckit.observables.profile import DensityProfile, RadialProfile
 from hpckit.observables.radial import RadialDistribution
 from hpckit.observables.speeds import SpeedDistribution
 from hpckit.observables.structure import StructureFactor
@@ -17,6 +17,7 @@ __all__ = [
     "Measured",
     "Measurements",
     "RadialDistribution",
+    "RadialProfile",
     "SpeedDistribution",
     "StructureFactor",
     "TimeCorrelation",

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from hpckit.errors import InputError
 from hpckit.observables.correlation import Correlation, TimeCorrelation
 from hpckit.observables.frame import Frame
-from hpckit.observables.profile import DensityProfile
+from hpckit.observables.profile import DensityProfile, RadialProfile
 from hpckit.observables.radial import RadialDistribution
 from hpckit.observables.speeds import SpeedDistribution
 from hpckit.observables.structure import StructureFactor
@@ -25,8 +25,8 @@ FIT = (0.3, 1.0)  # shares of the longest lag between which the slope of the dis
 @dataclass(frozen=True)
 class Measured:
     """What is measured: g(r) up to `reach` in `bins`; S(k) up to `k_max` in `shells`, none for 0; the density along
-    `axis` in `slabs`, none for ""; displacement and velocity correlation over `lags` frames with a time origin every
-    `spacing` frames, none for 0.
+    `axis` in `slabs`, around the middle for "r", none for ""; displacement and velocity correlation over `lags` frames
+    with a time origin every `spacing` frames, none for 0.
     """
 
     reach: float
@@ -51,7 +51,11 @@ class Measurements:
         self._radial = RadialDistribution(measured.reach, measured.bins, types)
         self._speeds = SpeedDistribution()
         self._structure = StructureFactor(measured.k_max, measured.shells, MOST_WAVES) if measured.k_max else None
-        self._profile = DensityProfile(measured.axis, measured.slabs) if measured.axis else None
+        self._profile: DensityProfile | RadialProfile | None = None
+        if measured.axis == "r":
+            self._profile = RadialProfile(measured.slabs)
+        elif measured.axis:
+            self._profile = DensityProfile(measured.axis, measured.slabs)
         each = 0 if not measured.lags else types + 1 if types > 1 else 1
         self._motion = [TimeCorrelation(measured.lags, measured.spacing) for _ in range(each)]
 

@@ -15,6 +15,8 @@ from hpckit.plan.machine import Machine
 PARTS = ("latency", "transfer", "contention", "reduction")
 # The rows of the clocks: data complete, link out free, link in free, adder free.
 COMPLETE, OUT, IN, ADDER = range(4)
+# The part of a measured empty step in which the links are busy.
+OVERHEAD = 0.25
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,21 @@ class Clocks:
     units of each level. depth: how far back the data that flights send was complete.
     """
 
-    def __init__(self, ranks: int, machine: Machine, depth: int) -> None:
+    def __init__(self, ranks: int, machine: Machine, depth: int, nbytes: float = 0.0) -> None:
         self.ranks = ranks
         self.machine = machine
+        self.nbytes = nbytes
         self.state = np.zeros((4, ranks, 1 + len(PARTS)))
+        # What a rank does before its first message counts as latency.
+        self.state[..., :2] = max((it.start for it in machine.tables(ranks)), default=0.0)
         self.load = {level.name: np.zeros(ranks) for level in machine.levels}
         # Complete data after the last flights; with a depth of 1 the present state says it.
         self._recent: deque[Floats] = deque([self.state[COMPLETE].copy()] * depth, maxlen=depth if depth > 1 else 0)
 
     def prepare(self, flight: Flight) -> Prepared:
         """What the messages of a flight cost on this machine, without waiting for anything."""
+        if self.machine.measured:
+            return self._prepare_measured(flight)
         s, d, levels, overhead = flight.sender, flight.receiver, self.machine.levels, self.machine.overhead
         away = s != d
         level = self.machine.level_of(s, d)
@@ -93,6 +100,28 @@ class Clocks:
             at=slice(None) if len(s) == self.ranks else s,
         )
 
+    def _prepare_measured(self, flight: Flight) -> Prepared:
+        """The same from the times of steps of as many messages, which are those of cores that copy and add."""
+        s, d = flight.sender, flight.receiver
+        away = s != d
+        latency, stored, added = self.machine.step(self.ranks, max(int(away.sum()), 1), self.nbytes)
+        nothing = np.zeros(len(s))
+        alone = flight.nbytes * (min(stored, added) if flight.reduce else stored)
+        overhead = np.where(away, OVERHEAD * latency, 0.0)
+        rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
+        add = flight.nbytes * max(added - stored, 0.0)
+        level = self.machine.level_of(s, d)
+        return Prepared(
+            sender=s,
+            receiver=d,
+            lag=flight.lag,
+            occupy=np.stack([overhead + alone, overhead, alone, nothing, nothing], axis=1),
+            arrive=np.stack([rest, rest, nothing, nothing, nothing], axis=1),
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.reduce else None,
+            load=self._load(s, d, level, flight.nbytes),
+            at=slice(None) if len(s) == self.ranks else s,
+        )
+
     def fly(self, flight: Prepared) -> tuple[Floats, Floats]:
         """Let the messages of one flight depart, arrive and be added; when each begins and ends, s."""
         at, d, state = flight.at, flight.receiver, self.state
@@ -101,10 +130,16 @@ class Clocks:
         now = begin + flight.occupy
         state[OUT][at] = now
         state[IN][d] = now
+        if self.machine.measured:  # one core does both ends of a rank
+            state[IN][at] = _latest(state[IN][at], now)
+            state[OUT][d] = _latest(state[OUT][d], now)
         now = now + flight.arrive
         if flight.add is not None:
             now = _latest(now, state[ADDER][d]) + flight.add
             state[ADDER][d] = now
+            if self.machine.measured:  # a core that adds does not copy
+                state[OUT][d] += flight.add
+                state[IN][d] += flight.add
         state[COMPLETE][d] = _latest(state[COMPLETE][d], now)
         if self._recent.maxlen:
             self._recent.append(state[COMPLETE].copy())
@@ -140,7 +175,7 @@ class Clocks:
         return self._of(ranks, lambda values: np.concatenate([values] * (ranks // self.ranks), axis=-2))
 
     def _of(self, ranks: int, change: Callable[[Floats], Floats]) -> Clocks:
-        other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1))
+        other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1), self.nbytes)
         other.state, other.load = change(self.state), self.load
         other._recent = deque(map(change, self._recent), self._recent.maxlen)
         return other

@@ -1,18 +1,22 @@
-"""Plans as pictures: a text table of who sends what to whom, and an SVG of ranks by time."""
+"""Plans as pictures: a text table of who sends what to whom, and an SVG of ranks by time (pipelines: gantt.py)."""
 
 from __future__ import annotations
 
 import colorsys
+import functools
 from html import escape
+from typing import Any
 
 import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.flights import Flight, flight_count, flights, ranks_of
+from hpckit.plan.gantt import draw_schedule, draw_schedule_svg
 from hpckit.plan.halo import HaloPlan
 from hpckit.plan.machine import Level, Machine
 from hpckit.plan.price import Event, timeline
+from hpckit.plan.schedule import Schedule
 
 # Above these a picture says nothing any more, and a table fills screens.
 MOST_RANKS = 64
@@ -22,7 +26,15 @@ STEPS = Machine("steps", (Level("all", 0, 0.0, 1.0),), 0.0, float("inf"))
 ROW, LEFT, TOP, WIDTH = 26, 70, 46, 900
 
 
-def draw(plan: CollectivePlan | HaloPlan) -> str:
+@functools.singledispatch
+def draw(plan: object, *arguments: Any, **options: Any) -> str:
+    """A plan as text: a `CollectivePlan` or `HaloPlan` by `draw_messages`, a `Schedule` by `draw_schedule`."""
+    raise InputError(f"a halo plan, a collective plan or a pipeline's schedule can be drawn, not {type(plan).__name__}")
+
+
+@draw.register(CollectivePlan)
+@draw.register(HaloPlan)
+def draw_messages(plan: CollectivePlan | HaloPlan) -> str:
     """A table, a line a step and a column a rank: `2>3` says that the rank sends its slot 2 (of a halo plan: the layer
     where the slab starts) to rank 3, `2-5>3` slots 2 to 5. `+` steps are added where they arrive.
 
@@ -39,7 +51,15 @@ def draw(plan: CollectivePlan | HaloPlan) -> str:
     return "\n".join([title(plan), *lines])
 
 
-def draw_svg(
+@functools.singledispatch
+def draw_svg(plan: object, *arguments: Any, **options: Any) -> str:
+    """A plan as an SVG picture: by `draw_messages_svg`, or `draw_schedule_svg`; they name the arguments."""
+    raise InputError(f"a halo plan, a collective plan or a pipeline's schedule can be drawn, not {type(plan).__name__}")
+
+
+@draw_svg.register(CollectivePlan)
+@draw_svg.register(HaloPlan)
+def draw_messages_svg(
     plan: CollectivePlan | HaloPlan, machine: Machine | None = None, nbytes: float = 0.0, itemsize: int = 8
 ) -> str:
     """An SVG picture: a row a rank, time to the right (of the machine, or a step a unit), a color a slot.
@@ -73,6 +93,10 @@ def draw_svg(
         parts += _bars(event, end, slots, isinstance(plan, HaloPlan))
     parts.append(f'<text x="{LEFT}" y="{height - 12}">time: {unit}; upper bar leaves, lower bar arrives</text></svg>')
     return "\n".join(parts)
+
+
+draw.register(Schedule, draw_schedule)
+draw_svg.register(Schedule, draw_schedule_svg)
 
 
 def title(plan: CollectivePlan | HaloPlan) -> str:

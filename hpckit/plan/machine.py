@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,7 @@ from hpckit.errors import InputError
 from hpckit.plan.lines import Ints
 
 SHIPPED = Path(__file__).parent / "machines"
+MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
 NUMBERS = ("latency", "bandwidth", "uplink", "shared")
 
 
@@ -35,9 +37,29 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What steps of so many messages at once took on so many ranks of a node, by the size of a rank's buffer.
+
+    start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of the whole buffer,
+    ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
+    """
+
+    ranks: int
+    messages: int
+    start: float
+    latency: float
+    nbytes: tuple[float, ...]
+    stored: tuple[float, ...]
+    added: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Machine:
     """Levels from the innermost out; overhead: s a rank spends on sending, and on taking, a message; reduction:
     bytes/s of the data that a rank adds; source: where the numbers come from.
+
+    measured: of a node whose cores copy the messages themselves; takes the place of the numbers of the levels. There a
+    rank that adds does not copy meanwhile.
     """
 
     name: str
@@ -45,6 +67,7 @@ class Machine:
     overhead: float
     reduction: float
     source: str = ""
+    measured: tuple[Measured, ...] = ()
 
     def largest_unit(self) -> int:
         """Ranks in a unit of the largest level below the outermost, 0 where there is none."""
@@ -57,6 +80,34 @@ class Machine:
             size = self.levels[number].ranks
             level[sender // size == receiver // size] = number
         return level
+
+    def tables(self, ranks: int) -> list[Measured]:
+        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
+        counts = sorted({it.ranks for it in self.measured})
+        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
+        return sorted((it for it in self.measured if it.ranks == nearest), key=lambda it: it.messages)
+
+    def step(self, ranks: int, messages: int, nbytes: float) -> tuple[float, float, float]:
+        """Of a step of so many messages at once on so many ranks with buffers of `nbytes`, as measured: s of an empty
+        one, s a byte of a message that is stored, and of one that is added.
+
+        Between numbers of messages, and between sizes, it is interpolated; beyond the most messages they share what
+        those had.
+        """
+        tables = self.tables(ranks)
+        at = [it.messages for it in tables]
+        beyond = max(messages / at[-1], 1.0)
+        sizes = np.log([max(nbytes, 1.0)])
+        rows = [
+            (
+                it.latency,
+                1.0 / float(np.exp(np.interp(sizes, np.log(it.nbytes), np.log(it.stored)))[0]),
+                1.0 / float(np.exp(np.interp(sizes, np.log(it.nbytes), np.log(it.added)))[0]),
+            )
+            for it in tables
+        ]
+        latency, stored, added = (float(np.interp(messages, at, column)) for column in zip(*rows, strict=True))
+        return latency, stored * beyond, added * beyond
 
 
 def machine_of(name: str | Path) -> Machine:
@@ -83,15 +134,33 @@ def machine_of(name: str | Path) -> Machine:
     return machine
 
 
+def toml_of(machine: Machine) -> str:
+    """A machine as the text of its file."""
+    lines = [f"name = {json.dumps(machine.name)}", f"source = {json.dumps(machine.source)}"]
+    lines += [f"{key} = {getattr(machine, key):.6g}" for key in ("overhead", "reduction")]
+    for level in machine.levels:
+        numbers = [f"{key} = {getattr(level, key):.6g}" for key in NUMBERS if getattr(level, key)]
+        lines += ["", "[[level]]", f"name = {json.dumps(level.name)}", f"ranks = {level.ranks}", *numbers]
+        if not level.latency:
+            lines.append("latency = 0")
+    for it in machine.measured:
+        lines += ["", "[[measured]]", f"ranks = {it.ranks}", f"messages = {it.messages}"]
+        lines += [f"start = {it.start:.6g}", f"latency = {it.latency:.6g}"]
+        for key, values in (("bytes", it.nbytes), ("stored", it.stored), ("added", it.added)):
+            lines.append(f"{key} = [{', '.join(f'{value:.6g}' for value in values)}]")
+    return "\n".join(lines) + "\n"
+
+
 def shipped() -> list[str]:
     """The names of the machine files that come with hpckit."""
     return sorted(file.stem for file in SHIPPED.glob("*.toml"))
 
 
 def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
-    unknown = sorted(set(given) - {"name", "source", "overhead", "reduction", "level"})
+    known = ("name", "source", "overhead", "reduction", "level", "measured")
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        faults.append(f"unknown: {', '.join(unknown)} (known: name, source, overhead, reduction, level)")
+        faults.append(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
     overhead = _number(given, "overhead", "overhead (s)", faults, least=0.0)
     reduction = _number(given, "reduction", "reduction (bytes/s)", faults)
     tables = given.get("level")
@@ -103,7 +172,14 @@ def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
     for inner, outer in pairwise(sizes):
         if inner <= 0 or outer <= inner or outer % inner:
             faults.append(f"ranks of the levels grow by whole factors from the innermost out, not {inner} to {outer}")
-    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, str(given.get("source", "")))
+    rows = given.get("measured", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        faults.append(f"[[measured]] are tables with {', '.join(MEASURED)}")
+        rows = []
+    measured = tuple(_measured(row, number, faults) for number, row in enumerate(rows))
+    return Machine(
+        str(given.get("name", name)), tuple(levels), overhead, reduction, str(given.get("source", "")), measured
+    )
 
 
 def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Level:
@@ -122,6 +198,37 @@ def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Leve
         for key in ("uplink", "shared")
     ]
     return Level(name, 0 if outermost else ranks, latency, bandwidth, *limits)
+
+
+def _measured(table: dict, number: int, faults: list[str]) -> Measured:
+    name = f"measured {number + 1}"
+    unknown = sorted(set(table) - set(MEASURED))
+    if unknown:
+        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join(MEASURED)})")
+    whole = []
+    for key in ("ranks", "messages"):
+        value = table.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            faults.append(f"{name}: {key} is a whole number, 1 or more, not {value!r}")
+            value = 1
+        whole.append(value)
+    seconds = [_number(table, key, f"{name}: {key} (s)", faults, least=0.0) for key in ("start", "latency")]
+    lists = []
+    for key in ("bytes", "stored", "added"):
+        values = table.get(key)
+        numbers = [value for value in values if _is_positive(value)] if isinstance(values, list) else []
+        if not numbers or len(numbers) != len(values or []):
+            faults.append(f"{name}: {key} is a list of numbers above 0, not {values!r}")
+            numbers = [1.0]
+        lists.append(tuple(map(float, numbers)))
+    if len({len(each) for each in lists}) > 1 or any(b <= a for a, b in pairwise(lists[0])):
+        faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
+        lists = [(1.0,)] * 3
+    return Measured(whole[0], whole[1], seconds[0], seconds[1], *lists)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value)) and value > 0
 
 
 def _number(table: dict, key: str, what: str, faults: list[str], least: float | None = None) -> float:

@@ -7,17 +7,22 @@ rank adds what it received with its own speed, beside its next messages where th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
+from hpckit.errors import InputError
 from hpckit.plan.clocks import PARTS, Clocks, Prepared
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.flights import Floats, depth_of, flight_count, flights, ranks_of, runs
 from hpckit.plan.halo import HaloPlan
 from hpckit.plan.machine import Machine
+from hpckit.plan.price_schedule import price_schedule
+from hpckit.plan.schedule import Schedule
 
 # A stretch of alike steps counts as steady once its clocks move on by equal amounts, to this relative accuracy.
 STEADY = 1e-9
@@ -41,13 +46,25 @@ class Price:
         return float(self.rank_seconds.max(initial=0.0))
 
 
-def price(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8) -> Price:
+@functools.singledispatch
+def price(plan: object, *arguments: Any, **options: Any) -> Any:
+    """What a plan costs on a machine: a `CollectivePlan` or `HaloPlan` by `price_messages`, which gives a `Price`, a
+    pipeline's `Schedule` by `price_schedule`, which gives a `SchedulePrice`; they name the arguments.
+    """
+    raise InputError(
+        f"a halo plan, a collective plan or a pipeline's schedule can be priced, not {type(plan).__name__}"
+    )
+
+
+@price.register(CollectivePlan)
+@price.register(HaloPlan)
+def price_messages(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8) -> Price:
     """The price of a collective over a buffer of `nbytes`, or of a halo exchange of one field of `itemsize` items.
 
     Blocks count as equally large unless the plan's counts are given.
     """
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan))
-    alike = {run.first: run for run in runs(plan)}
+    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
+    alike = {run.first: run for run in runs(plan) if run.end > run.first}
     number, length = 0, flight_count(plan)
     while number < length:
         run = alike.get(number)
@@ -120,6 +137,9 @@ def _level(values: Floats) -> bool:
     return bool(moved.size and np.ptp(moved) <= STEADY * moved.max())
 
 
+price.register(Schedule, price_schedule)
+
+
 @dataclass(frozen=True)
 class Event:
     """One message on the time axis, s: under way from begin to end (the adding included); number: of its step."""
@@ -138,7 +158,7 @@ def timeline(
     plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8
 ) -> Iterator[Event]:
     """Every message of a plan with its times, step by step: for drawings of a few ranks."""
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan))
+    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
     for number, flight in enumerate(flights(plan, nbytes, itemsize)):
         begin, end = clocks.fly(clocks.prepare(flight))
         rows = zip(flight.sender, flight.receiver, flight.slot, flight.nbytes, begin, end, strict=True)

@@ -18,7 +18,10 @@ from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.gossip import GossipPlan, GossipProof, prove_gossip
 from hpckit.plan.halo import HaloPlan, HaloStep
+from hpckit.plan.program import Program
 from hpckit.plan.prove_collective import CollectiveProof, prove_collective
+from hpckit.plan.prove_schedule import ScheduleProof, prove_program, prove_schedule
+from hpckit.plan.schedule import Schedule
 
 Ints = npt.NDArray[np.int64]
 NOTHING = -1
@@ -35,12 +38,16 @@ class Proof:
 
 
 @functools.singledispatch
-def prove(plan: object) -> Proof | CollectiveProof | GossipProof:
+def prove(plan: object) -> Proof | CollectiveProof | GossipProof | ScheduleProof:
     """Execute a plan on all ranks symbolically; raise `PlanError` unless it does exactly what it promises.
 
-    Takes a `HaloPlan` (`prove_halo`), a `CollectivePlan` (`prove_collective`) or a `GossipPlan` (`prove_gossip`).
+    Takes a `HaloPlan` (`prove_halo`), a `CollectivePlan` (`prove_collective`), a `GossipPlan` (`prove_gossip`), the
+    `Schedule` of a pipeline (`prove_schedule`) or the `Program` made from it (`prove_program`).
     """
-    raise InputError(f"a halo plan or a collective plan can be proved, not {type(plan).__name__}")
+    raise InputError(
+        f"a halo plan or a collective plan, a pipeline's schedule or its program can be proved, "
+        f"not {type(plan).__name__}"
+    )
 
 
 @prove.register
@@ -86,6 +93,8 @@ def prove_halo(plan: HaloPlan) -> Proof:
 
 prove.register(CollectivePlan, prove_collective)
 prove.register(GossipPlan, prove_gossip)
+prove.register(Schedule, prove_schedule)
+prove.register(Program, prove_program)
 
 
 def _kept(n: int, width: int) -> Ints:

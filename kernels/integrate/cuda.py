@@ -14,11 +14,11 @@ import numpy as np
 from hpckit.kernels.cells.constants import FAR
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.cuda_records import load_record
+from hpckit.kernels.integrate.reference import MOST_TURNS
 
 THREADS = threads(128)
 PARTIAL = 8 if simulating() else 64 * 1024  # threads that share the slots of a reduction
 SUMS = 6
-MOST_TURNS = 1e9
 u8 = np.uint64
 
 
@@ -139,10 +139,11 @@ def largest_move(positions: Any, built: Any, slots: int) -> float:
     return float(partial.max())
 
 
-def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> None:
-    """As `reference.wrap`; the box comes as NumPy arrays."""
+def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> int:
+    """As `reference.wrap`, but that it counts none; the box comes as NumPy arrays."""
     box = (tuple(map(float, lower)), tuple(map(float, upper)), tuple(map(bool, periodic)))
     _wrap[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), images.reshape(-1), slots, *box)
+    return 0
 
 
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:

@@ -56,9 +56,9 @@ def largest_move(positions: Any, built: Any, slots: int) -> float:
     return _form(positions).largest_move(positions, built, slots)
 
 
-def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> None:
-    """As `reference.wrap`; the box comes as NumPy arrays."""
-    _form(positions).wrap(positions, images, slots, lower, upper, periodic)
+def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> int:
+    """As `reference.wrap`, which a GPU does not count for; the box comes as NumPy arrays."""
+    return _form(positions).wrap(positions, images, slots, lower, upper, periodic)
 
 
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:

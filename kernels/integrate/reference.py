@@ -10,6 +10,8 @@ import numpy as np
 
 from hpckit.kernels.cells.constants import FAR
 
+MOST_TURNS = 1e9  # boxes that a particle may have gone since the last look
+
 
 def kick(velocities: np.ndarray, forces: np.ndarray, inverse_mass: np.ndarray, slots: int, half: float) -> None:
     """V += half F / m, for the first `slots` slots."""
@@ -42,17 +44,25 @@ def largest_move(positions: np.ndarray, built: np.ndarray, slots: int) -> float:
 
 def wrap(
     positions: np.ndarray, images: np.ndarray, slots: int, lower: np.ndarray, upper: np.ndarray, periodic: np.ndarray
-) -> None:
-    """Move particles by whole boxes into lower <= x < upper along periodic dims, and count the moves in `images`."""
-    filled = positions[:slots, 0] < 0.5 * FAR
+) -> int:
+    """Move particles by whole boxes into lower <= x < upper along periodic dims, and count the moves in `images`.
+
+    Returns how many coordinates are `MOST_TURNS` boxes away or are no numbers: these stay as they are.
+    """
+    filled, lost = positions[:slots, 0] < 0.5 * FAR, 0
+    filled |= np.isnan(positions[:slots, 0])
     for d in np.flatnonzero(periodic):
         length = upper[d] - lower[d]
         turns = np.where(filled, np.floor((positions[:slots, d] - lower[d]) / length), 0.0)
+        far = ~(np.abs(turns) < MOST_TURNS)
+        lost += int(far.sum())
+        turns[far] = 0.0
         positions[:slots, d] -= turns * length
         images[:slots, d] += turns.astype(images.dtype)
-        rounded_up = filled & (positions[:slots, d] >= upper[d])
+        rounded_up = filled & ~far & (positions[:slots, d] >= upper[d])
         positions[:slots, d][rounded_up] = lower[d]
         images[:slots, d] += rounded_up
+    return lost
 
 
 def find_leavers(positions: np.ndarray, slots: int, lower: np.ndarray, upper: np.ndarray, leavers: np.ndarray) -> int:

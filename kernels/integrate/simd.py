@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.cells.constants import FAR, RECORD
+from hpckit.kernels.integrate.reference import MOST_TURNS
 from hpckit.kernels.jit import jit
 
 
@@ -48,23 +49,26 @@ def largest_move(positions, built, slots):
 @jit
 def wrap(positions, images, slots, lower, upper, periodic):
     """As `reference.wrap`."""
+    lost = 0
     for s in range(slots):
         if positions[s, 0] > 0.5 * FAR:
             continue
         for d in range(3):
-            if not periodic[d]:
+            x = positions[s, d]
+            if not periodic[d] or (x >= lower[d] and x < upper[d]):
                 continue
             length = upper[d] - lower[d]
-            if positions[s, d] < lower[d]:
-                while positions[s, d] < lower[d]:
-                    positions[s, d] += length
-                    images[s, d] -= 1
-                if positions[s, d] >= upper[d]:  # rounded up to the upper end: it is the lower one
-                    positions[s, d] = lower[d]
-                    images[s, d] += 1
-            while positions[s, d] >= upper[d]:
-                positions[s, d] -= length
-                images[s, d] += 1
+            turns = np.floor((x - lower[d]) / length)
+            if not abs(turns) < MOST_TURNS:
+                lost += 1
+                continue
+            x = max(x - turns * length, lower[d])
+            if x >= upper[d]:  # rounded up to the upper end: it is the lower one
+                x = lower[d]
+                turns += 1.0
+            positions[s, d] = x
+            images[s, d] += np.int32(turns)
+    return lost
 
 
 @jit

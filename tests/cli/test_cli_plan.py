@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hpckit.cli.main import main
-from hpckit.cli.plan import parse_bytes
+from hpckit.cli.sizes import parse_bytes
 from hpckit.errors import InputError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly), 6])
 def test_every_operation_by_every_algorithm(mpirun, ranks):
     outcome = mpirun(ranks, "collectives.py", timeout=150)
     assert int(outcome.stdout.split()[1]) > 700
@@ -24,3 +24,8 @@ def test_the_program_of_the_docs_runs(mpirun, tmp_path):
 
 def test_the_ranks_of_the_benchmark(mpirun):
     assert "all good" in mpirun(2, "bench_collectives.py").stdout
+
+
+@pytest.mark.parametrize("gpus", ["alone", "shared"])
+def test_nccl_where_every_rank_has_a_gpu(mpirun, gpus):
+    assert "all good" in mpirun(2, "nccl_stand_in.py", gpus).stdout

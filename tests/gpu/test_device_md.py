@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.gpu import require_gpu_form
+from hpckit.errors import InputError
 from hpckit.io.particles.lammps_data import read_lammps_data
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -48,3 +51,16 @@ def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):
     assert done.code != 0
     assert "no form for GPUs: repro = True" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("setting", ["dynamics.kind=langevin", "dynamics.kind=fire", "dynamics.field=[0.0,0.0,1.0]"])
+def test_other_motion_than_nve_is_refused_on_gpus_by_name(tmp_path, setting):
+    name = setting.partition("=")[0]
+    with pytest.raises(InputError, match=f"no form for GPUs: {name} = ") as fault:
+        require_gpu_form(Config.model_validate(_nested(setting)))
+    assert "leave --gpu out" in fault.value.do
+
+
+def _nested(setting: str) -> dict:
+    (section, name), value = setting.partition("=")[0].split("."), setting.partition("=")[2]
+    return {section: {name: json.loads(value) if value.startswith("[") else value}}

@@ -35,6 +35,10 @@ def test_mismatches_raise_on_every_rank_with_both_call_sites(mpirun, tmp_path, r
     mpirun(ranks, "watch_ranks.py", "mismatches", tmp_path, 30)
 
 
+def test_collectives_are_watched(mpirun, tmp_path):
+    mpirun(3, "watch_ranks.py", "collectives", tmp_path, 30)
+
+
 def test_a_late_rank_is_named_with_its_line_and_those_that_wait_with_theirs(mpirun, tmp_path):
     said = mpirun(3, "watch_ranks.py", "late", tmp_path, 0.5).stderr
     assert "rank 2 has not come to all_reduce sum of 33 float32" in said

@@ -14,6 +14,7 @@ from hpckit.io.particles.snapshot import Snapshot
 from hpckit.observables import (
     DensityProfile,
     RadialDistribution,
+    RadialProfile,
     SpeedDistribution,
     StructureFactor,
     TimeCorrelation,
@@ -164,6 +165,22 @@ def test_density_profile():
     assert result.x[0] == -0.5
     assert result.density[:2].sum() * 6.0 == pytest.approx(3000)
     np.testing.assert_allclose(result.mass_density, 2.5 * result.density)
+
+
+@pytest.mark.parametrize("shift", [0.0, 4.3])
+def test_a_droplet_has_its_density_and_radius_wherever_it_is(shift):
+    rng = np.random.default_rng(3)
+    places = rng.uniform(0, 9, (60_000, 3))
+    inside = np.linalg.norm(places - 4.5, axis=1) < 2.0
+    places = np.concatenate([places[inside], places[~inside][::20]])
+    profile = RadialProfile(15)
+    profile.add(frame_of((places + shift) % 9.0, 9.0, masses=np.array([2.0])))
+    result = profile.result()
+    density = 60_000 / 9.0**3
+    assert result.x[-1] == pytest.approx(4.35)
+    np.testing.assert_allclose(result.density[(result.x > 0.8) & (result.x < 1.8)], density, rtol=0.2)
+    np.testing.assert_allclose(result.density[result.x > 2.5], density / 20, rtol=0.4)
+    np.testing.assert_allclose(result.mass_density, 2.0 * result.density)
 
 
 def test_what_does_not_fit_is_refused(gas):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 
 import numpy as np
 from mpi4py import MPI
@@ -11,6 +12,7 @@ import hpckit as hp
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.plan.blocks import block
+from hpckit.simulated_gpu import SimulatedGpu
 
 COMM = MPI.COMM_WORLD
 P, RANK = COMM.size, COMM.rank
@@ -107,10 +109,51 @@ def check_in_node(mesh):
     refused("not made by empty_shared", lambda: hp.all_reduce(small, mesh["dp"], algorithm="symmetric"))
     refused("for small buffers", lambda: hp.all_reduce(large, mesh["dp"], algorithm="flat"))
     refused("no options", lambda: hp.all_reduce(small, mesh["dp"], algorithm="flat", segments=2))
+    first, second = np.ones(3), np.ones(3)
+    held = hp.all_reduce(first, mesh["dp"])
+    held.wait()
+    again = hp.all_reduce(first, mesh["dp"])
+    assert again is not held, "a work that somebody holds is not used again"
+    assert held.test()
+    again.wait()
+    works = [hp.all_reduce(first, mesh["dp"]), hp.all_reduce(second, mesh["dp"])]
+    for work in works[::-1]:
+        work.wait()
+    same(first, np.full(3, float(P**3)), "held")
+    gone = np.empty(100_000)
+    known = weakref.ref(gone)
+    hp.all_reduce(gone, mesh["dp"]).wait()
+    del gone
+    assert known() is None, "a large buffer is kept alive"
     for size in (3, 5, 4):  # arrays that come and go at one address
         x = np.full(size, RANK + 1.0)
         same(hp.all_reduce(x, mesh["dp"]).wait(), np.full(size, P * (P + 1) / 2), "come and go")
         del x
+
+
+def check_moves_in_node(mesh):
+    """The other operations in shared memory, of private and of symmetric buffers, with blocks of unequal size."""
+    for count in (0, 1, 37, 200_003) if P > 1 else ():
+        for counts, sizes in sizes_of(count):
+            own = slice(int(sizes[:RANK].sum()), int(sizes[: RANK + 1].sum()))
+            symmetric = hp.empty_shared(mesh["dp"], count, np.float64).array
+            for x, algorithm in ((np.empty(count), "staged"), (symmetric, "symmetric")):
+                for out in (None, np.empty(sizes[RANK])):
+                    x[...] = given(RANK, count)
+                    got = hp.reduce_scatter(x, mesh["dp"], "sum", out, algorithm, counts=counts).wait()
+                    same(got, every(count).sum(0)[own], ("reduce_scatter", algorithm, count))
+                    assert out is None or got is out
+                x[...] = given(RANK, count)
+                hp.broadcast(x, mesh["dp"], P - 1, algorithm).wait()
+                same(x, given(P - 1, count), ("broadcast", algorithm, count))
+                whole = np.empty(count)
+                hp.all_gather(x[own], mesh["dp"], whole, algorithm, counts=counts).wait()
+                same(whole, x, ("all_gather", algorithm, count))
+    if P > 1:
+        x = np.arange(3 * P) + 1000 * RANK
+        expected = np.concatenate([np.arange(3) + 3 * RANK + 1000 * q for q in range(P)])
+        same(hp.all_to_all(x, mesh, algorithm="staged").wait(), expected, "all_to_all staged")
+        refused("needs to know the sizes", lambda: hp.all_gather(x, mesh, algorithm="staged"))
 
 
 def check_a_rank_that_needs_messages_first(mesh):
@@ -127,6 +170,39 @@ def check_a_rank_that_needs_messages_first(mesh):
         begun.wait()
         assert (large == 0).all()
     same(x, np.full(3, float(P)), "with messages")
+
+
+def check_device_arrays(mesh):
+    """Arrays of a simulated GPU: staged through the host, in order with what was asked of the device before."""
+    device = SimulatedGpu()
+    x = device.zeros((5, 7), np.float32)
+    x[...] = device.to_device(given(RANK, 35, np.float32).reshape(5, 7))
+    x += 1
+    for algorithm in ("auto", "ring"):
+        assert hp.all_reduce(x, mesh, algorithm=algorithm).wait() is x
+    same(device.to_host(x), P * (every(35, np.float32) + 1).sum(0).reshape(5, 7), "device all_reduce")
+    block = device.to_device(np.full(3, RANK, np.int64))
+    whole = hp.all_gather(block, mesh).wait()
+    assert type(whole) is type(block)
+    same(device.to_host(whole), np.repeat(np.arange(P), 3), "device all_gather")
+    out = device.zeros((3,), np.int64)
+    hp.scatter(whole, mesh, out, P - 1).wait()
+    same(device.to_host(out), np.full(3, RANK), "device scatter")
+    same(device.to_host(hp.reduce_scatter(whole, mesh).wait()), np.full(3, P * RANK), "device reduce_scatter")
+    refused("on a GPU and the other", lambda: hp.all_gather(block, mesh, np.empty(3 * P, np.int64)))
+
+
+def check_watched():
+    """With a watch that compares: no false alarm, whether works are waited for or tested."""
+    with hp.Watch(COMM, limit=60, check=True), hp.Mesh(COMM, dp=0) as mesh:
+        x = np.ones(5)
+        works = [hp.all_reduce(x, mesh["dp"], algorithm="ring"), hp.all_gather(x[:RANK], mesh["dp"])]
+        for work in works[::-1]:
+            work.wait()
+        last = hp.broadcast(x, mesh["dp"], P - 1)
+        while not last.test():
+            pass
+        same(x, np.full(5, float(P)), "watched")
 
 
 def check_halves(mesh):
@@ -335,7 +411,9 @@ def main():
         check_all_reduce(mesh)
         check_operations_and_dtypes(mesh)
         check_in_node(mesh)
+        check_moves_in_node(mesh)
         check_a_rank_that_needs_messages_first(mesh)
+        check_device_arrays(mesh)
         check_halves(mesh)
         check_deterministic(mesh)
         check_rooted(mesh)
@@ -344,6 +422,7 @@ def main():
         check_many_in_flight(mesh)
         check_refusals(mesh)
     check_communicators()
+    check_watched()
     hp.print_root(f"checks {checks}")
 
 

@@ -46,7 +46,9 @@ def test_all_reduce_in_the_order_of_the_ranks():
     for (dtype, op), count in ((case, count) for case in cases for count in (*COUNTS, 80_021)):
         parts = random_parts(count, dtype)
         expected = reference.fold(parts, op)
-        for algorithm in ("flat", "staged", "symmetric"):
+        for algorithm in ("flat", "staged", "symmetric", "direct"):
+            if algorithm == "direct" and not GROUP.reads:
+                continue
             if not GROUP.takes("all_reduce", algorithm, dtype, parts[0].nbytes) and algorithm == "flat":
                 continue
             array = place(algorithm, parts[RANK])
@@ -206,6 +208,9 @@ def test_a_mismatch_is_told_on_every_rank_and_harms_nothing():
     refused(InputError, "rank 0 called barrier", lambda: GROUP.barrier() if not RANK else GROUP.all_reduce(np.ones(1)))
     both = [empty_shared(COMM, 5), empty_shared(COMM, 5)]
     refused(InputError, "different symmetric", lambda: GROUP.all_reduce(both[odd].array, algorithm="symmetric"))
+    counts = [5, *[1] * (SIZE - 2), 6] if odd else [6, *[1] * (SIZE - 2), 5]
+    whole, out = np.ones(SIZE + 9), np.ones(counts[RANK])
+    refused(InputError, "other sizes of blocks", lambda: GROUP.reduce_scatter(whole, out, counts=counts))
     array = np.array([float(RANK)])
     GROUP.all_reduce(array)
     assert array[0] == SIZE * (SIZE - 1) / 2

@@ -75,6 +75,24 @@ def mismatches():
     assert watch.current is None
 
 
+def collectives():
+    """The collectives of hpckit tell the watch by themselves; the call sites are those of this program."""
+    odd = comm.rank == comm.size - 1
+    mesh = hp.Mesh(comm, dp=0)
+    with hp.Watch(comm, limit=LIMIT, check=True):
+        for algorithm in ("auto", "ring"):
+            x = np.full(7, comm.rank, "f4")
+            hp.all_reduce(x, mesh["dp"], algorithm=algorithm).wait()
+            assert (x == sum(range(comm.size))).all()
+        assert hp.all_gather(x[:2], mesh["dp"]).wait().size == 2 * comm.size
+        count = 8 if odd else 7
+        said = ("all_reduce", "of 7 float32 on dp", "of 8 float32 on dp", "watch_ranks.py:", "(<lambda>)")
+        refused(lambda: hp.all_reduce(np.ones(count, "f4"), mesh["dp"]).wait(), *said)
+        operation = hp.all_reduce if odd else hp.broadcast
+        refused(lambda: operation(np.ones(7, "f4"), mesh["dp"]).wait(), "all_reduce", "broadcast", "root 0")
+    mesh.close()
+
+
 def late():
     """The last rank comes late, from a known line; the others are told, and go on when it comes."""
     with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
@@ -177,7 +195,7 @@ def exchange():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (mismatches, late, busy, slow, gone, crossed, exchange)}[CASE]()
+    {f.__name__: f for f in (mismatches, collectives, late, busy, slow, gone, crossed, exchange)}[CASE]()
     if CASE in ("late", "slow", "exchange") and comm.rank == 0:
         found = FOLDER / "node-00000" / "stall.json"
         print(json.dumps(found.exists()))

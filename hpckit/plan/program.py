@@ -1,0 +1,134 @@
+"""A schedule made ready to run: each rank's actions with its messages, by passes over the compute actions.
+
+A rank works its list off in one loop: RECV posts a receive and goes on, SEND starts a send and goes on, a compute
+action first waits for the receive that it needs. Between two ranks receives stand in the order of the sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.errors import InputError
+from hpckit.plan.price_schedule import intervals, receivers
+from hpckit.plan.schedule import Action, Schedule
+
+
+@dataclass(frozen=True)
+class Program:
+    """What every rank does in a step, compute actions, messages and reductions in order.
+
+    actions: for each rank; a message names its `peer`. tied: the first and the last stage share a weight, whose
+    gradients are added (`TIE`). reduced: gradients are summed over the replicas (`REDUCE`).
+    """
+
+    schedule: Schedule
+    actions: tuple[tuple[Action, ...], ...]
+    tied: bool
+    reduced: bool
+
+    def __str__(self) -> str:
+        lines = [f"rank {rank}: {' '.join(map(str, actions))}" for rank, actions in enumerate(self.actions)]
+        return "\n".join([self.schedule.title(), *lines])
+
+    def needs(self, action: Action) -> list[Action]:
+        """What must be there before an action: data of this rank, and what has arrived from others."""
+        schedule, (stage, kind, number, peer) = self.schedule, action
+        if kind.startswith("RECV"):
+            return []
+        if kind in ("SEND_F", "SEND_I"):
+            return [Action(stage, kind[-1], number)]
+        if kind in ("SEND_T", "REDUCE", "TIE"):
+            own = [Action(stage, "W", n) for n in range(schedule.microbatches)]
+            if kind == "SEND_T" or not self.tied or stage not in (0, schedule.stages - 1):
+                return own
+            if kind == "REDUCE":
+                return [Action(stage, "TIE")]
+            other = schedule.stages - 1 - stage
+            peer = schedule.rank_of[other]
+            if peer == schedule.rank_of[stage]:
+                return own + [Action(other, "W", n) for n in range(schedule.microbatches)]
+            return [*own, *_arrival(schedule, other, stage, "T", -1)]
+        there = []
+        for need in schedule.needs(action):
+            if schedule.rank_of[need.stage] == schedule.rank_of[stage]:
+                there.append(need)
+            else:
+                there += _arrival(schedule, need.stage, stage, need.kind, number)
+        return there
+
+
+def pipeline_program(schedule: Schedule, reduce: bool = False, tied: bool = False) -> Program:
+    """The schedule with its sends and receives, ready to run.
+
+    tied: the first and the last stage hold copies of one weight (an embedding): after their last W each gets the
+    other's gradient, and TIE adds the two in the order of the stages. reduce: REDUCE sums a stage's gradients over the
+    replicas as soon as its last W is done, while the rank works on. Raises `PlanError` where the schedule itself waits
+    for ever, and `InputError` for ties of a single stage.
+    """
+    if tied and schedule.stages == 1:
+        raise InputError("a single stage has nothing to tie", do="leave out `tied`: the weight is there once")
+    lists = _with_messages(schedule)
+    if reduce:
+        later = (0, schedule.stages - 1) if tied else ()
+        lists = [_with_reductions(actions, schedule.microbatches, later) for actions in lists]
+    if tied:
+        lists = _with_ties(schedule, lists, reduce)
+    return Program(schedule, tuple(map(tuple, lists)), tied, reduce)
+
+
+def _with_messages(schedule: Schedule) -> list[list[Action]]:
+    """Sends after the actions that make what is sent; receives where they are posted in time.
+
+    The receiver posts while the sender still computes what it will send, by the clock of equal times. So receives
+    stand in the order of the sends between any two ranks, and no earlier than a buffer is worth it.
+    """
+    goes_to = receivers(schedule)
+    events: list[tuple[float, bool, int, int, Action]] = []
+    for number, (rank, action, begin, end) in enumerate(intervals(schedule)):
+        events.append((begin, True, number, rank, action))
+        peer = goes_to.get((action.stage, action.kind))
+        if peer is not None:
+            stage, kind, microbatch, _ = action
+            kind, neighbor = ("F", stage + 1) if kind == "F" else ("I", stage - 1)
+            events.append((end, False, number, rank, Action(stage, f"SEND_{kind}", microbatch, peer)))
+            events.append((begin, False, number, peer, Action(neighbor, f"RECV_{kind}", microbatch, rank)))
+    lists: list[list[Action]] = [[] for _ in range(schedule.ranks)]
+    # At one moment messages come before the actions that begin then.
+    for *_, rank, action in sorted(events, key=lambda event: event[:3]):
+        lists[rank].append(action)
+    return lists
+
+
+def _with_reductions(actions: list[Action], microbatches: int, later: tuple[int, ...]) -> list[Action]:
+    """REDUCE after the last W (or B) of each stage but those that are reduced `later`."""
+    left: dict[int, int] = {}
+    done = []
+    for action in actions:
+        done.append(action)
+        if action.kind in ("W", "B") and action.stage not in later:
+            left[action.stage] = left.get(action.stage, microbatches) - 1
+            if not left[action.stage]:
+                done.append(Action(action.stage, "REDUCE"))
+    return done
+
+
+def _with_ties(schedule: Schedule, lists: list[list[Action]], reduce: bool) -> list[list[Action]]:
+    """The gradients of the shared weight cross, and are added, at the end of the ranks that hold a copy."""
+    ends = (0, schedule.stages - 1)
+    lists = [list(actions) for actions in lists]
+    for stage, other in (ends, ends[::-1]):
+        rank, peer = schedule.rank_of[stage], schedule.rank_of[other]
+        if rank != peer:
+            lists[rank] += [Action(stage, "RECV_T", peer=peer), Action(stage, "SEND_T", peer=peer)]
+    for stage in ends:
+        lists[schedule.rank_of[stage]] += [Action(stage, "TIE"), *([Action(stage, "REDUCE")] if reduce else [])]
+    return lists
+
+
+def _arrival(schedule: Schedule, source: int, target: int, kind: str, number: int) -> list[Action]:
+    """The send and the receive that bring what stage `source` has for stage `target`."""
+    sender, receiver = schedule.rank_of[source], schedule.rank_of[target]
+    return [
+        Action(target, f"RECV_{kind}", number, sender),
+        Action(source, f"SEND_{kind}", number, receiver),
+    ]
