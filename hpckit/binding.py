@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.bound import ALGORITHMS, OPERATIONS, Call, signature
 from hpckit.errors import InputError
-from hpckit.kernels.shared_memory import all_reduce, movement, scattering
+from hpckit.kernels.shared_memory import all_reduce, direct, movement, scattering
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.kernels.shared_memory.simd import reducer
 from hpckit.plan.blocks import block_starts
@@ -23,6 +23,7 @@ KERNELS: dict[tuple[str, str], Callable[[np.ndarray], int]] = {
     ("all_reduce", "flat"): all_reduce.flat,
     ("all_reduce", "staged"): all_reduce.staged,
     ("all_reduce", "symmetric"): all_reduce.symmetric,
+    ("all_reduce", "direct"): direct.all_reduce,
     ("reduce_scatter", "staged"): scattering.staged_reduce_scatter,
     ("reduce_scatter", "symmetric"): scattering.symmetric_reduce_scatter,
     ("all_gather", "staged"): movement.staged_all_gather,
@@ -33,6 +34,7 @@ KERNELS: dict[tuple[str, str], Callable[[np.ndarray], int]] = {
     ("all_to_all", "symmetric"): scattering.symmetric_all_to_all,
 }
 REDUCTIONS = ("all_reduce", "reduce_scatter")
+DIRECT_FROM = 2**22  # bytes from which a staged all-reduce reads the memory of other processes, where it may
 SMALL = 4096  # bytes up to which the copies of a flat all-reduce cost less than looking at the flags once more
 
 
@@ -65,7 +67,8 @@ def bind(
 
     op: "sum", "max", "min", "mean" or "average", with the `weight` of this rank. algorithm: "flat" (all_reduce of
     small data), "staged" (any buffer), "symmetric" (what is sent lies in a buffer of `empty_shared`); by default the
-    best that the buffer allows. kind: "bfloat16" where arrays of uint16 hold the bits of such numbers.
+    best that the buffer allows. A "staged" all_reduce of 4 MiB and more is "direct" where ranks may read each other.
+    kind: "bfloat16" where arrays of uint16 hold the bits of such numbers.
 
     Raises `InputError` for a buffer, op or algorithm that does not fit.
     """
@@ -81,6 +84,8 @@ def bind(
     if place is not None and place.group is not group:
         place = None
     chosen = algorithm or _choose(operation, buffer, place)
+    if operation == "all_reduce" and chosen == "staged" and group.reads and buffer.nbytes >= DIRECT_FROM:
+        chosen = "direct"
     _check_algorithm(group, operation, chosen, buffer, place)
     record = np.zeros(c.CALL_FIELDS, np.int64)
     starts, into = _blocks(group, operation, buffer, out, counts, out_counts)
@@ -100,6 +105,7 @@ def bind(
     record[c.ITEM], record[c.ROOT], record[c.AVERAGED] = item, root, op == "average"
     record[c.SEND], record[c.RECV] = buffer.ctypes.data, buffer.ctypes.data if out is None else out.ctypes.data
     record[c.STARTS], record[c.FROM] = starts.ctypes.data, into.ctypes.data
+    record[c.OFFSET] = buffer.ctypes.data
     if chosen == "symmetric" and place is not None:
         record[c.SYMMETRIC], record[c.OFFSET] = place.number, buffer.ctypes.data - place.address
         record[c.BASES] = place.bases.ctypes.data
@@ -224,6 +230,8 @@ def _check_algorithm(group: NodeGroup, operation: str, algorithm: str, buffer: n
     if (operation, algorithm) not in KERNELS:
         there = ", ".join(name for name in ALGORITHMS if (operation, name) in KERNELS)
         raise InputError(f"{operation} has no algorithm {algorithm!r}; there are {there}")
+    if algorithm == "direct" and not group.reads:
+        raise InputError("the ranks may not read each other's memory", do="use staged")
     if algorithm == "symmetric" and place is None:
         raise InputError(
             "the buffer is not a symmetric one of this group", do="make it by empty_shared with this communicator"

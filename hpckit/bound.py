@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier")
 PATIENCE = 50  # looks at a flag in an attempt
-ALGORITHMS = ("flat", "staged", "symmetric")
+ALGORITHMS = ("flat", "staged", "symmetric", "direct")
 
 
 class Call:

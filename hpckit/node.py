@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from hpckit.binding import KERNELS, REDUCTIONS, bind, bind_barrier, kind_of
 from hpckit.bound import Call
 from hpckit.errors import InputError
 from hpckit.kernels.shared_memory import constants as c
-from hpckit.segments import Place, make_segment, place_of, whole_pages
+from hpckit.kernels.shared_memory import direct
+from hpckit.segments import PAGE, Place, make_segment, place_of, whole_pages
 
 FLAT_BYTES = 64 * 1024
-STAGE_BYTES = 128 * 1024  # three slots of it stay in a second-level cache
+LEAST_STAGE, MOST_STAGE, ALL_STAGES = 2**18, 2**21, 2**23  # bytes of a piece, and of those of all ranks
+LEAST_READ, ALL_READS = 2**14, 2**18  # bytes that are read at a time from a rank, and from all ranks
 DEADLINE = 600.0  # s that a rank waits for another
 SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks outnumber cores
 ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
@@ -32,33 +35,52 @@ class NodeGroup:
 
     def __init__(self, comm: MPI.Comm, deadline: float = DEADLINE) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
-        stride = STAGE_BYTES + -(-STAGE_BYTES // (64 * comm.size)) * 64 + 64
+        stage_bytes = max(LEAST_STAGE, min(MOST_STAGE, ALL_STAGES // comm.size // PAGE * PAGE))
+        stride = stage_bytes + -(-stage_bytes // (64 * comm.size)) * 64 + 64
         lines, counters = whole_pages(8 * comm.size + PROCESSES_AT), 2 * comm.size * c.LINE
-        head = whole_pages(lines + counters + 4 * comm.size * c.LINE)
+        head = whole_pages(lines + counters + c.COUNTERS_OF_RANK * comm.size * c.LINE)
         flat, stage = 2 * FLAT_BYTES, whole_pages(c.SLOTS * stride)
         # Each rank's part holds its flat slots, then its staging slots.
         self._segment = make_segment(comm, flat + stage, head)
         self.record = np.zeros(c.GROUP_FIELDS, np.int64)
-        self._work = np.zeros(3 * comm.size + 1 + c.SCRATCH_BYTES // 8, np.int64)
+        self._work = np.zeros(3 * comm.size + 5 + c.SCRATCH_BYTES // 8, np.int64)
         at, work = self._segment.address, self._work.ctypes.data
         record = self.record
         record[c.SELF] = record.ctypes.data
         record[c.RANK], record[c.SIZE] = comm.rank, comm.size
         record[c.ABORT], record[c.LINES], record[c.COUNTERS] = at + ABORT_AT, at + lines, at + lines + counters
         record[c.FLAT], record[c.FLAT_BYTES] = at + head, FLAT_BYTES
-        record[c.STAGE], record[c.STAGE_BYTES], record[c.STAGE_STRIDE] = at + head + flat, STAGE_BYTES, stride
+        record[c.STAGE], record[c.STAGE_BYTES], record[c.STAGE_STRIDE] = at + head + flat, stage_bytes, stride
         record[c.PART_BYTES] = flat + stage
         record[c.SPINS] = SPINS if comm.size <= cores() else 20
         record[c.SOURCES], record[c.TARGETS] = work, work + 8 * comm.size
-        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size + 8, work + 24 * comm.size + 8
+        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size + 8, work + 24 * comm.size + 40
+        record[c.VECTORS] = work + 24 * comm.size + 8
         self.deadline = deadline
         processes = self._segment.memory[PROCESSES_AT : PROCESSES_AT + 8 * comm.size].view(np.int64)
         processes[comm.rank] = os.getpid()
         if self._segment.same_processes:
             record[c.PROCESSES] = processes.ctypes.data
+        self.reads = self._reads_others()
         self.buffers = 0  # symmetric ones, that were ever made
         self._barrier = bind_barrier(self)
         comm.Barrier()
+
+    def _reads_others(self) -> bool:
+        """Whether the ranks may read each other's private memory, tried out on the next one; the same on all."""
+        read_bytes = max(LEAST_READ, ALL_READS // self.size)
+        self._reads = np.zeros(self.size * read_bytes, np.uint8)
+        self.record[c.READS], self.record[c.READ_BYTES] = self._reads.ctypes.data, read_bytes
+        addresses = np.zeros(self.size, np.int64)
+        self.comm.Allgather(self.record[c.SELF : c.SELF + 1], addresses)
+        allowed = bool(self.record[c.PROCESSES]) and sys.platform == "linux"
+        if allowed:
+            following = (self.rank + 1) % self.size
+            allowed = direct.read_from(self.record, following, addresses[following], self._reads.ctypes.data, 8)
+            allowed = allowed and self._reads[:8].view(np.int64)[0] == addresses[following]
+        everywhere = np.array([allowed], np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, everywhere, MPI.MIN)
+        return bool(everywhere[0])
 
     @property
     def deadline(self) -> float:
@@ -88,6 +110,8 @@ class NodeGroup:
             return False
         if operation in REDUCTIONS and kind_of(np.dtype(dtype)) is None:
             return False
+        if algorithm == "direct":
+            return self.reads
         place = place_of(buffer)
         return nbytes <= FLAT_BYTES if algorithm == "flat" else algorithm == "staged" or self._owns(place)
 

@@ -176,8 +176,8 @@ class Watch:
 
     def _enter_checked(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> None:
         """`enter` of a watch that compares."""
-        site, number = self._record(comm, operation, dtype, count, root)
-        self._wait_for(self._compare(site, number, count, root))
+        site = self._record(comm, operation, dtype, count, root)
+        self._wait_for(self._compare(site, count, root))
 
     def enter_neighbors(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> None:
         """An exchange with neighbors begins, which waits for some of the ranks of `comm` only: never compared."""
@@ -185,9 +185,9 @@ class Watch:
 
     def begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Begun:
         """An operation that does not block is started; never waits. Arguments as of `enter`."""
-        site, number = self._record(comm, operation, dtype, count, root)
+        site = self._record(comm, operation, dtype, count, root)
         self.leave()
-        return Begun(site, number, count, root, self._compare(site, number, count, root))
+        return Begun(site, site.group.number, count, root, self._compare(site, count, root))
 
     def resume(self, begun: Begun) -> None:
         """The wait for what was started begins; `leave` ends it. Raises as `enter`."""
@@ -225,25 +225,24 @@ class Watch:
         if error is None:
             self.close()
 
-    def _recorder(self) -> tuple[Callable[..., tuple[_Site, int]], Callable[[Begun], None], Callable[[], None]]:
+    def _recorder(self) -> tuple[Callable[..., _Site], Callable[[Begun], None], Callable[[], None]]:
         """Functions that record a call, that record it again while it is waited for, and that it is over.
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
         table, words, places_of, know, find = self._table, self._words, self._places, self._know, self._find_site
         ring, numbers, pack = self._start + RING, (self._start + GROUPS) // 8, RECORD.pack_into
-        sequence, ended = 0, ring // 8 + ENDED
+        sequence, ended, last, word = 0, ring // 8 + ENDED, SLOTS - 1, ENDED
+        inner, identity, frame_of = INNER, id, _getframe
 
-        def record(
-            comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1
-        ) -> tuple[_Site, int]:
+        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> _Site:
             nonlocal sequence, ended
-            frame = _getframe(1)
+            frame = frame_of(1)
             while True:  # to the first frame outside of the modules that communicate
-                places = places_of.get(id(frame.f_code))
+                places = places_of.get(identity(frame.f_code))
                 if places is None:
                     places = know(frame.f_code)
-                if places is not INNER or frame.f_back is None:
+                if places is not inner or frame.f_back is None:
                     break
                 frame = frame.f_back
             site = places.get(frame.f_lasti)
@@ -260,10 +259,10 @@ class Watch:
             group.number = number = group.number + 1
             words[numbers + group.index] = number
             sequence += 1
-            offset = ring + (sequence % SLOTS << 6)
-            ended = (offset >> 3) + ENDED
+            offset = ring + ((sequence & last) << 6)
+            ended = (offset >> 3) + word
             pack(table, offset, sequence, site.index, number, count, root, 0)
-            return site, number
+            return site
 
         def record_again(begun: Begun) -> None:
             nonlocal sequence, ended
@@ -278,9 +277,9 @@ class Watch:
 
         return record, record_again, leave
 
-    def _compare(self, site: _Site, number: int, count: int, root: int) -> Check | None:
+    def _compare(self, site: _Site, count: int, root: int) -> Check | None:
         """Begin to compare an operation over its ranks, where the watch does."""
-        group = site.group
+        group, number = site.group, site.group.number
         if self._checker is None or len(group.members) == 1:
             return None
         told = {**site.told(), "axis": group.axis, "count": count, "root": root, "number": number}

@@ -24,6 +24,10 @@ sched_yield = types.ExternalFunction("sched_yield", types.int32())
 clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 copy_bytes = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 kill = types.ExternalFunction("kill", types.int32(types.int32, types.int32))
+process_vm_readv = types.ExternalFunction(
+    "process_vm_readv",
+    types.int64(types.int32, types.int64, types.int64, types.int64, types.int64, types.int64),
+)
 
 
 @intrinsic

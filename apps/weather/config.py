@@ -143,8 +143,6 @@ class Config(Section):
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     """What of the settings cannot be on a GPU, or not without one."""
     yield from needs_gpu(config.precision, gpu)
-    if gpu and config.diffusion:
-        yield "diffusion has no form for GPUs yet: leave it out, or run without --gpu"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

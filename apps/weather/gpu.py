@@ -10,6 +10,7 @@ from hpckit.device import Device
 from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.cuda import sweep_x, sweep_z
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
+from hpckit.kernels.euler2d.diffusion.cuda import diffuse
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
@@ -21,13 +22,21 @@ class GpuModel(Model):
         super().__init__(config, mesh, device)
         self.spare = self.state.like()
         self.faces, self.ghost = self._table(self.base.faces), self._table(self.base.ghost)
+        self.rest = self._table(self.calm)
         self.horizontal_force = self.force if config.compat else self._table(np.zeros((0, 0)))
         self.status = new_status(self.state.data)
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): both sweeps, x first in every other step."""
-        for direction in "xz" if self.steps_done % 2 == 0 else "zx":
-            if direction == "x":
+        """Advance by dt (s): both sweeps and diffusion, in the reverse order every other step."""
+        parts = ["x", "z", "diffusion"][: 3 if self.config.diffusion else 2]
+        for part in parts if self.steps_done % 2 == 0 else reversed(parts):
+            if part == "diffusion":
+                with timer("halo"):
+                    self.exchange(self.state)
+                with timer("diffusion"):
+                    self._advance_diffusion(self.config.diffusion * dt)
+                continue
+            if part == "x":
                 with timer("halo"):
                     self.exchange.start(self.state)
                 with timer("x sweep"):
@@ -53,6 +62,10 @@ class GpuModel(Model):
         tables = (self.faces, self.ghost)
         sweep_z(self.state.data, *tables, self.config.grid.dz, dt, self.config.beta, self.force, self._target)
 
+    def _advance_diffusion(self, amount: float) -> None:
+        grid = self.config.grid
+        diffuse(self.state.data, self.column, self.rest, grid.dx, grid.dz, amount, self.spare.data)
+
     @property
     def _target(self) -> Target:
         return Target(self.spare.data, self.status, self.steps_done + 1)
@@ -69,5 +82,6 @@ class GpuModel(Model):
         """Compile the kernels (or load them), with results that are thrown away."""
         self._advance_x(self.dt, WHOLE)
         self._advance_z(self.dt)
+        self._advance_diffusion(0.0)
         super().watch()
         self.status = new_status(self.state.data)

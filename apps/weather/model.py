@@ -70,7 +70,7 @@ class Model:
         self.order = edges_first(cells, STRIP) if split else Order(((0, cells),))
         self.seams = np.empty((grid.nz, 4, 2, HALO)) if split and has_inner(cells) else NO_SEAMS
         self.calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
-        self.work = np.empty_like(self.state.data) if config.diffusion else None
+        self.work = np.empty_like(self.state.data) if config.diffusion and not device.is_gpu else None
         self.force = self._table(vertical_force(config, self.base, self.columns))
         self.inflow = self._table(inflow_rows(config, self.base))
         self.column, self.height = self._table(self.base.column), self._table(self.base.height)

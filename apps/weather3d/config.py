@@ -261,15 +261,3 @@ class Config(Section):
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     """What of the settings cannot be on a GPU, or not without one."""
     yield from needs_gpu(config.precision, gpu)
-    if not gpu:
-        return
-    for name, given in (
-        ("tracers", config.tracers),
-        ("smagorinsky.coefficient", config.smagorinsky.coefficient),
-        ("drag", config.drag),
-        ("lid.depth", config.lid.depth),
-        ("sides.x = 'open'", config.sides.x == "open"),
-        ("sides.y = 'open'", config.sides.y == "open"),
-    ):
-        if given:
-            yield f"{name} has no form for GPUs yet: leave it out, or run without --gpu"

@@ -7,30 +7,23 @@ import numpy as np
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, Watch
 from hpckit.device import Device
+from hpckit.kernels.cuda_jit import simulating
 from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
-from hpckit.kernels.euler3d.cuda import diagnose, diffuse, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.cuda import diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
 
 class GpuModel(Model):
-    """As `Model`, on a GPU: dynamics, Coriolis force, constant diffusion, sides that are periodic or walls.
-
-    Tiles and chunks that need no halo are swept while the halo is exchanged. The rest of the physics has no form for a
-    GPU yet: `config.device_problems` refuses it.
-    """
+    """As `Model`, on a GPU. Tiles and chunks that need no halo are swept while the halo is exchanged."""
 
     def __init__(self, config: Config, mesh: Mesh, device: Device) -> None:
         super().__init__(config, mesh, device)
         self.spare = self.state.like()
-        base = self.base
-        self.column, self.height, self.faces, self.ghost, self.winds, self.rest, self.no_flux = (
-            device.to_device(np.asarray(values, self.state.data.dtype))
-            for values in (
-                base.column, base.height, base.faces_3d, base.ghost, self.wind, self.calm, np.zeros((0, 0, 0))
-            )
-        )  # fmt: skip
+        self.faces, self.ghost, self.winds = (
+            self._table(values) for values in (self.base.faces_3d, self.base.ghost, self.wind)
+        )
         self.status = new_status(self.state.data)
 
     def _dynamics(self, dt: float, timer: PhaseTimer) -> None:
@@ -41,42 +34,39 @@ class GpuModel(Model):
                 with timer("coriolis"):
                     turn(self.state.data, self.column, self.winds, self.config.coriolis * dt)
                 continue
-            if part == "z":
-                with timer("z sweep"):
-                    self._sweep_part("z", dt, WHOLE)
-            else:
-                with timer("halo"):
-                    self.exchanges[part].start(self.state)
-                with timer(f"{part} sweep"):
-                    self._sweep_part(part, dt, INNER)
-                with timer("halo"):
-                    self.exchanges[part].finish(self.state)
-                with timer(f"{part} sweep"):
-                    self._sweep_part(part, dt, OUTER)
-            self.state.data, self.spare.data = self.spare.data, self.state.data
+            self._sweep(part, None, dt, timer)
+
+    def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
+        """One direction with its halo, and the tracers with it. The status stays on the device."""
+        exchange, old = self.exchanges.get(direction), self.state.data
+        if exchange:
+            with timer("halo"):
+                exchange.start(self.state)
+            with timer(f"{direction} sweep"):
+                self._sweep_part(direction, dt, INNER)
+            with timer("halo"):
+                exchange.finish(self.state)
+        if self.tracers:
+            with timer("halo"):
+                self.tracers.before(direction, old)
+        with timer(f"{direction} sweep"):
+            self._sweep_part(direction, dt, OUTER if exchange else WHOLE)
+        self.state.data, self.spare.data = self.spare.data, self.state.data
+        if self.tracers:
+            with timer("tracers"):
+                self.tracers.after(direction, self.state.data, self.column, self.mass_flux[direction], dt)
+        if direction in self.open_axes:
+            self.entered[0] = self.entered[0] + self._mass_through(direction) * dt
+        return 0
 
     def _sweep_part(self, direction: str, dt: float, part: int) -> None:
         target = Target(self.spare.data, self.status, self.steps_done + 1)
-        state, numbers = self.state.data, (self.spacing[direction], dt, self.config.beta, self.no_flux, target)
+        numbers = self.spacing[direction], dt, self.config.beta, self.mass_flux[direction], target
+        state = self.state.data
         if direction == "z":
             sweep_z(state, self.faces, self.ghost, *numbers)
         else:
             (sweep_x if direction == "x" else sweep_y)(state, self.column, *numbers, part)
-
-    def _physics(self, dt: float, timer: PhaseTimer) -> None:
-        """Constant diffusion; the spare state is its scratch."""
-        if not self.config.diffusion:
-            return
-        with timer("halo"):
-            for exchange in self.exchanges.values():
-                exchange(self.state)
-        with timer("mixing"):
-            self._diffuse(dt)
-
-    def _diffuse(self, dt: float) -> None:
-        spacing = (self.spacing["x"], self.spacing["y"], self.spacing["z"])
-        amount = self.config.diffusion * dt
-        diffuse(self.state.data, self.column, self.rest, spacing, amount, self.spare.data)
 
     def _diagnose(self) -> np.ndarray:
         return diagnose(self.state.data, self.column, self.height)
@@ -90,12 +80,14 @@ class GpuModel(Model):
         return found
 
     def warm_up(self) -> None:
-        """Compile the kernels (or load them), with results that are thrown away or change nothing."""
-        for direction in "xyz":
-            self._sweep_part(direction, self.dt, WHOLE)
-        turn(self.state.data, self.column, self.winds, 0.0)
-        if self.config.diffusion:
-            self._diffuse(0.0)
+        """Compile the kernels (or load them): a step whose results are thrown away. Nothing to do in the simulator."""
+        if simulating():
+            return
+        kept = self.state.to_host(), self.tracers.field.to_host() if self.tracers else None
+        self.step(self.dt, PhaseTimer())
         self._diagnose()
-        self.spare.data[...] = 0.0
+        self.state.set_from_host(kept[0])
+        if self.tracers and kept[1] is not None:
+            self.tracers.field.set_from_host(kept[1])
+        self.entered, self.steps_done = [0.0, 0.0], 0
         self.status = new_status(self.state.data)

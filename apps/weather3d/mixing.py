@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mpi4py import MPI
 
@@ -21,16 +23,16 @@ from hpckit.timing import PhaseTimer
 class Mixing:
     """Constant diffusion and Smagorinsky's of a run on this rank. `base`: what neither touches, float64[4, nz]."""
 
-    def __init__(self, config: Config, mesh: Mesh, state: Field, column: np.ndarray, base: np.ndarray) -> None:
+    def __init__(self, config: Config, mesh: Mesh, state: Field, column: Any, base: Any) -> None:
         grid = config.grid
         self.config = config
         self._mesh = mesh
         self._column, self._base = column, base
         self._spacing = (grid.dx, grid.dy, grid.dz)
-        self._work = np.empty_like(state.data)
-        self._viscosity = np.zeros(state.data.shape[1:])
+        self._work = state.device.zeros(state.data.shape, state.data.dtype)
+        self._viscosity = state.device.zeros(state.data.shape[1:], state.data.dtype)
         self._exchange = HaloExchange(mesh, state, state_walls(config), axes=HORIZONTAL)  # corners too
-        self._greatest = 0.0
+        self._greatest: Any = 0.0  # or a number on the device
 
     @property
     def wait_seconds(self) -> float:
@@ -49,7 +51,7 @@ class Mixing:
             with timer("diffusion"):
                 diffuse(state.data, self._column, self._base, self._spacing, config.diffusion * dt, self._work)
                 if tracers:
-                    self._viscosity[:] = config.diffusion
+                    self._viscosity[...] = config.diffusion
                     self._mix_tracers(state, tracers, dt)
 
     def _smagorinsky(self, state: Field, tracers: Tracers | None, dt: float) -> None:
@@ -79,7 +81,7 @@ class Mixing:
         """Collective: the greatest eddy viscosity of the last step (m2/s), where there is one."""
         if not self.config.smagorinsky.coefficient:
             return {}
-        greatest = np.array(self._greatest)
+        greatest = np.array(float(self._greatest))
         self._mesh.comm.Allreduce(MPI.IN_PLACE, greatest, op=MPI.MAX)
         return {"eddy_viscosity_max": float(greatest)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -97,18 +98,28 @@ class Model:
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
             for axis in HORIZONTAL
         }
-        self.rates = relaxation_rates(config, self.decomposition, mesh.rank)
-        self.relaxes = any(rate.any() for rate in self.rates.values())
+        self.column, self.height, self.rest = (
+            self._table(values) for values in (self.base.column, self.base.height, self.calm)
+        )
+        rates = relaxation_rates(config, self.decomposition, mesh.rank)
+        self.relaxes = any(rate.any() for rate in rates.values())
+        self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
         self.open_axes = open_axes(config)
-        self.tracers = Tracers(config, mesh) if config.tracers else None
-        mixes = not device.is_gpu and (config.diffusion or config.smagorinsky.coefficient)
-        self.mixing = Mixing(config, mesh, self.state, self.base.column, self.calm) if mixes else None
+        self.tracers = Tracers(config, mesh, device) if config.tracers else None
+        mixes = config.diffusion or config.smagorinsky.coefficient
+        self.mixing = Mixing(config, mesh, self.state, self.column, self.rest) if mixes else None
         told = "xyz" if self.tracers else self.open_axes
-        self.mass_flux = {axis: self._faces(axis) if axis in told else NO_FLUX for axis in "xyz"}
+        self.mass_flux = {axis: self._faces(axis) if axis in told else self._table(NO_FLUX) for axis in "xyz"}
         self._plan_overlap()
-        self.entered = np.zeros(2)  # kg through the open sides and by relaxation, on this rank, since the start
+        # kg through the open sides and by relaxation, on this rank, since the start; on a GPU numbers there
+        self.entered: list[Any] = [0.0, 0.0]
+        self._added = device.zeros(self.state.interior.shape[1:], config.precision) if device.is_gpu else None
         self.steps_done = 0
         self.first_broken_step: int | None = None
+
+    def _table(self, values: np.ndarray) -> Any:
+        """Values that kernels read, where the state is and as precise."""
+        return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
 
     @property
     def dt(self) -> float:
@@ -148,12 +159,12 @@ class Model:
             self.mixing.apply(self.state, self.tracers, dt, timer)
         if self.config.drag:
             with timer("drag"):
-                drag(self.state.data, self.base.column, self.config.drag, self.spacing["z"], dt)
+                drag(self.state.data, self.column, self.config.drag, self.spacing["z"], dt)
         if self.relaxes:
             with timer("relaxation"):
                 rates = self.rates
-                added = relax(self.state.data, self.base.column, self.calm, rates["x"], rates["y"], rates["z"], dt)
-                self.entered[1] += added * self.cell_volume
+                tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
+                self.entered[1] += relax(self.state.data, *tables, dt, self._added) * self.cell_volume
 
     def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
         """One direction, after its halo, and the tracers with it; returns the kernel's status.
@@ -218,19 +229,19 @@ class Model:
         if split["x"]:
             self.orders["y", "x"] = edges_first(nx, STRIP)
 
-    def _faces(self, axis: str) -> np.ndarray:
+    def _faces(self, axis: str) -> Any:
         """An array for a value at each face of the owned cells across an axis."""
         shape = list(self.state.interior.shape[1:])
         shape["zyx".index(axis)] += 1
-        return np.zeros(shape)
+        return self.state.device.zeros(tuple(shape), self.state.data.dtype)
 
-    def _mass_through(self, axis: str) -> float:
+    def _mass_through(self, axis: str) -> Any:
         """Air that enters through this rank's part of the open sides across an axis in the last sweep, kg/s."""
         topology, rank, dim = self.mesh.topology, self.mesh.rank, "zyx".index(axis)
         flux = np.moveaxis(self.mass_flux[axis], dim, 0)
-        low = flux[0].sum() if topology.shift(rank, axis, -1) is None else 0.0
-        high = flux[-1].sum() if topology.shift(rank, axis, +1) is None else 0.0
-        return float(low - high) * self.cell_volume / self.spacing[axis]
+        low = flux[0].sum(dtype=np.float64) if topology.shift(rank, axis, -1) is None else 0.0
+        high = flux[-1].sum(dtype=np.float64) if topology.shift(rank, axis, +1) is None else 0.0
+        return (low - high) * self.cell_volume / self.spacing[axis]
 
     @property
     def cell_volume(self) -> float:
@@ -241,7 +252,7 @@ class Model:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
         own = self._diagnose()
-        sums = np.concatenate([own[:4], own[10:], self.entered])
+        sums = np.concatenate([own[:4], own[10:], [float(mass) for mass in self.entered]])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -252,7 +263,7 @@ class Model:
         if self.mixing:
             more |= self.mixing.watch()
         if self.tracers:
-            more |= self.tracers.watch(self.state.data, base.column, cell)
+            more |= self.tracers.watch(self.state.data, self.column, cell)
         return Watch(
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
@@ -279,7 +290,7 @@ class Model:
         dtype = np.float32 if self.config.output.single else np.float64
         fields = {"theta": theta, **winds, "rho": rho}
         if self.tracers:
-            fields |= dict(zip(self.tracers.names, self.tracers.field.interior, strict=True))
+            fields |= dict(zip(self.tracers.names, self.tracers.field.to_host(), strict=True))
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config, Tracer
 from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
+from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.euler2d.constants import HALO
@@ -25,13 +28,15 @@ class Tracers:
     `before` a sweep and `after` it go in pairs.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
         self.names = [tracer.name for tracer in config.tracers]
         self._mesh = mesh
         self._spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
         decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
-        self.field = Field.zeros(decomposition, mesh, name="tracers", components=len(self.names))
+        self.field = Field.zeros(
+            decomposition, mesh, config.precision, name="tracers", components=len(self.names), device=device
+        )
         self.spare = self.field.like()
         walls = scalar_walls(config)
         self.exchanges = {
@@ -39,10 +44,10 @@ class Tracers:
             for axis in HORIZONTAL
         }
         nz, ny, nx = self.field.interior.shape[1:]
-        self._old = np.zeros((nz, ny + 2 * HALO, nx + 2 * HALO))
+        self._old = device.zeros((nz, ny + 2 * HALO, nx + 2 * HALO), config.precision)
         z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
-        for number, tracer in enumerate(config.tracers):
-            self.field.interior[number] = start_of(tracer, config, z, y, x)
+        start = [start_of(tracer, config, z, y, x) for tracer in config.tracers]
+        self.field.set_from_host(np.array(start, self.field.data.dtype))
 
     @property
     def wait_seconds(self) -> float:
@@ -53,13 +58,13 @@ class Tracers:
         """Fill the halo along an axis."""
         self.exchanges[axis](self.field)
 
-    def before(self, axis: str, state: np.ndarray) -> None:
+    def before(self, axis: str, state: Any) -> None:
         """Before the air is swept along an axis, and after its halo was filled: keep its density."""
         if axis in self.exchanges:
             self.fill_halo(axis)
-        np.copyto(self._old, state[RHO])
+        self._old[...] = state[RHO]
 
-    def after(self, axis: str, state: np.ndarray, column: np.ndarray, mass_flux: np.ndarray, dt: float) -> None:
+    def after(self, axis: str, state: Any, column: Any, mass_flux: Any, dt: float) -> None:
         """After the sweep: go with the mass flux that it told."""
         rate = dt / self._spacing[axis]
         transport(
@@ -71,14 +76,15 @@ class Tracers:
         """What was written to the spare field is the state now."""
         self.field, self.spare = self.spare, self.field
 
-    def watch(self, state: np.ndarray, column: np.ndarray, cell_volume: float) -> dict[str, float]:
+    def watch(self, state: Any, column: Any, cell_volume: float) -> dict[str, float]:
         """Collective: mass (kg), least and greatest mixing ratio of each tracer, by metric name."""
         if not self.names:
             return {}
         rho = state[RHO, :, HALO:-HALO, HALO:-HALO] + column[0, :, None, None]
         q = self.field.interior
-        mass = (rho * q).sum(axis=(1, 2, 3)) * cell_volume
-        ends = np.array([-q.min(axis=(1, 2, 3)), q.max(axis=(1, 2, 3))])
+        to_host, cells = self.field.device.to_host, (1, 2, 3)
+        mass = to_host((rho * q).sum(axis=cells, dtype=np.float64)) * cell_volume
+        ends = np.array([-to_host(q.min(axis=cells)), to_host(q.max(axis=cells))], np.float64)
         self._mesh.comm.Allreduce(MPI.IN_PLACE, mass, op=MPI.SUM)
         self._mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
         return {

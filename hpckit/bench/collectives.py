@@ -95,7 +95,7 @@ def on_ranks(arguments: Sequence[str]) -> None:
     add_options(parser)
     options = parser.parse_args(arguments)
     if MPI.COMM_WORLD.size < 2 or options.ranks:
-        raise InputError("a job of 2 ranks or more is measured as it is", do="start it with mpiexec, without --ranks")
+        parser.error("a job of 2 ranks or more is measured as it is: start it with mpiexec, without --ranks")
 
     def measure(cases: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
         return [any_case(*one) for one in cases]

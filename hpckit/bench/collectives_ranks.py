@@ -14,7 +14,7 @@ from mpi4py import MPI
 from hpckit.bench.job import answer
 from hpckit.collectives import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
-from hpckit.collectives.choice import OTHERS
+from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.mesh import Mesh
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.same import broadcast_bytes
@@ -140,7 +140,10 @@ def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
             "scatter": lambda algorithm: scatter(x, mesh, own, 0, algorithm),
             "gather": lambda algorithm: gather(own, mesh, x, 0, algorithm),
         }
-        times: dict[str, list[float]] = {algorithm: [] for algorithm in (*ALGORITHMS[name], *OTHERS.get(name, ()))}
+        names = [*ALGORITHMS[name], *(other for other in OTHERS.get(name, ()) if other != "nccl")]
+        if name in NODE_ALGORITHMS and axis_of(mesh.comm).group is not None:
+            names.append("staged")
+        times: dict[str, list[float]] = {algorithm: [] for algorithm in names}
         for turn in range(-1, rounds):
             for algorithm, found in times.items():
                 x[:] = 1

@@ -23,6 +23,7 @@ MODULES = (
     "hpckit.bench.gpu_stencil",
     "hpckit.bench.gpu_halo",
     "hpckit.bench.gpu_euler",
+    "hpckit.bench.gpu_physics",
     "hpckit.bench.gpu_shallow_water",
     "hpckit.bench.gpu_md",
 )

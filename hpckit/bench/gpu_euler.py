@@ -31,10 +31,10 @@ SINGLE = 1e-5  # fluxes are sums of terms far larger than what they change
 NONE = np.zeros((0, 0))
 
 
-def _state(shape: tuple[int, ...], dtype: np.dtype, strong: float) -> np.ndarray:
+def noise(shape: tuple[int, ...], dtype: np.dtype, strong: float) -> np.ndarray:
     """Noise in all cells, halo included; `strong` times as much heat in one of them."""
-    noise = np.random.default_rng(len(shape)).normal(size=shape)
-    state = noise * np.array(SCALES[shape[0]]).reshape(-1, *[1] * (len(shape) - 1))
+    normal = np.random.default_rng(len(shape)).normal(size=shape)
+    state = normal * np.array(SCALES[shape[0]]).reshape(-1, *[1] * (len(shape) - 1))
     state[(-1, *[n // 2 for n in shape[1:]])] *= strong
     return state.astype(dtype)
 
@@ -56,7 +56,9 @@ def _pairs(label: str, device: Device, found: tuple[Any, Any], expected: tuple[n
     return pairs
 
 
-def _run(label: str, device: Device, dtype: np.dtype, call: Callable, state: np.ndarray, *arrays: np.ndarray) -> Pairs:
+def on_both(
+    label: str, device: Device, dtype: np.dtype, call: Callable, state: np.ndarray, *arrays: np.ndarray
+) -> Pairs:
     """A kernel on the device and on the CPU. call: with the state and the arrays."""
     there, here = zip(*(_there(device, dtype, each) for each in (state, *arrays)), strict=True)
     found, expected = call(*there), None if compiling() else call(*here)
@@ -72,7 +74,7 @@ def slab_case(device: Device, dtype: np.dtype) -> Pairs:
     force = 1e-2 * np.random.default_rng(5).normal(size=(nz, nx + 2 * HALO))
     pairs: Pairs = {}
     for label, source, inflow, strong in (("plain", NONE, np.zeros((2, 0)), 1.0), ("driven", force, rows, 100.0)):
-        state = _state((4, nz, nx + 2 * HALO), dtype, strong)
+        state = noise((4, nz, nx + 2 * HALO), dtype, strong)
 
         def along(s: Any, column: Any, source: Any, inflow: Any) -> Any:
             return slab_kernels.sweep_x(s, column, DX, DT, BETA, source, inflow, True, True)
@@ -80,16 +82,16 @@ def slab_case(device: Device, dtype: np.dtype) -> Pairs:
         def across(s: Any, faces: Any, ghost: Any, source: Any) -> Any:
             return slab_kernels.sweep_z(s, faces, ghost, DZ, DT, BETA, source)
 
-        pairs |= _run(f"x sweep, {label}", device, dtype, along, state, base.column, source, inflow)
-        pairs |= _run(f"z sweep, {label}", device, dtype, across, state, base.faces, base.ghost, source)
-    return pairs | _run("watch", device, dtype, slab_kernels.diagnose, state, base.column, base.height)
+        pairs |= on_both(f"x sweep, {label}", device, dtype, along, state, base.column, source, inflow)
+        pairs |= on_both(f"z sweep, {label}", device, dtype, across, state, base.faces, base.ghost, source)
+    return pairs | on_both("watch", device, dtype, slab_kernels.diagnose, state, base.column, base.height)
 
 
 def box_case(device: Device, dtype: np.dtype) -> Pairs:
     """All operations of the box."""
     nz, ny, nx = shape = size(device, (21, 37, 301), (4, 6, 6))
     base = base_state(neutral(300.0), nz, DZ)
-    state, work = _state((5, nz, ny + 2 * HALO, nx + 2 * HALO), dtype, 1.0), None
+    state, work = noise((5, nz, ny + 2 * HALO, nx + 2 * HALO), dtype, 1.0), None
     pairs: Pairs = {}
     for dim, direction in enumerate("zyx"):
         faces = [n + (d == dim) for d, n in enumerate(shape)]
@@ -104,17 +106,17 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
             return sweep(s, *tables, DX, DT, BETA, told[isinstance(s, np.ndarray) and type(s) is np.ndarray])
 
         if not simulating():  # twice the time, and nothing new
-            pairs |= _run(f"{direction} sweep", device, dtype, plain, state, *tables)
-        pairs |= _run(f"{direction} sweep that tells its mass flux", device, dtype, fluxed, state, *tables)
+            pairs |= on_both(f"{direction} sweep", device, dtype, plain, state, *tables)
+        pairs |= on_both(f"{direction} sweep that tells its mass flux", device, dtype, fluxed, state, *tables)
         pairs[f"mass flux in {direction}"] = told
     wind, calm = (np.random.default_rng(3).normal(size=(k, nz)) for k in (2, 4))
     work = np.zeros_like(state)
-    pairs |= _run("turn", device, dtype, lambda s, c, w: box_kernels.turn(s, c, w, 0.3), state, base.column, wind)
-    pairs |= _run(
+    pairs |= on_both("turn", device, dtype, lambda s, c, w: box_kernels.turn(s, c, w, 0.3), state, base.column, wind)
+    pairs |= on_both(
         "diffusion", device, dtype, lambda s, c, b, w: box_kernels.diffuse(s, c, b, (DX, DX, DZ), 30.0, w), state,
         base.column, calm, work,
     )  # fmt: skip
-    return pairs | _run("watch", device, dtype, box_kernels.diagnose, state, base.column, base.height)
+    return pairs | on_both("watch", device, dtype, box_kernels.diagnose, state, base.column, base.height)
 
 
 class Steps:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.sizes import parse_bytes
-from hpckit.cli.terminal import print_table
+from hpckit.cli.terminal import print_table, ranks_text
 from hpckit.errors import InputError
 from hpckit.plan.gantt import draw_schedule, draw_schedule_svg, title
 from hpckit.plan.machine import Machine, machine_of, shipped
@@ -136,6 +136,8 @@ def _setting(options: argparse.Namespace) -> Setting:
         StageTimes(*share)
         if options.layers:
             raise InputError("times of the stages and of the layers exclude each other", do="give --times or --layers")
+    if not 0 <= options.tied < float("inf"):
+        raise InputError(f"--tied {options.tied:g} is no time", do="give ms, 0 or more")
     if options.tied and not options.layers:
         raise InputError("--tied is for layers that are dealt to stages", do="give --layers FILE.csv too")
     machine = machine_of(options.machine) if options.machine else None
@@ -216,7 +218,7 @@ def _print(
 ) -> None:
     unit, scale = ("in units of F = I = W", 1.0) if setting.in_units else ("in ms", 1e3)
     on = f" on {setting.machine.name}, messages of {setting.nbytes} bytes" if setting.machine else ""
-    print(f"pipeline of {schedule.ranks} ranks, {schedule.microbatches} microbatches{on}; proved; times {unit}")
+    print(f"pipeline of {ranks_text(schedule.ranks)}, {schedule.microbatches} microbatches{on}; proved; times {unit}")
     if setting.machine and not (setting.share or setting.layers):
         print("a rank computes F, I and W in 1 ms each: give --times or --layers")
     table = [

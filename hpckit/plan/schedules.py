@@ -157,6 +157,7 @@ def _schedule(name: str, microbatches: int, rank_of: Iterable[int], lists: list[
     return Schedule(name, microbatches, tuple(rank_of), tuple(map(tuple, lists)))
 
 
+MOST_ACTIONS = 4_000_000  # beyond, a schedule fills the memory
 # Name -> (what makes the schedule, the options that it takes).
 SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[str, ...]]] = {
     "gpipe": (gpipe, ()),
@@ -194,7 +195,15 @@ def pipeline_schedule(name: str, ranks: int, microbatches: int, **options: Any) 
             f"the schedule {schedule_name(name)} takes no option {', '.join(extra)}",
             do=f"its options: {', '.join(takes)}" if takes else "it has no options",
         )
-    return build(ranks, microbatches, **{key: whole(value, f"option {key}") for key, value in options.items()})
+    given = {key: whole(value, f"option {key}") for key, value in options.items()}
+    # The zb schedules are made for 2 p - 1 microbatches at least, and cut.
+    wide = max(microbatches, 2 * ranks) if build in (zb_h1, zb_h2, zb_v) else microbatches
+    if ranks * wide * max(given.get("chunks", 2), 1) * 2 > MOST_ACTIONS:
+        raise InputError(
+            f"a schedule of {ranks} ranks and {microbatches} microbatches is too large",
+            do=f"stay below {MOST_ACTIONS} actions in all",
+        )
+    return build(ranks, microbatches, **given)
 
 
 def schedule_name(given: str) -> str:

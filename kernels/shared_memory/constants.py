@@ -10,7 +10,7 @@ how far this rank has come; a call record holds one bound collective. Times are 
     RANK,
     SIZE,
     LINES,  # address of the entry lines: [rank][parity of the sequence][LINE]
-    COUNTERS,  # address of the counters: [rank][DONE, FILLED, REDUCED, COPIED][LINE]
+    COUNTERS,  # address of the counters: [rank][DONE, FILLED, REDUCED, COPIED, SHARED][LINE]
     FLAT,  # address of the first rank's slots of flat collectives: [parity][FLAT_BYTES]
     FLAT_BYTES,
     STAGE,  # address of the first rank's staging slots: [SLOTS][STAGE_STRIDE]
@@ -29,12 +29,15 @@ how far this rank has come; a call record holds one bound collective. Times are 
     LATE,  # the rank that was waited for in vain
     CLOCK,  # and the next one: what the clock is read into
     _NANOSECONDS,
+    READS,  # address of [SIZE][READ_BYTES]: what is read from the memory of others
+    READ_BYTES,
+    VECTORS,  # address of int64[4]: from where to where
     SHOWN,  # 1 where this rank shows that it has come to the collective after SEQUENCE
     BEGUN,  # when it came, where it does not wait
     SEEN,  # when it looked at the processes of the others
     PART_BYTES,  # from a rank's slots to those of the next
     GROUP_FIELDS,
-) = range(28)
+) = range(31)
 
 # ---- a call record
 (
@@ -42,7 +45,7 @@ how far this rank has come; a call record holds one bound collective. Times are 
     SIGNATURE,  # what the ranks must agree on: operation, algorithm, op, kind, root
     COUNT,  # elements, on which they must agree too
     SYMMETRIC,  # number of the symmetric buffer, 0 for a private one
-    OFFSET,  # of the data in it: may differ from rank to rank
+    OFFSET,  # of the data in it, or their address: may differ from rank to rank
     WEIGHT,  # bits of a float64
     ITEM,  # bytes of an element
     SEND,  # address of what is sent, and of the result where it is in place
@@ -61,7 +64,7 @@ CACHE_LINE = 64
 LINE = 128  # bytes: two cache lines, which processors fetch together
 INLINE = 48  # of a line is in use; the rest holds the data of the smallest collectives
 SLOTS = 3
-DONE, FILLED, REDUCED, COPIED = range(4)
+DONE, FILLED, REDUCED, COPIED, SHARED, COUNTERS_OF_RANK = range(6)
 BLOCK = 256  # elements that are reduced at a time, in L1
 SCRATCH_BYTES = 8 * BLOCK
 

@@ -17,6 +17,7 @@ from hpckit.kernels.shared_memory.constants import (
     CLOCK,
     COUNT,
     COUNTERS,
+    COUNTERS_OF_RANK,
     DEADLINE,
     DONE,
     FACTORS,
@@ -69,7 +70,7 @@ def line_of(group, rank, sequence):
 @jit
 def counter_of(group, rank, which):
     """The address of a counter of a rank."""
-    return group[COUNTERS] + (4 * rank + which) * LINE
+    return group[COUNTERS] + (COUNTERS_OF_RANK * rank + which) * LINE
 
 
 @jit
@@ -85,7 +86,8 @@ def _now(group):
 
 
 @jit
-def _give_up(group, rank, status):
+def give_up(group, rank, status):
+    """Tell all ranks that there is no point in waiting any more; the status."""
     group[LATE] = rank
     store_release(group[ABORT], 1 + group[RANK])
     return status
@@ -108,12 +110,12 @@ def _trouble(group, rank, begin):
         return ABORTED
     now = _now(group)
     if now - begin > group[DEADLINE]:
-        return _give_up(group, rank, STALLED)
+        return give_up(group, rank, STALLED)
     if now - group[SEEN] > LIFE_SIGN and group[PROCESSES]:
         group[SEEN] = now
         gone = _gone(group)
         if gone >= 0:
-            return _give_up(group, gone, LOST)
+            return give_up(group, gone, LOST)
     return GOOD
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.tracers import simd
 from hpckit.kernels.tracers.constants import REACH
@@ -13,7 +14,8 @@ from hpckit.kernels.tracers.constants import REACH
 
 def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float) -> None:
     """Carry the tracers along a dim (0: z, 1: y, 2: x) after the sweep along it; see `reference.transport`."""
-    for array in (tracers, out, old, state, column, mass_flux):
+    there = is_device_array(state)
+    for array in () if there else (tracers, out, old, state, column, mass_flux):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"the transport of tracers takes C-contiguous float64 NumPy arrays, not {given}")
@@ -22,4 +24,9 @@ def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_fl
     wanted = (len(tracers), nz, ny + 2 * REACH, nx + 2 * REACH)
     if tracers.shape != wanted or out.shape != wanted or old.shape != state.shape[1:] or mass_flux.shape != faces:
         raise ValueError(f"a state of {state.shape} goes with tracers of {wanted[1:]} and a mass flux of {faces}")
+    if there:
+        from hpckit.kernels.tracers import cuda
+
+        cuda.transport(tracers, out, old, state, column, mass_flux, dim, rate)
+        return
     simd.transport(tracers, out, old, state, column, mass_flux, dim, rate)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.jit import STRICT, jit
 from hpckit.kernels.tracers.constants import REACH
+from hpckit.kernels.tracers.numerics import passing
 
 u8 = np.uint64
 
@@ -76,7 +77,7 @@ def _faces(q, q0, q1, q2, q3, q4, q5, flux, face, rho, low, high, base_low, base
         forward = wind > 0.0
         rho_up = rho[left + i] + base_low if forward else rho[right + i] + base_high
         share = abs(wind) * rate / rho_up
-        carried[i] = wind * _passing(
+        carried[i] = wind * passing(
             q[a + i] if forward else q[f + i],
             q[b + i] if forward else q[e + i],
             q[c + i] if forward else q[d + i],
@@ -100,35 +101,3 @@ def _update_across(q, new, at_q, before, after, at_rho, base, rate, count, below
     for i in range(u8(count)):
         change = rate * (above[i] - below[i])
         new[at + i] = ((before[rho + i] + base) * q[at + i] - change) / (after[rho + i] + base)
-
-
-@inlined(math=STRICT)
-def _passing(q0, q1, q, q3, q4, share):
-    """As `reference._passing`."""
-    far, near = _edge(q0, q1, q, q3), _edge(q1, q, q3, q4)
-    steep = near - far
-    bend = steep * (6.0 * (q - 0.5 * (far + near)))
-    square = steep * steep
-    new_far = 3.0 * q - 2.0 * near if bend > square else far
-    new_near = 3.0 * q - 2.0 * far if bend < -square else near
-    flat = (near - q) * (q - far) <= 0.0
-    new_far = q if flat else new_far
-    new_near = q if flat else new_near
-    curve = 6.0 * (q - 0.5 * (new_far + new_near))
-    return new_near - 0.5 * share * (new_near - new_far - (1.0 - 2.0 / 3.0 * share) * curve)
-
-
-@inlined(math=STRICT)
-def _edge(a, b, c, d):
-    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) / 6.0
-
-
-@inlined(math=STRICT)
-def _slope(a, b, c):
-    down, up = b - a, c - b
-    middle = 0.5 * (c - a)
-    size, one, two = abs(middle), 2.0 * abs(down), 2.0 * abs(up)
-    least = one if one < two else two
-    least = size if size < least else least
-    signed = least if middle > 0.0 else -least
-    return signed if down * up > 0.0 else 0.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.kernels.tracers.constants import REACH
@@ -23,12 +24,15 @@ def eddy_viscosity(
     limit: float,
     work: Any,
     viscosity: Any,
-) -> float:
-    """Fill `work` and `viscosity`, return the greatest viscosity; see `reference.eddy_viscosity`."""
+) -> Any:
+    """Fill `work` and `viscosity`, return the greatest viscosity; see `reference.eddy_viscosity`.
+
+    On a GPU it is a number there: `float` waits for it.
+    """
     _check(state, column, work, viscosity)
     _check_shape("the work space", work, state.shape)
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    return simd.eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, viscosity)
+    return _form(state).eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, viscosity)
 
 
 def mix(state: Any, base: Any, spacing: Spacing, dt: float, prandtl: float, work: Any, viscosity: Any) -> None:
@@ -36,7 +40,7 @@ def mix(state: Any, base: Any, spacing: Spacing, dt: float, prandtl: float, work
     _check(state, base, work, viscosity)
     _check_shape("the work space", work, state.shape)
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    simd.mix(state, base, spacing, dt, prandtl, work, viscosity)
+    _form(state).mix(state, base, spacing, dt, prandtl, work, viscosity)
 
 
 def mix_tracers(tracers: Any, out: Any, state: Any, column: Any, spacing: Spacing, dt: float, viscosity: Any) -> None:
@@ -46,17 +50,26 @@ def mix_tracers(tracers: Any, out: Any, state: Any, column: Any, spacing: Spacin
     for name, array in (("the tracers", tracers), ("their new values", out)):
         _check_shape(name, array, (len(tracers), nz, tall - 2 * (HALO - REACH), wide - 2 * (HALO - REACH)))
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    simd.mix_tracers(tracers, out, state, column, spacing, dt, viscosity)
+    _form(state).mix_tracers(tracers, out, state, column, spacing, dt, viscosity)
 
 
 def drag(state: Any, column: Any, coefficient: float, dz: float, dt: float) -> None:
     """Slow the wind of the lowest level over dt in place; see `reference.drag`."""
     _check(state, column)
-    simd.drag(state, column, coefficient, dz, dt)
+    _form(state).drag(state, column, coefficient, dz, dt)
+
+
+def _form(state: Any) -> Any:
+    """The module for a state of this kind."""
+    if is_device_array(state):
+        from hpckit.kernels.turbulence import cuda
+
+        return cuda
+    return simd
 
 
 def _check(state: Any, *arrays: Any) -> None:
-    for array in (state, *arrays):
+    for array in () if is_device_array(state) else (state, *arrays):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"mixing takes C-contiguous float64 NumPy arrays, not {given}")

@@ -11,15 +11,20 @@ from test_simulated import SIMULATED, hpckit
 
 COMMON = ("time.monitor=2", "output.every=1e9", "output.single=false", "--no-report")
 RUNS = {
-    "thermal": ("grid.nx=19", "grid.nz=5", "time.end=6", "time.cfl=0.9"),
+    "thermal": ("grid.nx=19", "grid.nz=5", "time.end=6", "time.cfl=0.9", "diffusion=75"),
     "density_current3d": (
         "grid.nx=12", "grid.ny=7", "grid.nz=4", "time.end=3", "time.cfl=0.4", "coriolis=1e-3", "sides.y=walls",
+    ),
+    "thermal3d": (
+        "grid.nx=12", "grid.ny=7", "grid.nz=4", "time.end=3", "time.cfl=0.4", "coriolis=1e-3", "sides.y=walls",
+        "sides.x=open", "lid.depth=4000", "smagorinsky.coefficient=0.2", "diffusion=75", "drag=0.05", "base.u=5",
+        'tracers=[{name="smoke"}]',
     ),
     "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
     "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
 }  # fmt: skip
 
-DAILY, NIGHTLY = ("thermal", "density_current3d", "eddies"), ("double_gyre",)
+DAILY, NIGHTLY = ("thermal", "density_current3d", "eddies"), ("double_gyre", "thermal3d")
 
 
 def fields(directory: Path) -> dict[str, np.ndarray]:
@@ -57,8 +62,7 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, tmp_path):
     [
         (("thermal", "precision=float32"), "is for runs on GPUs"),
         (("eddies", "precision=float32"), "is for runs on GPUs"),
-        (("thermal", "--gpu", "diffusion=75"), "diffusion has no form for GPUs"),
-        (("thermal3d", "--gpu", "drag=0.1", "lid.depth=2000"), "lid.depth has no form for GPUs"),
+        (("thermal3d", "precision=float32"), "is for runs on GPUs"),
     ],
 )
 def test_what_goes_with_a_gpu_only_or_never_is_refused_before_the_start(words, told, tmp_path):

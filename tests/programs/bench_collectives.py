@@ -33,4 +33,5 @@ for name in ALGORITHMS:
     if name not in ("all_reduce", "all_to_all"):
         found = operation(name, 600, 1)
         assert set(ALGORITHMS[name]) <= set(found["times"]), found
+        assert ("staged" in found["times"]) == (name in ("reduce_scatter", "all_gather", "broadcast"))
 hp.print_root("all good")

@@ -46,7 +46,9 @@ def test_all_reduce_in_the_order_of_the_ranks():
     for (dtype, op), count in ((case, count) for case in cases for count in (*COUNTS, 80_021)):
         parts = random_parts(count, dtype)
         expected = reference.fold(parts, op)
-        for algorithm in ("flat", "staged", "symmetric"):
+        for algorithm in ("flat", "staged", "symmetric", "direct"):
+            if algorithm == "direct" and not GROUP.reads:
+                continue
             if not GROUP.takes("all_reduce", algorithm, dtype, parts[0].nbytes) and algorithm == "flat":
                 continue
             array = place(algorithm, parts[RANK])

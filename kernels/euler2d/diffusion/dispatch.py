@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler2d.diffusion import simd
 
 
 def diffuse(state: Any, column: Any, base: Any, dx: float, dz: float, amount: float, work: Any) -> None:
     """Diffuse u, w and theta in place; see `reference.diffuse`."""
-    for array in (state, column, base, work):
+    there = is_device_array(state)
+    for array in () if there else (state, column, base, work):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
             given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
             raise TypeError(f"the slab kernels take C-contiguous float64 NumPy arrays, not {given}")
@@ -21,4 +23,9 @@ def diffuse(state: Any, column: Any, base: Any, dx: float, dz: float, amount: fl
         raise ValueError(f"state and work are [4, nz, nx + {2 * HALO}], not {state.shape} and {work.shape}")
     if column.shape != (3, levels) or base.shape != (3, levels):
         raise ValueError(f"column {column.shape} or base {base.shape} do not fit {levels} rows")
+    if there:
+        from hpckit.kernels.euler2d.diffusion import cuda
+
+        cuda.diffuse(state, column, base, dx, dz, amount, work)
+        return
     simd.diffuse(state, column, base, dx, dz, amount, work)
