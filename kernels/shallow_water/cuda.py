@@ -239,7 +239,10 @@ def _complete(
         h_d += old_weight * (h[south, u8(column)] - h_s)
         u_d += old_weight * (u[south, u8(column)] - u_s)
         v_d += old_weight * (v[south, u8(column)] - v_s)
-    u_d, v_d = settle(u_d + du), settle(v_d + dv)
+    u_d += du
+    v_d += dv
+    if stage == 2:
+        u_d, v_d = settle(u_d), settle(v_d)
     if full:
         u_d *= rows[WATER, south] * edges[FACE]
         v_d *= rows[FACE, south] * edges[WATER]
