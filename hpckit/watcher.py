@@ -37,7 +37,8 @@ from hpckit.watch_table import LEFT as HAS_LEFT
 from hpckit.watch_table import RUNNING as IS_RUNNING
 
 STACK_SIGNAL = signal.SIGUSR2
-STACK_SECONDS = 0.2  # for the stacks of the ranks to be written
+STACK_SECONDS = 0.5  # at most, for the stacks of the ranks to be written
+STACK_POLL = 0.05
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
 
@@ -118,9 +119,10 @@ class Watcher:
         self.words = [Words(options.folder / f"sites-{slot}") for slot in range(options.ranks)]
         self.told: Stall | None = None
         self.told_at = 0.0
+        self.ended = False  # by this watcher: what is seen of the processes from then on is its own doing
 
     def run(self) -> None:
-        """Watch until all ranks have ended."""
+        """Watch until all ranks have ended, or the job is ended from here."""
         poll = min(0.25, self.options.limit / 8)
         began = last = time.monotonic()
         first_rank: list[TextIO] = [sys.stdin]  # closed by the first rank when it ends
@@ -140,6 +142,8 @@ class Watcher:
                     return
                 continue
             self._look(heads, now)
+            if self.ended:
+                return
 
     def _look(self, heads: list[Head], now: float) -> None:
         ranks = [self._rank(slot, head, now) for slot, head in enumerate(heads) if head.state != ABSENT]
@@ -199,11 +203,13 @@ class Watcher:
         slots = {head.rank: slot for slot in range(self.options.ranks) if (head := read_head(self.table, slot)).pid}
         files = {rank: self.options.folder / f"stack-{slot}" for rank, slot in slots.items()}
         sizes = {rank: file.stat().st_size for rank, file in files.items() if file.exists()}
+        asked = []
         for rank, it in ranks.items():
             if it.life == RUNNING and rank in sizes and it.doing != "stopped":
                 with contextlib.suppress(OSError):
                     os.kill(it.pid, STACK_SIGNAL)
-        time.sleep(STACK_SECONDS)
+                    asked.append(rank)
+        _wait_for_growth([(files[rank], sizes[rank]) for rank in asked])
         found = {}
         for rank, it in ranks.items():
             stack: list[str] = []
@@ -222,6 +228,7 @@ class Watcher:
             if _alive(it.pid):
                 with contextlib.suppress(OSError):
                     os.kill(it.pid, signal.SIGKILL)
+        self.ended = True
 
 
 def main(arguments: list[str]) -> None:
@@ -237,6 +244,19 @@ def main(arguments: list[str]) -> None:
                     path.unlink()
         else:
             shutil.rmtree(options.folder, ignore_errors=True)
+
+
+def _wait_for_growth(files: list[tuple[Path, int]]) -> None:
+    """Until all files are longer than they were and have stopped growing, but at most STACK_SECONDS: a process answers
+    when it gets a core, which may take a while on a busy machine.
+    """
+    end, before = time.monotonic() + STACK_SECONDS, [size for _, size in files]
+    lengths: list[int] = []
+    while time.monotonic() < end:
+        last, lengths = lengths, [file.stat().st_size for file, _ in files]
+        if lengths == last and all(now > then for now, then in zip(lengths, before, strict=True)):
+            return
+        time.sleep(STACK_POLL)
 
 
 def _frame(line: str, core: str) -> str:

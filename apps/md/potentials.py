@@ -159,8 +159,8 @@ def _tabulated(config: Config, types: int) -> Interaction:
             keywords |= dict.fromkeys(_both(pair.types), pair.keyword)
     read = {keyword: read_lammps_table(given.file, keyword) for keyword in sorted(set(keywords.values()))}
     tables = [[read[keywords[a, b]] for b in range(types)] for a in range(types)]
-    options = {"points": given.points, "interpolation": given.interpolation, "shift": given.shift}
-    return tabulated(tables, _cutoffs(config, types), **options)  # type: ignore[arg-type]
+    cutoffs = _cutoffs(config, types)
+    return tabulated(tables, cutoffs, points=given.points, interpolation=given.interpolation, shift=given.shift)
 
 
 def _well_parameters(config: Config) -> np.ndarray:

@@ -209,7 +209,7 @@ def _half_radius(profile: dict[str, Any]) -> float | None:
     weights = r[:fifth] ** 2
     inside, outside = float(density[:fifth] @ weights / weights.sum()), float(density[-fifth:].mean())
     below = np.flatnonzero(density[fifth // 2 :] < 0.5 * (inside + outside)) + fifth // 2
-    if not inside > 2 * outside or not below.size or below[0] == 0:
+    if not inside > 2 * outside or not below.size or below[0] == fifth // 2:
         return None
     k = below[0]
     share = (density[k - 1] - 0.5 * (inside + outside)) / (density[k - 1] - density[k])

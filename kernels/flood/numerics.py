@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from hpckit.kernels.flood.constants import STILL
 from hpckit.kernels.jit import STRICT, inlined
 
 
@@ -67,7 +68,7 @@ def face_flux(h_l, level_l, u_l, v_l, h_r, level_r, u_r, v_r, gravity):
     fast = fast if h_r > 0.0 else u_l + 2.0 * c_l
     slow, fast = lesser(slow, 0.0), greater(fast, 0.0)
     span = fast - slow
-    per_span = 1.0 / (span if span > 0.0 else 1.0)
+    per_span = 1.0 / (span if span > STILL else 1.0)
     of_l, of_r, mixing = fast * per_span, -slow * per_span, (fast * -slow) * per_span
     q_l, q_r = h_l * u_l, h_r * u_r
     mass = (of_l * q_l + of_r * q_r) - mixing * (h_r - h_l)

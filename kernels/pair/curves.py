@@ -67,7 +67,7 @@ def rows(
         return interpolate(r, force, of_force, root) / root
 
     step = (cutoff**2 - inner**2) / (points - 1)
-    places = inner**2 + step * np.arange(points)
+    places: Floats = inner**2 + step * np.arange(points, dtype=np.float64)
     values = interpolate(r, energy, of_energy, np.sqrt(places))
     ratios = force_at(places)
     bends: tuple[Floats, Floats] = (np.zeros(points), np.zeros(points))

@@ -24,7 +24,7 @@ RUNS = {
     "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
 }  # fmt: skip
 
-DAILY, NIGHTLY = ("thermal", "density_current3d", "eddies"), ("double_gyre", "thermal3d")
+DAILY, NIGHTLY = ("thermal", "eddies"), ("density_current3d", "double_gyre", "thermal3d")
 
 
 def fields(directory: Path) -> dict[str, np.ndarray]:
@@ -32,6 +32,7 @@ def fields(directory: Path) -> dict[str, np.ndarray]:
         return {name: each[()] for name, each in file.items() if isinstance(each, h5py.Dataset) and each.ndim > 2}
 
 
+@pytest.mark.nightly  # two minutes
 def test_tiles_chunks_and_parts_change_no_bit_and_the_status_tells_what_was_seen(mpirun, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert "all good" in mpirun(1, "device_sweeps.py", timeout=200).stdout
