@@ -87,7 +87,9 @@ class Safetensors(Mapping[str, np.ndarray]):
             self._at[name] = (file, kind, shape, first + begin)
 
 
-def save_safetensors(path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
+def save_safetensors(
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
     """Write the tensors to one file, which replaces one of that name when it is complete.
 
     Raises `InputError` for a dtype that the format has no word for.

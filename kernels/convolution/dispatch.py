@@ -1,6 +1,6 @@
 """Checks the arguments of patches and pooling and chooses their form by the arrays given.
 
-NumPy arrays in C order take `simd`; other strides, and arrays of a GPU (CuPy speaks NumPy's functions), take `reference`.
+NumPy arrays in C order take `simd`; other strides take `reference`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LARGEST_WINDOW = 16  # a place is a uint8
 
 
 def gather_patches(patches: Any, image: Any, stride: int = 1, padding: int = 0) -> None:
-    """Write all patches of an image: of `reference.gather_patches`.
+    """Write all patches of an image; see `reference`.
 
-    patches: [n, out height, out width, kernel height, kernel width, channels], image [n, height, width, channels], of one
-    dtype, float32 or float64. ValueError for shapes that do not fit, TypeError for other dtypes.
+    patches: [n, out height, out width, kernel height, kernel width, channels]; image: [n, height, width, channels]; both
+    float32 or float64. ValueError for shapes that do not fit, TypeError for other dtypes.
     """
     _check_patches(patches, image, stride, padding)
     _form(patches, image).gather_patches(patches, image, stride, padding)

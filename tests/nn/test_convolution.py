@@ -75,9 +75,7 @@ def test_a_convolution_is_that_of_torch(size, stride, padding):
     out = theirs(image)
     out.backward(torch.from_numpy(dy).permute(0, 3, 1, 2))
     np.testing.assert_allclose(y, out.detach().permute(0, 2, 3, 1), atol=1e-5)
-    np.testing.assert_allclose(
-        layer.backward_input(saved, dy), image.grad.permute(0, 2, 3, 1), atol=1e-5
-    )
+    np.testing.assert_allclose(layer.backward_input(saved, dy), image.grad.permute(0, 2, 3, 1), atol=1e-5)
     layer.backward_weight(saved, dy)
     np.testing.assert_allclose(layer.weight.grad, theirs.weight.grad.permute(2, 3, 1, 0), atol=3e-5)
     np.testing.assert_allclose(layer.bias.grad, theirs.bias.grad, atol=1e-5)
