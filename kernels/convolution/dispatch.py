@@ -21,8 +21,8 @@ LARGEST_WINDOW = 16  # a place is a uint8
 def gather_patches(patches: Any, image: Any, stride: int = 1, padding: int = 0) -> None:
     """Write all patches of an image; see `reference`.
 
-    patches: [n, out height, out width, kernel height, kernel width, channels]; image: [n, height, width, channels]; both
-    float32 or float64. ValueError for shapes that do not fit, TypeError for other dtypes.
+    patches: [n, out height, out width, kernel height, kernel width, channels]; image: [n, height, width, channels];
+    both float32 or float64. ValueError for shapes that do not fit, TypeError for other dtypes.
     """
     _check_patches(patches, image, stride, padding)
     _form(patches, image).gather_patches(patches, image, stride, padding)
