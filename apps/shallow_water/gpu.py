@@ -18,6 +18,7 @@ from hpckit.timing import PhaseTimer
 class GpuModel(Model):
     """As `Model`, on a GPU. Tiles that need no halo are stepped while the halo is exchanged."""
 
+    most_at_once = 1
     bottom: Field
     exchange: HaloExchange
 
@@ -36,8 +37,8 @@ class GpuModel(Model):
         )
         self.core, self.rim = (tiles_of(self.h.data, not self.free, core) for core in (True, False))
 
-    def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s); afterwards the halo is stale."""
+    def step(self, dt: float, timer: PhaseTimer, steps: int = 1) -> None:
+        """Advance by dt (s), one step; afterwards the halo is stale."""
         with timer("halo"):
             self.exchange.start(self.fields)
         with timer("step"):
@@ -48,7 +49,7 @@ class GpuModel(Model):
             self._step(dt, self.rim)
         for field, spare in zip(self.fields, self.spare, strict=True):
             field.data, spare.data = spare.data, field.data
-        self.steps_done += 1
+        self.steps_done += steps
 
     def _step(self, dt: float, tiles: list[tuple[int, int, int, int]] | None = None) -> None:
         grid, physics = self.config.grid, self.config.physics

@@ -15,6 +15,7 @@ from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.kernels.shallow_water.constants import (
+    AT_ONCE,
     BROKEN,
     CORNER,
     COURANT_SPEED,
@@ -29,6 +30,7 @@ from hpckit.kernels.shallow_water.constants import (
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.topology import Topology
 from hpckit.timing import PhaseTimer
 from hpckit.walls import Fill, fixed, zero_gradient
 
@@ -55,13 +57,18 @@ class Watch:
 class Model:
     """The state of a run on this rank, and what advances it: `h` at centers, `u` and `v` on faces.
 
-    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Raises `DecompositionError` for
-    blocks thinner than 3 cells, on every rank alike.
+    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Where blocks are thick enough the
+    halo serves two steps, and `at_once` is 2. Raises `DecompositionError` for blocks thinner than 3 cells, on every
+    rank alike.
     """
 
+    most_at_once = AT_ONCE
+
     def __init__(self, config: Config, mesh: Mesh) -> None:
-        grid, self.config, self.mesh = config.grid, config, mesh
-        self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
+        self.config, self.mesh = config, mesh
+        self.decomposition = decompose(config, mesh.topology, self.most_at_once)
+        self.halo = self.decomposition.halo[0]
+        self.at_once = self.halo // HALO
         self.h = Field.zeros(self.decomposition, mesh, name="h", units="m")
         self.u = Field.zeros(self.decomposition.at(("center", "face")), mesh, name="u", units="m s-1")
         self.v = Field.zeros(self.decomposition.at(("face", "center")), mesh, name="v", units="m s-1")
@@ -76,9 +83,9 @@ class Model:
             self._add(field, terms)
         self.h.interior[...] += self.depth - self.bottom.interior
         self.free = setups.is_free(config)
-        cuts = [slice(first, first + n + 2 * HALO) for first, n in zip(*self._block, strict=True)]
-        self.rows = np.ascontiguousarray(setups.rows(config)[:, cuts[0]])
-        self.columns = np.ascontiguousarray(setups.columns(config)[:, cuts[1]])
+        cuts = [slice(first, first + n + 2 * self.halo) for first, n in zip(*self._block, strict=True)]
+        self.rows = np.ascontiguousarray(setups.rows(config, self.halo)[:, cuts[0]])
+        self.columns = np.ascontiguousarray(setups.columns(config, self.halo)[:, cuts[1]])
         self.f: Any = self.rows[F]
         self.steps_done = 0
 
@@ -103,27 +110,27 @@ class Model:
         for along_y, along_x in terms:
             field.interior[...] += along_y[cut_y, None] * along_x[cut_x]
 
-    def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s); afterwards the halo is stale."""
+    def step(self, dt: float, timer: PhaseTimer, steps: int = 1) -> None:
+        """Advance by `steps` steps of dt (s), at most `at_once`; afterwards the halo is stale."""
         with timer("halo"):
             self.exchange(self.fields)
         grid, physics = self.config.grid, self.config.physics
         h, u, v = (field.data for field in self.fields)
         with timer("step"):
             if self.free:
-                step_free(h, u, v, self.rows[F], physics.gravity, grid.dx, grid.dy, dt)
+                step_free(h, u, v, self.rows[F], physics.gravity, grid.dx, grid.dy, dt, steps)
             else:
                 forces = (physics.viscosity, physics.drag, physics.drag_quadratic)
                 bottom, rows, columns = self.bottom.data, self.rows, self.columns
-                step(h, u, v, bottom, rows, columns, physics.gravity, grid.dx, grid.dy, dt, *forces)
-        self.steps_done += 1
+                step(h, u, v, bottom, rows, columns, physics.gravity, grid.dx, grid.dy, dt, *forces, steps)
+        self.steps_done += steps
 
     def watch(self) -> Watch:
         """Collective: fills the halo; sums may differ in the last bits between numbers of ranks."""
         self.exchange(self.fields)
         grid, gravity = self.config.grid, self.config.physics.gravity
         h, u, v = (field.data for field in self.fields)
-        own = diagnose(h, u, v, self.bottom.data, self.f, gravity, grid.dx, grid.dy)
+        own = diagnose(h, u, v, self.bottom.data, self.f, gravity, grid.dx, grid.dy, self.halo)
         sums = own[[MASS, ENERGY, ENSTROPHY, BROKEN]]
         ends = own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1]
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -199,13 +206,20 @@ class Model:
 
     def vorticity(self) -> np.ndarray:
         """Relative vorticity (1/s) of the owned cells: the mean of their four corners; the halo must be filled."""
-        grid, (ny, nx) = self.config.grid, self._block[1]
-        low, high = slice(HALO - 1, HALO + ny), slice(HALO, HALO + ny + 1)
-        west, east = slice(HALO - 1, HALO + nx), slice(HALO, HALO + nx + 1)
+        grid, (ny, nx), halo = self.config.grid, self._block[1], self.halo
+        low, high = slice(halo - 1, halo + ny), slice(halo, halo + ny + 1)
+        west, east = slice(halo - 1, halo + nx), slice(halo, halo + nx + 1)
         u, v = (field.device.to_host(field.data) for field in (self.u, self.v))
         corners = (v[high, east] - v[high, west]) / grid.dx - (u[high, east] - u[low, east]) / grid.dy
         corners *= self.rows[CORNER, high, None] * self.columns[CORNER, east]
         return 0.25 * (corners[:-1, :-1] + corners[:-1, 1:] + corners[1:, :-1] + corners[1:, 1:])
+
+
+def decompose(config: Config, topology: Topology, most_at_once: int) -> Decomposition:
+    """The cells of each rank, with a halo for as many steps as the blocks are thick enough for."""
+    shape = (config.grid.ny, config.grid.nx)
+    thinnest = min(n // parts for n, parts in zip(shape, topology.sizes, strict=True))
+    return Decomposition(shape, topology, halo=HALO * max(1, min(most_at_once, thinnest // HALO)))
 
 
 def inverse_width(config: Config) -> float:

@@ -50,12 +50,12 @@ def is_free(config: Config) -> bool:
     return config.grid.sides == "periodic" and config.bottom.kind == "flat" and not any(forces)
 
 
-def rows(config: Config) -> np.ndarray:
-    """`rows` of the kernels for the whole grid and the halo beyond it, float64[5, ny + 6]."""
+def rows(config: Config, halo: int) -> np.ndarray:
+    """`rows` of the kernels for the whole grid and the halo beyond it, float64[5, ny + 2 halo]."""
     grid, wind = config.grid, config.wind
-    table = np.empty((5, grid.ny + 2 * HALO))
-    table[:3] = _factors(config, "y", grid.ny)
-    faces = (np.arange(-HALO, grid.ny + HALO)) * grid.dy
+    table = np.empty((5, grid.ny + 2 * halo))
+    table[:3] = _factors(config, "y", grid.ny, halo)
+    faces = (np.arange(-halo, grid.ny + halo)) * grid.dy
     table[F] = config.physics.f + config.physics.beta * (faces - grid.height / 2)
     turns = {"uniform": 0.0, "single_gyre": 1.0, "double_gyre": 2.0}[wind.shape]
     sign = 1.0 if wind.shape == "uniform" else -1.0
@@ -63,9 +63,9 @@ def rows(config: Config) -> np.ndarray:
     return table
 
 
-def columns(config: Config) -> np.ndarray:
-    """`columns` of the kernels for the whole grid and the halo beyond it, float64[3, nx + 6]."""
-    return _factors(config, "x", config.grid.nx)
+def columns(config: Config, halo: int) -> np.ndarray:
+    """`columns` of the kernels for the whole grid and the halo beyond it, float64[3, nx + 2 halo]."""
+    return _factors(config, "x", config.grid.nx, halo)
 
 
 def centers(config: Config) -> tuple[np.ndarray, np.ndarray]:
@@ -81,14 +81,14 @@ def faces(config: Config) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(counts[0]) * grid.dy, np.arange(counts[1]) * grid.dx
 
 
-def _factors(config: Config, axis: str, n: int) -> np.ndarray:
+def _factors(config: Config, axis: str, n: int, halo: int) -> np.ndarray:
     """WATER, FACE and CORNER along an axis."""
-    factors = np.ones((3, n + 2 * HALO))
+    factors = np.ones((3, n + 2 * halo))
     if axis not in config.grid.periodic:
-        factors[WATER, :HALO] = factors[WATER, n + HALO :] = 0.0
-        factors[FACE, : HALO + 1] = factors[FACE, n + HALO :] = 0.0
-        factors[CORNER, :HALO] = factors[CORNER, n + HALO + 1 :] = 0.0
-        factors[CORNER, [HALO, n + HALO]] = 0.0 if config.grid.slip == "free" else 2.0
+        factors[WATER, :halo] = factors[WATER, n + halo :] = 0.0
+        factors[FACE, : halo + 1] = factors[FACE, n + halo :] = 0.0
+        factors[CORNER, :halo] = factors[CORNER, n + halo + 1 :] = 0.0
+        factors[CORNER, [halo, n + halo]] = 0.0 if config.grid.slip == "free" else 2.0
     return factors
 
 
@@ -112,7 +112,7 @@ def _jet(config: Config) -> tuple[list[Term], list[Term], list[Term]]:
     if "y" in grid.periodic:
         distance = np.abs(y - begin.y - grid.height / 2) % grid.height
         u -= begin.speed / np.cosh(np.minimum(distance, grid.height - distance) / begin.radius) ** 2
-    slope = -rows(config)[F, HALO + 1 : grid.ny + HALO] / config.physics.gravity * 0.5 * (u[1:] + u[:-1])
+    slope = -rows(config, HALO)[F, HALO + 1 : grid.ny + HALO] / config.physics.gravity * 0.5 * (u[1:] + u[:-1])
     surface = np.concatenate([[0.0], np.cumsum(slope * grid.dy)])
     along = np.ones(len(faces(config)[1]))
     return [(surface - surface.mean(), ones), _hill(config)], [(u, along)], []

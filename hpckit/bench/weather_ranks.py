@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,15 +40,14 @@ def make(comm: MPI.Comm, sizes: list[int]) -> Model:
     return box.Model(box_config, box.mesh_for(box_config, comm))
 
 
-def seconds_of(model: Model, steps: int, comm: MPI.Comm) -> float:
+def seconds_of(step: Callable[[], object], steps: int, comm: MPI.Comm) -> float:
     """Wall time of some steps, of the slowest rank of `comm`; a few go before, as a core wakes up slowly."""
-    timer = PhaseTimer()
     for _ in range(max(1, steps // 4)):
-        model.step(model.dt, timer)
+        step()
     comm.Barrier()
     begin = time.perf_counter()
     for _ in range(steps):
-        model.step(model.dt, timer)
+        step()
     seconds = np.array(time.perf_counter() - begin)
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     return float(seconds)
@@ -61,8 +62,18 @@ def wait_asleep(comm: MPI.Comm) -> None:
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
     """Times of a case on all ranks, on rank 0 alone, and on every rank alone at once."""
-    comm = MPI.COMM_WORLD
-    together, alone = make(comm, sizes), make(MPI.COMM_SELF, sizes)
+    models = make(MPI.COMM_WORLD, sizes), make(MPI.COMM_SELF, sizes)
+    together, alone = (partial(model.step, model.dt, PhaseTimer()) for model in models)
+    times = in_turn(MPI.COMM_WORLD, together, alone, steps, rounds)
+    for model in models:
+        model.mesh.close()
+    return {"key": key, "steps": steps, "cells": models[0].cells, "times": times}
+
+
+def in_turn(
+    comm: MPI.Intracomm, together: Callable[[], object], alone: Callable[[], object], steps: int, rounds: int
+) -> dict[str, list[float]]:
+    """Times of some steps on all ranks, on rank 0 alone, and on every rank alone at once, `rounds` times in turn."""
     times: dict[str, list[float]] = {"1 rank": [], "all ranks": [], "1 rank each": []}
     for _ in range(rounds + 1):
         times["all ranks"].append(seconds_of(together, steps, comm))
@@ -70,11 +81,8 @@ def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
             times["1 rank"].append(seconds_of(alone, steps, MPI.COMM_SELF))
         wait_asleep(comm)
         times["1 rank each"].append(seconds_of(alone, steps, comm))
-    cells = together.cells
-    for model in (together, alone):
-        model.mesh.close()
     # The first round compiles the kernels and touches the memory.
-    return {"key": key, "steps": steps, "cells": cells, "times": {name: each[1:] for name, each in times.items()}}
+    return {name: each[1:] for name, each in times.items()}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Numbers that all forms of the shallow-water kernels share."""
 
 HALO = 3  # one cell for each stage of a step
+AT_ONCE = 2  # steps that cores take in one pass over memory, with a halo as many times as wide
 CALM = 2.0**-400  # m/s; velocities below some 1e-136 are 0
 # What the rows of `rows` and of `columns` hold; see `reference`.
 WATER, FACE, CORNER, F, STRESS = range(5)

@@ -48,25 +48,27 @@ Fields = tuple[Any, Any, Any]
 def step(
     h: Any, u: Any, v: Any, bottom: Any, rows: Any, columns: Any, gravity: float, dx: float, dy: float, dt: float,
     viscosity: float, drag: float, drag_quadratic: float, out: Fields | None = None,
-    tiles: list[Rectangle] | None = None,
+    tiles: list[Rectangle] | None = None, steps: int = 1,
 ) -> None:  # fmt: skip
     """As `reference.step`, for arrays of the device, all float64 or all float32.
 
-    out: three arrays like h, u, v for the owned values of the result; then nothing is copied. Without it the state is
-    advanced in place, by way of such arrays. tiles: what to do, of `tiles_of`; by default everything.
+    out: three arrays like h, u, v for the owned values of the result of one step; then nothing is copied. Without it
+    the state is advanced in place, by way of such arrays. tiles: what to do, of `tiles_of`; by default everything.
     """
     numbers = (dt, gravity, 1.0 / dx, 1.0 / dy, viscosity, drag, drag_quadratic)
-    _step(True, (h, u, v), (bottom, rows, columns), numbers, out, tiles)
+    for _ in range(steps):
+        _step(True, (h, u, v), (bottom, rows, columns), numbers, out, tiles)
 
 
 def step_free(
     h: Any, u: Any, v: Any, f: Any, gravity: float, dx: float, dy: float, dt: float, out: Fields | None = None,
-    tiles: list[Rectangle] | None = None,
+    tiles: list[Rectangle] | None = None, steps: int = 1,
 ) -> None:  # fmt: skip
     """As `reference.step_free`; out, tiles: as in `step`."""
     rows = f.reshape(1, -1)
     numbers = (dt, gravity, 1.0 / dx, 1.0 / dy, 0.0, 0.0, 0.0)
-    _step(False, (h, u, v), (rows, rows, rows), numbers, out, tiles)
+    for _ in range(steps):
+        _step(False, (h, u, v), (rows, rows, rows), numbers, out, tiles)
 
 
 def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[Rectangle]:

@@ -15,12 +15,15 @@ from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
 u8 = np.uint64
 
 
-def diagnose(h: Any, u: Any, v: Any, bottom: Any, f: Any, gravity: float, dx: float, dy: float) -> np.ndarray:
+def diagnose(
+    h: Any, u: Any, v: Any, bottom: Any, f: Any, gravity: float, dx: float, dy: float, halo: int = HALO
+) -> np.ndarray:
     """As `reference.diagnose`; waits for the device."""
-    cells = (h.shape[0] - 2 * HALO) * (h.shape[1] - 2 * HALO)
+    width = h.shape[1] - 2 * halo
+    cells = (h.shape[0] - 2 * halo) * width
     topography = (bottom.size > 0) * 1.0
     arrays = (h, u, v, bottom if bottom.size else h, f)
-    found = watch(_add_cell, 4, 3, cells, arrays, (h.shape[1] - 2 * HALO,), (gravity, 1.0 / dx, 1.0 / dy, topography))
+    found = watch(_add_cell, 4, 3, cells, arrays, (width, halo), (gravity, 1.0 / dx, 1.0 / dy, topography))
     mass, energy, enstrophy, broken, speed, courant_speed, depth_min = found
     if broken == cells:
         speed = courant_speed = 0.0
@@ -31,7 +34,7 @@ def diagnose(h: Any, u: Any, v: Any, bottom: Any, f: Any, gravity: float, dx: fl
 def _add_cell(own, index, h, u, v, bottom, f, layout, numbers):
     """Sums of depth, energy, enstrophy and lost cells; speed, that plus the waves', and the depth less than nothing."""
     gravity, per_dx, per_dy, topography = numbers
-    r, c, one = u8(index // layout[0] + HALO), u8(index % layout[0] + HALO), u8(1)
+    r, c, one = u8(index // layout[0] + layout[1]), u8(index % layout[0] + layout[1]), u8(1)
     depth = h[r, c]
     kinetic = kinetic_energy(u[r, c], u[r, c + one], v[r, c], v[r + one, c])
     corner = 0.25 * ((h[r - one, c - one] + h[r, c - one]) + (h[r - one, c] + depth))

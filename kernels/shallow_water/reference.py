@@ -51,12 +51,15 @@ def step(
     viscosity: float,
     drag: float,
     drag_quadratic: float,
+    steps: int = 1,
 ) -> None:
-    """Advance h, u and v by dt (s) in place.
+    """Advance h, u and v by `steps` steps of dt (s) in place; each needs three cells of halo, and leaves them stale.
 
     bottom: its height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
     float64[3, nx + 6]. gravity g (m/s2), cells dx by dy (m), viscosity nu (m2/s), drag r (1/s), drag_quadratic c (1).
     """
+    for _ in range(steps - 1):
+        step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic)
     whole = np.array([field[: h.shape[0], : h.shape[1]] for field in (h, u, v)])
     now = whole
     mask = np.ones_like(whole)
@@ -72,30 +75,32 @@ def step(
 
 
 def step_free(
-    h: np.ndarray, u: np.ndarray, v: np.ndarray, f: np.ndarray, gravity: float, dx: float, dy: float, dt: float
-) -> None:
+    h: np.ndarray, u: np.ndarray, v: np.ndarray, f: np.ndarray, gravity: float, dx: float, dy: float, dt: float,
+    steps: int = 1,
+) -> None:  # fmt: skip
     """`step` over a flat bottom, without walls, friction and forcing. f: by rows of low corners, float64[ny + 6]."""
     rows, columns = np.ones((5, h.shape[0])), np.ones((3, h.shape[1]))
     rows[F], rows[STRESS] = f, 0.0
-    step(h, u, v, np.zeros_like(h), rows, columns, gravity, dx, dy, dt, 0.0, 0.0, 0.0)
+    step(h, u, v, np.zeros_like(h), rows, columns, gravity, dx, dy, dt, 0.0, 0.0, 0.0, steps)
 
 
 @np.errstate(all="ignore")
 def diagnose(h: np.ndarray, u: np.ndarray, v: np.ndarray, bottom: np.ndarray, f: np.ndarray, gravity: float,
-             dx: float, dy: float) -> np.ndarray:  # fmt: skip
-    """What a run watches, of the owned cells; the halo is filled: float64[7].
+             dx: float, dy: float, halo: int = HALO) -> np.ndarray:  # fmt: skip
+    """What a run watches, of the cells within a halo of `halo` cells, which is filled: float64[7].
 
     Sums over cells of h (m), of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2) and, over low corners, of the
     potential enstrophy q q h / 2 (1/(m s2)); the greatest speed and the greatest speed plus sqrt(g h) (m/s); the least
     h (m); the number of cells that are not finite or dry (these count for nothing else). bottom may be [0, 0] (flat).
     """
-    inside, low_x, low_y = (OWNED, OWNED), (OWNED, slice(HALO - 1, -HALO - 1)), (slice(HALO - 1, -HALO - 1), OWNED)
+    owned, low = slice(halo, -halo), slice(halo - 1, -halo - 1)
+    inside, low_x, low_y = (owned, owned), (owned, low), (low, owned)
     u, v = u[: h.shape[0], : h.shape[1]], v[: h.shape[0], : h.shape[1]]
     east, north = np.roll(u, -1, 1)[inside], np.roll(v, -1, 0)[inside]
     depth, level = h[inside], bottom[inside] if bottom.size else 0.0
     kinetic = 0.25 * (u[inside] ** 2 + east**2 + v[inside] ** 2 + north**2)
-    corner = 0.25 * (depth + h[low_x] + h[low_y] + h[HALO - 1 : -HALO - 1, HALO - 1 : -HALO - 1])
-    absolute = f[OWNED, None] + (v[inside] - v[low_x]) / dx - (u[inside] - u[low_y]) / dy
+    corner = 0.25 * (depth + h[low_x] + h[low_y] + h[low, low])
+    absolute = f[owned, None] + (v[inside] - v[low_x]) / dx - (u[inside] - u[low_y]) / dy
     energy, enstrophy = depth * (kinetic + gravity * (0.5 * depth + level)), 0.5 * absolute**2 / corner
     speed = np.sqrt(2 * kinetic)
     good = np.isfinite(energy + enstrophy) & (depth > 0)

@@ -1,14 +1,16 @@
-"""Shallow water on a C-grid, Numba: the three stages of a step in one pass over memory, in place.
+"""Shallow water on a C-grid, Numba: the stages of a step, or of two steps, in one pass over memory, in place.
 
 Bands of x are carried upward. Each new row lets the first stage complete the row below it, that one lets the second
 stage complete the row below, and so on, so that rings of a few rows, which fit the second-level cache, hold all that
-the stages need, and a row is written three rows after it was read. A band is four or eight strips of x side by side,
-one a lane of a vector (`kernels.strips`): its rows are turned as they come and go, and in between a stage needs neither
-shuffles nor unaligned loads, of which a row was full. Strips share three cells on either side with their neighbors.
+the stages need, and a row is written three rows after it was read, or six. A band is four or eight strips of x side by
+side, one a lane of a vector (`kernels.strips`): its rows are turned as they come and go, and in between a stage needs
+neither shuffles nor unaligned loads, of which a row was full. Strips share a cell for each stage on either side with
+their neighbors.
 
 A row of a stage (`simd_row`) completes row r - 1 and leaves what row r already knows, its southern half, in `carry`.
 Every stage asks for a third of the next row while it computes, without which memory would wait for arithmetic and
-arithmetic for memory. The bits of a cell depend neither on its lane nor on its strip.
+arithmetic for memory. The bits of a cell depend neither on its lane nor on its strip, nor on how many steps are taken
+at once.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 
 from hpckit.kernels.jit import inlined, jit
 from hpckit.kernels.shallow_water.constants import (
+    AT_ONCE,
     BROKEN,
     COURANT_SPEED,
     DEPTH_MIN,
@@ -29,113 +32,130 @@ from hpckit.kernels.shallow_water.constants import (
 )
 from hpckit.kernels.shallow_water.numerics import kinetic_energy, settle, vorticity
 from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, row_kernel
+from hpckit.kernels.simd import store
 from hpckit.kernels.strips import LANES, collect, load, spread
 
 u8 = np.uint64
 STRIP = LANES * CELLS  # cells of a band
-# Rows of the rings: the start of the step, the bottom there; the results of the first and of the second stage, those of
-# the third; the factors of the columns; what each stage carries.
-START, GROUND, ONE, TWO, DONE, EDGES, CARRY = 0, 12, 16, 22, 28, 31, 34
-ALL_ROWS = CARRY + 3 * 4
+# Rows of the memory of a step: a ring of its start; the results of its first and of its second stage; what each stage
+# carries. Its own result is the start of the next one. Behind those of all steps: factors of the columns, the bottom.
+START, ONE, TWO, CARRY, OF_A_STEP = 0, 12, 18, 24, 36
+EDGES, GROUND, BEHIND = 12, 15, 23
 
 
 @jit
-def step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic):
+def step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic, steps):
     """As `reference.step`."""
     numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, viscosity, drag, drag_quadratic)
-    _full_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    if steps == AT_ONCE:
+        _full_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    else:
+        for _ in range(steps):
+            _full_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
 
 
 @jit
-def step_free(h, u, v, f, gravity, dx, dy, dt):
+def step_free(h, u, v, f, gravity, dx, dy, dt, steps):
     """As `reference.step_free`."""
     rows, bottom, columns = np.ones((5, h.shape[0])), np.zeros((0, 0)), np.zeros((3, 0))
     rows[F] = f
     numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, 0.0, 0.0, 0.0)
-    if dx == dy:
-        _square_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    if dx == dy and steps == AT_ONCE:
+        _square_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    elif steps == AT_ONCE:
+        _free_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    elif dx == dy:
+        for _ in range(steps):
+            _square_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
     else:
-        _free_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+        for _ in range(steps):
+            _free_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
 
 
 @inlined
 def _workspace(rows):
     """Scratch for the rings, whose rows begin where cache lines do, for the ends of bands, for the starts of strips."""
-    memory = np.ones(ALL_ROWS * PITCH + 8)
-    return memory[(-memory.ctypes.data % 64) // 8 :], np.zeros((3, rows, HALO)), np.zeros(LANES, np.int64)
+    memory = np.ones((AT_ONCE * OF_A_STEP + BEHIND) * PITCH + 8)
+    memory = memory[(-memory.ctypes.data % 64) // 8 :]
+    return memory, np.zeros((3, rows, AT_ONCE * HALO)), np.zeros(LANES, np.int64)
 
 
-def _bands_kernel(full, square):
+def _bands_kernel(full, square, steps):
     """The walk over all bands, each from its lowest row to its highest, for one of the forms of `row_kernel`."""
     first_row, next_row = ROWS[full, square]
+    halo = HALO * steps
 
-    @jit(borrowed=True, key=(full, square))
+    @jit(borrowed=True, key=(full, square, steps))
     def bands(h, u, v, bottom, rows, columns, dt, numbers, memory, kept, strips):
         """kept: the last cells of the band to the left, as they were. strips: where strips begin in a band."""
-        start, one, two, done, edges = (
-            memory[START * PITCH : ONE * PITCH],
-            memory[ONE * PITCH : TWO * PITCH],
-            memory[TWO * PITCH : DONE * PITCH],
-            memory[DONE * PITCH : EDGES * PITCH],
-            memory[EDGES * PITCH : CARRY * PITCH],
+        behind = memory[steps * OF_A_STEP * PITCH :]
+        result, edges, ground = (
+            behind[: EDGES * PITCH],
+            behind[EDGES * PITCH : GROUND * PITCH],
+            behind[GROUND * PITCH :],
         )
-        carry = memory[CARRY * PITCH : ALL_ROWS * PITCH].reshape((3, 4 * PITCH))
         flat_h, flat_u, flat_v, flat_bottom = h.reshape(-1), u.reshape(-1), v.reshape(-1), bottom.reshape(-1)
-        cells = h.shape[1] - 2 * HALO
+        cells = h.shape[1] - 2 * halo
         count = (cells + STRIP - 1) // STRIP
         for band in range(count):
             begin, stop = cells * band // count, cells * (band + 1) // count
-            width = _cut(strips, stop - begin)
+            width = _cut(strips, stop - begin, halo)
             if full:
                 for k in range(3):
                     _fill(edges, k * PITCH, columns.reshape(-1), k * columns.shape[1] + begin, strips, width)
             for r in range(h.shape[0]):
                 at, ahead = _at(r, 4, 3), r + 1
-                _fill(start, at + H, flat_h, r * h.shape[1] + begin, strips, width)
-                _fill(start, at + U, flat_u, r * u.shape[1] + begin, strips, width)
-                _fill(start, at + V, flat_v, r * v.shape[1] + begin, strips, width)
+                _fill(memory, at + H, flat_h, r * h.shape[1] + begin, strips, width)
+                _fill(memory, at + U, flat_u, r * u.shape[1] + begin, strips, width)
+                _fill(memory, at + V, flat_v, r * v.shape[1] + begin, strips, width)
                 for k, field in enumerate((h, u, v)):
-                    _swap_kept(start, at + k * PITCH, kept, k, field, r, begin, stop)
+                    _swap_kept(memory, at + k * PITCH, kept, k, field, r, begin, stop, halo)
                 if full:
-                    _fill(start, _ground(r), flat_bottom, r * bottom.shape[1] + begin, strips, width)
-                first_row(start, _at(r - 1, 4, 3), at, start, _at(r - 1, 4, 3), _ground(r - 1), one, _at(r - 1, 2, 3),
-                          carry[0], edges, 0, width, 0.0, 1.0, dt, numbers, rows, r,
-                          flat_h, ahead * h.shape[1] + begin)  # fmt: skip
-                if r >= 2:
-                    next_row(one, _at(r - 2, 2, 3), _at(r - 1, 2, 3), start, _at(r - 2, 4, 3), _ground(r - 2),
-                             two, _at(r - 2, 2, 3), carry[1], edges, 1, width - 1, 0.75, 0.25, dt, numbers, rows, r - 1,
-                             flat_u, ahead * u.shape[1] + begin)  # fmt: skip
-                if r >= 4:
-                    next_row(two, _at(r - 3, 2, 3), _at(r - 2, 2, 3), start, _at(r - 3, 4, 3), _ground(r - 3),
-                             done, H, carry[2], edges, 2, width - 2, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, r - 2,
-                             flat_v, ahead * v.shape[1] + begin)  # fmt: skip
-                if r >= 2 * HALO:
-                    _put(flat_h, (r - HALO) * h.shape[1] + begin, strips, done, H, width, False)
-                    _put(flat_u, (r - HALO) * u.shape[1] + begin, strips, done, U, width, True)
-                    _put(flat_v, (r - HALO) * v.shape[1] + begin, strips, done, V, width, True)
+                    _fill(ground, _at(r, 8, 1), flat_bottom, r * bottom.shape[1] + begin, strips, width)
+                for k in range(steps):
+                    own, q, c = memory[k * OF_A_STEP * PITCH :], r - k * HALO, k * HALO
+                    start, one = own[: ONE * PITCH], own[ONE * PITCH : TWO * PITCH]
+                    two, carry = own[TWO * PITCH : CARRY * PITCH], own[CARRY * PITCH : OF_A_STEP * PITCH]
+                    done = own[OF_A_STEP * PITCH : (OF_A_STEP + 12) * PITCH]
+                    if q >= c:
+                        first_row(start, _at(q - 1, 4, 3), _at(q, 4, 3), start, _at(q - 1, 4, 3),
+                                  ground, _at(q - 1, 8, 1), one, _at(q - 1, 2, 3), carry[: 4 * PITCH],
+                                  edges, c, width - c, 0.0, 1.0, dt, numbers, rows, q,
+                                  flat_h, ahead * h.shape[1] + begin)  # fmt: skip
+                    if q >= c + 2:
+                        next_row(one, _at(q - 2, 2, 3), _at(q - 1, 2, 3), start, _at(q - 2, 4, 3),
+                                 ground, _at(q - 2, 8, 1), two, _at(q - 2, 2, 3), carry[4 * PITCH : 8 * PITCH],
+                                 edges, c + 1, width - c - 1, 0.75, 0.25, dt, numbers, rows, q - 1,
+                                 flat_u, ahead * u.shape[1] + begin)  # fmt: skip
+                    if q >= c + 4:
+                        next_row(two, _at(q - 3, 2, 3), _at(q - 2, 2, 3), start, _at(q - 3, 4, 3),
+                                 ground, _at(q - 3, 8, 1), done, _at(q - 3, 4, 3), carry[8 * PITCH :],
+                                 edges, c + 2, width - c - 2, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, q - 2,
+                                 flat_v, ahead * v.shape[1] + begin)  # fmt: skip
+                        _settle(done, _at(q - 3, 4, 3) + U, width)
+                        _settle(done, _at(q - 3, 4, 3) + V, width)
+                if r >= 2 * halo:
+                    row, at = r - halo, _at(r - halo, 4, 3)
+                    _put(flat_h, row * h.shape[1] + begin, strips, result, at + H, width, halo)
+                    _put(flat_u, row * u.shape[1] + begin, strips, result, at + U, width, halo)
+                    _put(flat_v, row * v.shape[1] + begin, strips, result, at + V, width, halo)
 
     return bands
 
 
 @inlined
-def _cut(strips, cells):
+def _cut(strips, cells, halo):
     """Where the strips of a band of so many cells begin, and their width with the halo; the last ones may overlap."""
     own = max(2, (cells + LANES - 1) // LANES)
     for lane in range(LANES):
         strips[lane] = min(lane * own, cells - own)
-    return own + 2 * HALO
+    return own + 2 * halo
 
 
 @inlined
 def _at(row, length, fields):
     """Where a row stands in a ring of `length` rows (a power of 2) of `fields` fields."""
     return (row & (length - 1)) * (fields * PITCH)
-
-
-@inlined
-def _ground(row):
-    """Where the bottom under a row of the start stands."""
-    return GROUND * PITCH + _at(row, 4, 1)
 
 
 @jit(noalias=True, borrowed=True)
@@ -148,45 +168,51 @@ def _fill(ring, at, field, place, strips, width):
 
 
 @inlined
-def _swap_kept(ring, at, kept, k, field, row, begin, stop):
+def _swap_kept(ring, at, kept, k, field, row, begin, stop, halo):
     """Put back what the band to the left overwrote, and keep what this one will."""
-    for i in range(u8(HALO)):
+    for i in range(u8(halo)):
         if begin > 0:
             ring[u8(at + LANES) + u8(LANES) * i] = kept[u8(k), u8(row), i]
         kept[u8(k), u8(row), i] = field[u8(row), u8(stop) + i]
 
 
 @jit(noalias=True, borrowed=True)
-def _put(field, place, strips, done, at, width, settled):
+def _settle(ring, at, width):
+    """Velocities at the end of a step."""
+    for j in range(width):
+        i = at + LANES * (j + 1)
+        store(ring, i, settle(load(ring, i)))
+
+
+@jit(noalias=True, borrowed=True)
+def _put(field, place, strips, done, at, width, halo):
     """The owned cells of a row of results to where they belong."""
-    end = width - HALO - 1
-    for j in range(HALO, end, 2):
-        _put_two(field, place, strips, done, at, j, settled)
+    end = width - halo - 1
+    for j in range(halo, end, 2):
+        _put_two(field, place, strips, done, at, j)
     if width % 2 == 1:
-        _put_two(field, place, strips, done, at, end - 1, settled)
+        _put_two(field, place, strips, done, at, end - 1)
 
 
 @inlined
-def _put_two(field, place, strips, done, at, j, settled):
-    first, second = load(done, at + LANES * (j + 1)), load(done, at + LANES * (j + 2))
-    if settled:
-        first, second = settle(first), settle(second)
-    collect(field, place + j, strips, first, second)
+def _put_two(field, place, strips, done, at, j):
+    collect(field, place + j, strips, load(done, at + LANES * (j + 1)), load(done, at + LANES * (j + 2)))
 
 
 FORMS = (False, False), (False, True), (True, False)  # full, square
 ROWS = {form: (row_kernel(*form, True), row_kernel(*form, False)) for form in FORMS}  # of the first, a later stage
-_free_bands, _square_bands, _full_bands = (_bands_kernel(*form) for form in FORMS)
+_free_bands, _square_bands, _full_bands = (_bands_kernel(*form, 1) for form in FORMS)
+_free_pairs, _square_pairs, _full_pairs = (_bands_kernel(*form, AT_ONCE) for form in FORMS)
 
 
 @jit
-def diagnose(h, u, v, bottom, f, gravity, dx, dy):
+def diagnose(h, u, v, bottom, f, gravity, dx, dy, halo):
     """As `reference.diagnose`."""
     out = np.zeros(7)
     out[DEPTH_MIN] = np.inf
-    for r in range(HALO, h.shape[0] - HALO):
+    for r in range(halo, h.shape[0] - halo):
         mass = energy = enstrophy = 0.0
-        for c in range(HALO, h.shape[1] - HALO):
+        for c in range(halo, h.shape[1] - halo):
             depth = h[r, c]
             kinetic = kinetic_energy(u[r, c], u[r, c + 1], v[r, c], v[r + 1, c])
             level = bottom[r, c] if bottom.size else 0.0

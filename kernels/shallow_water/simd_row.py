@@ -59,13 +59,13 @@ def row_kernel(full: bool, square: bool, first: bool) -> Any:
     """
 
     @jit(noalias=True, borrowed=True, key=(full, square, first))
-    def row(now, below, above, start, old, ground, new, to, carry, edges, begin, end, old_weight, weight, dt, numbers,
-            rows, r, ahead, ahead_at):  # fmt: skip
+    def row(now, below, above, start, old, grounds, ground, new, to, carry, edges, begin, end, old_weight, weight, dt,
+            numbers, rows, r, ahead, ahead_at):  # fmt: skip
         """Row r - 1, cells begin + 1 to end: new = now + old_weight * (start - now) + weight * dt * tendency(now).
 
         below, above: where rows r - 1 and r stand in `now`, each h, u, v; old, ground: row r - 1 in `start`, and the
-        bottom under it; to: row r - 1 in `new`. carry: what row r already knows of its own tendencies, its southern
-        half. ahead, ahead_at: from where in memory the next rows will be read. Weights add up to 1.
+        bottom under it in `grounds`; to: row r - 1 in `new`. carry: what row r already knows of its own tendencies, its
+        southern half. ahead, ahead_at: from where in memory the next rows will be read. Weights add up to 1.
         """
         factors = _factors(weight * dt, numbers, rows, r, square)
         east_w = energy_w = across_w = flux_u_w = flux_v_w = zeta_w = load(now, below + LANES * begin)
@@ -80,7 +80,7 @@ def row_kernel(full: bool, square: bool, first: bool) -> Any:
             flux_v = east * v_n
             flux_u = (load(now, n - LANES) + load(now, n)) * load(now, n + U)
             to_u, across = q * (flux_v + flux_v_w), q * (flux_u + load(carry, FLUX_U + i))
-            energy = _energy(now, s, v_n, start, ground + i, factors, numbers, full)
+            energy = _energy(now, s, v_n, grounds, ground + i, factors, numbers, full)
             slope = energy - energy_w
             if not square:
                 slope = numbers.slant * slope
@@ -156,12 +156,12 @@ def _vorticity(now, s, n, v_n, edges, i, factors, numbers, full, square):
 
 
 @inlined
-def _energy(now, s, v_n, start, ground, factors, numbers, full):
+def _energy(now, s, v_n, grounds, ground, factors, numbers, full):
     """Of row r - 1: the Bernoulli function times step / dy."""
     u_s, u_e, v_s = load(now, s + U), load(now, s + U + LANES), load(now, s + V)
     level, squares = load(now, s), (u_s * u_s + u_e * u_e) + (v_s * v_s + v_n * v_n)
     if full:
-        level += load(start, ground)
+        level += load(grounds, ground)
         squares -= 4.0 * numbers.viscosity * ((u_e - u_s) * numbers.per_dx + (v_n - v_s) * numbers.per_dy)
     return factors.gravity_y * level + factors.quarter_y * squares
 

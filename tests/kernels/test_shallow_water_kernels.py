@@ -91,6 +91,32 @@ def test_the_step_with_all_its_terms_is_the_reference(nx, slip):
     assert not walls[1].any()
 
 
+@pytest.mark.parametrize(("full", "dy"), [(False, DX), (False, DY), (True, DY)])
+@pytest.mark.parametrize("nx", [5, simd.STRIP + 1])
+def test_two_steps_at_once_are_two_steps_to_the_bit(nx, full, dy):
+    """The halo of the first one is the outer half of that of both."""
+    wide, (rows, columns) = (
+        state_of(13 + 2 * HALO, nx + 2 * HALO, full, full),
+        tables(13 + 2 * HALO, nx + 2 * HALO, 2.0),
+    )
+    for table, n in ((rows, 13), (columns, nx)):  # the walls stand around the cells that both steps own
+        table[:3] = np.pad(tables(n, n, 2.0)[1], ((0, 0), (HALO, HALO)), "edge")
+    close_basin(wide, rows, columns)
+    bottom, forces = np.random.default_rng(1).normal(size=wide[0].shape), (2e3, 1e-3, 0.2)
+    results = []
+    for module, steps in ((dispatch, (2,)), (dispatch, (1, 1)), (reference, (2,))):
+        fields = [field.copy() for field in wide]
+        for count in steps:
+            if full:
+                module.step(*fields, bottom, rows, columns, G, DX, dy, DT, *forces, count)
+            else:
+                module.step_free(*fields, rows[F], G, DX, dy, DT, count)
+        results.append([field[2 * HALO : -2 * HALO, 2 * HALO : -2 * HALO] for field in fields])
+    for pair, singles, oracle in zip(*results, strict=True):
+        np.testing.assert_array_equal(pair, singles)
+        np.testing.assert_allclose(pair, oracle, rtol=0, atol=1e-13 * np.abs(oracle).max())
+
+
 @pytest.mark.parametrize("term", ["bottom", "viscosity", "drag", "drag_quadratic", "stress", "coriolis"])
 def test_each_term_alone_is_the_reference(term):
     """And without any the step with all terms is the free one."""
