@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.field import Field
+
+if TYPE_CHECKING:
+    from hpckit.field import Field
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class Restored(Protocol):
     @property
     def values(self) -> dict[str, Any]:
         """The values of the state."""
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """How far output files were, by name."""
 
     @property
     def names(self) -> list[str]:

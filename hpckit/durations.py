@@ -41,3 +41,4 @@ def _span_or_none(text: str) -> str:
 
 Span = Annotated[str, AfterValidator(_span)]
 OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty for none
+LIMIT = 'elapsed time ("11 h 50 min") after which the run ends early with a checkpoint, exit code 75; empty: none'

@@ -73,6 +73,13 @@ class SetupError(HpckitError):
     exit_code = 3
 
 
+class InUseError(SetupError):
+    """Somebody else runs in the run directory; names the process."""
+
+    code = "HPK-301"
+    title = "in use"
+
+
 class BlowUpError(HpckitError):
     """The solution is no longer finite, or the time step breaks its CFL limit."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.checkpoint_state import MakeState, Restored, State
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps
@@ -31,7 +33,7 @@ class Keeper(Protocol):
 
     @property
     def is_written(self) -> bool:
-        """This rank has written its part of it."""
+        """The part of this rank is on disk."""
 
     @property
     def seconds(self) -> float:
@@ -90,6 +92,8 @@ class StepEdge:
 
     def _agree(self, step: int) -> tuple[bool, bool, bool]:
         """Collective: any rank was asked to stop; a checkpoint is due on rank 0's clock; any rank is still writing."""
+        from mpi4py import MPI
+
         keeper, root = self._keeper, self._comm.rank == 0
         due = keeper is not None and root and keeper.is_due_now()
         busy = keeper is not None and not keeper.is_written

@@ -21,6 +21,12 @@ VERBS = {
         "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
+    "resume": (
+        "hpckit.cli.resume",
+        "DIR [-n RANKS]",
+        "go on with a run from its checkpoint, on any number of ranks",
+    ),
+    "ckpt": ("hpckit.cli.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
     "report": ("hpckit.cli.report", "DIR [--picture FILE]", "build the HTML report of a run, or draw a picture of it"),
     "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
     "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),

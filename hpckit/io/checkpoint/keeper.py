@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hpckit.checkpoint_settings import Checkpoint
 from hpckit.checkpoint_state import State
-from hpckit.io.checkpoint.reader import Generation, choose
-from hpckit.io.checkpoint.settings import Checkpoint
+from hpckit.io.checkpoint.choose import choose
+from hpckit.io.checkpoint.reader import Generation
 from hpckit.io.checkpoint.writer import Writer
 
 
@@ -42,7 +43,7 @@ class Keeper:
 
     @property
     def is_written(self) -> bool:
-        """This rank is not writing."""
+        """The part of this rank is on disk."""
         return self.writer.is_written
 
     @property
