@@ -11,10 +11,13 @@ from hpckit.durations import seconds_of
 NEVER = "never"
 
 
-def _interval(text: str) -> str:
-    if text != NEVER:
-        seconds_of(text)
-    return text
+def _interval(every: int | str) -> int | str:
+    if isinstance(every, int):
+        if every < 1:
+            raise ValueError("a number of steps is at least 1")
+    elif every != NEVER:
+        seconds_of(every)
+    return every
 
 
 class Checkpoint(BaseModel):
@@ -22,7 +25,7 @@ class Checkpoint(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    every: Annotated[int, Field(ge=1)] | Annotated[str, AfterValidator(_interval)] = Field(
+    every: Annotated[int | str, AfterValidator(_interval)] = Field(
         "10 min", description='elapsed time between two checkpoints ("10 min", "1 h"), or a number of steps, or "never"'
     )
     keep: int = Field(2, ge=1, description="how many of them stay")

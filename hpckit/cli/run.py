@@ -194,7 +194,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
         def on_stop(times: int, process: subprocess.Popen) -> None:
             if times == 1:
                 _request_stop(directory)
-                screen.line("stopping after this step, with complete files; once more ends it at once", True)
+                screen.line("stopping at the next check, with complete files; once more ends it at once", True)
             else:
                 screen.line("ending the ranks now", True)
 

@@ -31,8 +31,8 @@ def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
         content = broadcast_bytes(comm, content, 0)
         generation = None
         if content:
-            generation = Generation(root, parse(content, number))
             try:
+                generation = Generation(root, parse(content, number))
                 generation.verify(comm.rank, comm.size)
             except CorruptDataError as error:
                 problem = str(error)

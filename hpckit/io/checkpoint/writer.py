@@ -153,7 +153,10 @@ class Writer:
         free = _free(self.root)
         if free < need:
             raise _no_room(self.root, need, free, "the disk is full")
-        disk.make_directory(mf.folder(self.root, number), "generation.mkdir")
+        try:
+            disk.make_directory(mf.folder(self.root, number), "generation.mkdir")
+        except OSError as error:
+            raise self._failure(need, error) from error
         return number
 
     def _copied(self, pieces: Sequence[Piece]) -> list[Piece]:
@@ -199,16 +202,16 @@ class Writer:
 
     def _told(self, pending: _Pending, nbytes: int) -> int:
         if isinstance(pending.error, OSError):
-            raise self._failure(pending, pending.error)
+            raise self._failure(pending.need, pending.error)
         if pending.error is not None:
             raise pending.error
         return nbytes
 
-    def _failure(self, pending: _Pending, error: OSError) -> HpckitError:
+    def _failure(self, need: int, error: OSError) -> HpckitError:
         """What a user can do about it."""
         problem = write_error(error, Path(error.filename or self.root))
         if error.errno in FULL:
-            return _no_room(self.root, pending.need, _free(self.root), problem.likely)
+            return _no_room(self.root, need, _free(self.root), problem.likely)
         return problem
 
     def _publish(self, pending: _Pending, entries: list[dict[str, Any]] | None) -> int:
@@ -220,7 +223,7 @@ class Writer:
         try:
             mf.publish(self.root, {**pending.head, "seconds": seconds, "arrays": arrays, "shards": entries})
         except OSError as error:
-            raise self._failure(pending, error) from error
+            raise self._failure(pending.need, error) from error
         self._prune_in_thread(pending.number)
         return 0
 
