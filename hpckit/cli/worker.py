@@ -16,7 +16,6 @@ from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.nested import start_nested
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
-from hpckit.io.checkpoint.keeper import Keeper
 from hpckit.run_context import Run, gather_json, rank_logger
 from hpckit.run_directory import RunDirectory
 from hpckit.run_settings import with_common
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.device import Device
+    from hpckit.io.checkpoint.keeper import Keeper
     from hpckit.watch import Watch
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
@@ -117,6 +117,8 @@ def _watch(comm: MPI.Intracomm, options: dict[str, Any] | None, directory: RunDi
 
 def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory: RunDirectory) -> Keeper:
     """The checkpoints of the run; of one that is resumed, with the state that it goes on from. Collective."""
+    from hpckit.io.checkpoint.keeper import Keeper
+
     facts = {"app": record["app"], "title": record["title"]}
     keeper = Keeper(comm, directory.checkpoints, config.checkpoint, facts, resume=record.get("attempt", 0) > 0)
     if keeper.resumed and comm.rank == 0:
