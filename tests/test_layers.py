@@ -24,6 +24,7 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.parallel": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
@@ -36,6 +37,7 @@ ALLOWED = {
         "hpckit.md",
         "hpckit.exact",
         "hpckit.observables",
+        "hpckit.parallel",
     },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
