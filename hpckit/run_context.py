@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0  # between two progress lines
 COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
+COMPILE_ALLOWANCE = 900.0  # s that compiling may take on a busy machine until it is a stall
 FILE_SECONDS = 0.5  # between two writes of progress.json
 STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
 _clock = time.monotonic  # `time` is also what apps call the simulated time
@@ -105,10 +106,19 @@ class Run:
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment."""
-        if self.rank:
+        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment, and
+        let the watch wait.
+        """
+        with contextlib.ExitStack() as stack:
+            if self._watch is not None:
+                stack.enter_context(self._watch.allow(COMPILE_ALLOWANCE))
+            if self.rank == 0:
+                stack.enter_context(self._telling())
             yield
-            return
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell the user what takes so long."""
         root = self
         while root._parent is not None:
             root = root._parent

@@ -13,48 +13,44 @@ import atexit
 import contextlib
 import faulthandler
 import json
+import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Hashable
+import time
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from sys import _getframe
-from types import CodeType, FrameType, TracebackType
-from typing import Any, Protocol, Self
+from types import TracebackType
+from typing import Protocol, Self
 
-import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import InputError, SetupError
 from hpckit.same import broadcast_bytes, require_same
 from hpckit.watch_check import Check, Checker
+from hpckit.watch_sites import CORE, INNER, Site, Sites
 from hpckit.watch_table import (
     GROUPS,
     HEAD,
     LEFT,
-    MOST_GROUPS,
-    MOST_SITES,
     RECORD,
     RING,
     RUNNING,
     SLOTS,
-    communicates,
     place,
     table_of,
 )
 
-CORE = os.path.dirname(os.path.abspath(__file__))
 MEMORY = Path("/dev/shm")
 STACK_SIGNAL = signal.SIGUSR2
 ENDED = 5  # the word of a record that says so
-INNER: dict[int, Any] = {}  # the places in modules that communicate: none
 START_WATCHER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hpckit.watcher import main; main(sys.argv[1:])"
 
-current: Watch | None = None
+current: Watch | None = None  # of this process
 
 
 class Enter(Protocol):
@@ -68,43 +64,11 @@ class Enter(Protocol):
         """Record it, and compare it where the watch does."""
 
 
-@dataclass(slots=True)
-class _Group:
-    """A communicator that was seen: its number here, a key alike on its ranks, name, ranks, calls so far."""
-
-    comm: MPI.Comm  # kept, so that its id is nobody else's
-    index: int
-    key: str
-    axis: str
-    members: tuple[int, ...]
-    number: int = 0
-
-
-@dataclass(slots=True)
-class _Site:
-    """An operation at a place in the source on a communicator; index: in the table."""
-
-    index: int
-    group: _Group
-    operation: Hashable
-    dtype: Hashable
-    code: CodeType
-    line: int
-
-    def told(self) -> dict[str, Any]:
-        """The same in words."""
-        operation = " ".join(map(str, self.operation)) if isinstance(self.operation, tuple) else str(self.operation)
-        dtype = self.dtype.name if isinstance(self.dtype, np.dtype) else str(self.dtype)
-        code = self.code
-        place = {"file": code.co_filename, "line": self.line, "function": code.co_name}
-        return {"operation": operation, "dtype": dtype, **place}
-
-
 @dataclass(frozen=True, slots=True)
 class Begun:
     """An operation that was started and will be waited for."""
 
-    site: _Site
+    site: Site
     number: int
     count: int
     root: int
@@ -116,8 +80,10 @@ class Watch:
 
     A rank that stays in an operation for `limit` s while a rank that it waits for stands still as long is a stall: the
     report on standard error, and `stall.json` in `folder` where one is given, names the late rank, where in the source
-    it is, which operation it is due in, and who waits where. A rank that goes on, or calls `beat`, is slow and no
-    culprit. `end`: s after which a stalled job is ended by killing its ranks; None leaves it.
+    it is, which operation it is due in, and who waits where. A rank that goes on, reads or writes files, or calls
+    `beat`, is slow and no culprit. `end`: s after which a stalled job is ended by killing its ranks; None leaves it.
+    `spare_computing`: not while a late rank is computing, as a serial part of a program may.
+    `gives_way`: the next watch takes the place of this one.
 
     `check`: every operation first compares operation, dtype, count and root over its ranks, and `MismatchError`, with
     all call sites, is raised on each of them if they differ; what cannot end any more raises `StallError`. It costs
@@ -135,41 +101,45 @@ class Watch:
         check: bool = False,
         end: float | None = None,
         folder: Path | str | None = None,
+        spare_computing: bool = False,
+        gives_way: bool = False,
     ) -> None:
         global current
+        before = current
+        if before is not None and before.gives_way:
+            before.close()
         said = {"limit": repr(limit), "check": repr(check), "end": repr(end), "open": repr(current is not None)}
+        said["spare_computing"] = repr(spare_computing)
         require_same(comm, said, "the options of a watch are the same on every rank")
         _check_limits(limit, end)
         if current is not None:
             raise InputError("this process is watched already", do="close the first watch before another is made")
         self._comm = MPI.Intracomm(comm.Dup())
         self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
-        self._groups: dict[int, _Group] = {}
-        self._sites: dict[Any, _Site] = {}
-        self._places: dict[int, dict[int, _Site]] = {}  # by code object, then by instruction
-        self._codes: list[CodeType] = []  # kept, so that their ids are nobody else's
-        self._beats = 0
+        self._beats = self._allowed_until = 0
+        self.gives_way: bool = gives_way
         self._watcher: subprocess.Popen | None = None
         slot = self._node.rank
-        self._folder = self._share_folder(None if folder is None else Path(folder))
+        self._folder = self._share_folder()
         if slot == 0:
             table_of(self._folder, self._node.size, create=True)
         self._node.Barrier()
         self._table = table_of(self._folder, self._node.size)
         self._words = memoryview(self._table).cast("Q")
         self._start = place(slot)
+        self._sites = Sites(self._comm, self._folder / f"sites-{slot}")
         self._record, self._record_again, self.leave = self._recorder()
         self.enter: Enter = self._enter_checked if check else self._record
-        self._log = open(self._folder / f"sites-{slot}", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
         self._stack = open(self._folder / f"stack-{slot}", "w", encoding="utf-8")  # noqa: SIM115
         # What faulthandler puts back at the end: a signal that comes late must not kill.
         signal.signal(STACK_SIGNAL, signal.SIG_IGN)
         faulthandler.register(STACK_SIGNAL, self._stack, all_threads=False)
-        HEAD.pack_into(self._table, self._start, os.getpid(), RUNNING, comm.rank, 0)
+        HEAD.pack_into(self._table, self._start, os.getpid(), RUNNING, comm.rank, 0, 0)
         self._checker = Checker(self._comm, self._table, self._folder) if check else None
         self._node.Barrier()
         if slot == 0:
-            self._watcher = self._start_watcher(limit, end, folder is not None)
+            keep = "" if folder is None else str(Path(folder).absolute() / f"node-{comm.rank:05d}")
+            self._watcher = self._start_watcher(limit, end, keep, spare_computing)
         self._closed = False
         current = self
         atexit.register(self._leave)
@@ -199,6 +169,19 @@ class Watch:
         self._beats += 1
         self._words[self._start // 8 + 3] = self._beats
 
+    @contextlib.contextmanager
+    def allow(self, seconds: float) -> Iterator[None]:
+        """No culprit for so long in what is inside: compiling, a file of many GB."""
+        before, place = self._allowed_until, self._start // 8 + 4
+        self._words[place] = self._allowed_until = max(before, math.ceil(time.monotonic() + seconds))
+        try:
+            yield
+        finally:
+            if not self._closed:
+                self._beats += 1
+                self._allowed_until = before
+                self._words[place - 1], self._words[place] = self._beats, before
+
     def close(self) -> None:
         """End the watch. Collective; a second call does nothing."""
         global current
@@ -225,17 +208,18 @@ class Watch:
         if error is None:
             self.close()
 
-    def _recorder(self) -> tuple[Callable[..., _Site], Callable[[Begun], None], Callable[[], None]]:
+    def _recorder(self) -> tuple[Callable[..., Site], Callable[[Begun], None], Callable[[], None]]:
         """Functions that record a call, that record it again while it is waited for, and that it is over.
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
-        table, words, places_of, know, find = self._table, self._words, self._places, self._know, self._find_site
+        table, words, sites = self._table, self._words, self._sites
+        places_of, know, find = sites.places, sites.know, sites.find
         ring, numbers, pack = self._start + RING, (self._start + GROUPS) // 8, RECORD.pack_into
         sequence, ended, last, word = 0, ring // 8 + ENDED, SLOTS - 1, ENDED
         inner, identity, frame_of = INNER, id, _getframe
 
-        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> _Site:
+        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
             nonlocal sequence, ended
             frame = frame_of(1)
             while True:  # to the first frame outside of the modules that communicate
@@ -277,7 +261,7 @@ class Watch:
 
         return record, record_again, leave
 
-    def _compare(self, site: _Site, count: int, root: int) -> Check | None:
+    def _compare(self, site: Site, count: int, root: int) -> Check | None:
         """Begin to compare an operation over its ranks, where the watch does."""
         group, number = site.group, site.group.number
         if self._checker is None or len(group.members) == 1:
@@ -294,69 +278,25 @@ class Watch:
             self.leave()
             raise
 
-    def _new_group(self, comm: MPI.Comm) -> _Group:
-        """A communicator that is used for the first time; local."""
-        mine, all_ranks = comm.Get_group(), self._comm.Get_group()
-        ranks = MPI.Group.Translate_ranks(mine, list(range(mine.size)), all_ranks)
-        mine.Free()
-        all_ranks.Free()
-        members = tuple(int(rank) for rank in ranks)
-        if MPI.UNDEFINED in members:
-            raise InputError(
-                "a communicator holds ranks that are not watched", do="make the watch on all ranks of the job"
-            )
-        axis = comm.name or f"{len(members)} ranks"
-        like = sum((group.axis, group.members) == (axis, members) for group in self._groups.values())
-        index = min(len(self._groups), MOST_GROUPS - 1)
-        group = _Group(comm, index, f"{axis} {like} {members}", axis, members)
-        self._groups[id(comm)] = group
-        self._log.write(json.dumps(["group", index, group.key, axis, members]) + "\n")
-        return group
-
-    def _find_site(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> _Site:
-        """An operation at a place in the source; made when it is called there for the first time."""
-        key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm))
-        site = self._sites.get(key)
-        if site is None:
-            number = min(len(self._sites) + 1, MOST_SITES)
-            group = self._groups.get(id(comm)) or self._new_group(comm)
-            site = _Site(number, group, operation, dtype, frame.f_code, frame.f_lineno)
-            if number < MOST_SITES:
-                self._sites[key] = site
-            self._log.write(json.dumps(["site", number, group.index, *site.told().values()]) + "\n")
-        return site
-
-    def _know(self, code: CodeType) -> dict[int, _Site]:
-        """What is known of a code object that is new here: INNER for the modules that communicate, else nothing yet."""
-        self._codes.append(code)
-        inner = communicates(code.co_filename, CORE)
-        self._places[id(code)] = places = INNER if inner else {}
-        return places
-
-    def _share_folder(self, folder: Path | None) -> Path:
-        """The folder of this node's table, made by its first rank; the same path on all its ranks."""
+    def _share_folder(self) -> Path:
+        """The folder of this node's table, in memory, made by its first rank; the same path on all its ranks."""
         said = b""
         if self._node.rank == 0:
             try:
-                if folder is None:
-                    made = Path(tempfile.mkdtemp(prefix="hpckit-watch-", dir=MEMORY if MEMORY.is_dir() else None))
-                else:
-                    made = folder.absolute() / f"node-{self._comm.rank:05d}"
-                    shutil.rmtree(made, ignore_errors=True)
-                    made.mkdir(parents=True)
-                said = json.dumps({"path": str(made)}).encode()
+                made = tempfile.mkdtemp(prefix="hpckit-watch-", dir=MEMORY if MEMORY.is_dir() else None)
+                said = json.dumps({"path": made}).encode()
             except OSError as error:
                 said = json.dumps({"problem": f"{error.filename}: {error.strerror}"}).encode()
         answer = json.loads(broadcast_bytes(self._node, said, 0))
         if "problem" in answer:
             raise SetupError(
-                f"the watch has no folder for its records: {answer['problem']}", do="give another `folder`"
+                f"the watch has no folder for its records: {answer['problem']}", do="make room there, or set TMPDIR"
             )
         return Path(answer["path"])
 
-    def _start_watcher(self, limit: float, end: float | None, keep: bool) -> subprocess.Popen:
+    def _start_watcher(self, limit: float, end: float | None, keep: str, spare: bool) -> subprocess.Popen:
         """The process that reads the table; in a session of its own, so that it outlives the end of the job."""
-        words = [self._folder, self._node.size, limit, end or 0.0, "keep" if keep else "remove", CORE]
+        words = [self._folder, self._node.size, limit, end or 0.0, keep, int(spare), CORE]
         return subprocess.Popen(
             [sys.executable, "-ISc", START_WATCHER, os.path.dirname(CORE), *map(str, words)],
             stdin=subprocess.PIPE,
@@ -369,9 +309,9 @@ class Watch:
         if self._closed:
             return
         self._closed = True
-        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._comm.rank, self._beats)
+        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._comm.rank, self._beats, 0)
         faulthandler.unregister(STACK_SIGNAL)
-        self._log.close()
+        self._sites.close()
         self._stack.close()
         if self._watcher is not None and self._watcher.stdin is not None:
             with contextlib.suppress(OSError):

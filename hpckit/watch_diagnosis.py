@@ -12,6 +12,7 @@ from typing import Any
 
 RUNNING, LEFT, DEAD = "running", "left", "dead"
 SHOWN = 3  # frames of the stack of a late rank
+MOST_SHOWN = 8  # late ranks told in words; the file has all
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Call:
     line: int
     function: str
     inside: bool
+    sequence: int = 0  # its place among all calls of the rank
 
     def what(self) -> str:
         """Operation, elements and axis."""
@@ -76,7 +78,8 @@ class Rank:
 class Stall:
     """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its program is
     over), `dead`, `differ` (ranks called different operations), `crossed` (ranks wait for one another on different
-    axes), `together` (all are in the operation and it does not end), `elsewhere` (the late ones are on other nodes).
+    axes), `together` (all are in the operation and it does not end), `elsewhere` (the late ones are on other nodes),
+    `idle` (no rank is in an operation, and none goes on).
     """
 
     kind: str
@@ -93,7 +96,7 @@ class Stall:
     def text(self) -> str:
         """The report: a line of what is wrong, then who and where."""
         lines = [f"stalled for {self.seconds:.3g} s: {self._headline()}"]
-        for rank in self.culprits:
+        for rank in self.culprits[:MOST_SHOWN]:
             if rank in self.ranks:
                 lines.append(f"  {_state(self.ranks[rank])}")
         if self.kind not in ("differ", "crossed", "together"):
@@ -124,6 +127,8 @@ class Stall:
         what = f"{due.what()} (number {due.number})" if due else "an operation"
         if self.kind == "elsewhere":
             return f"the ranks of this node are all in {what}; what holds them is among {who}, on other nodes"
+        if self.kind == "idle":
+            return f"{who} {has} begun nothing and told of no step"
         why = {"late": "", "left": f", and {is_over} through with the program", "dead": f", and {is_over} dead"}
         return f"{who} {has} not come to {what}{why[self.kind]}"
 
@@ -175,6 +180,15 @@ def diagnose(ranks: Iterable[Rank], limit: float) -> Stall | None:
     if all(seen[rank].still > limit for rank in circle):
         return Stall("crossed", seconds, tuple(circle), tuple(circle), seen)
     return None
+
+
+def diagnose_idle(ranks: Iterable[Rank], limit: float) -> Stall | None:
+    """The stall of a node where every rank is outside of any operation and none has changed for `limit` s."""
+    seen = {it.rank: it for it in ranks}
+    running = [it for it in seen.values() if it.life == RUNNING]
+    if not running or any(it.inside or it.still <= limit for it in running):
+        return None
+    return Stall("idle", min(it.still for it in running), tuple(sorted(it.rank for it in running)), (), seen)
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

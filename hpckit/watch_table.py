@@ -23,12 +23,15 @@ TABLE, ALARM = "table", "alarm.txt"
 
 
 class Head(NamedTuple):
-    """Who a rank is: its process, ABSENT, RUNNING or LEFT, its rank, how often it said that it lives."""
+    """Who a rank is: its process, ABSENT, RUNNING or LEFT, its rank, how often it said that it lives, and until when
+    (monotonic s) it said that it would take.
+    """
 
     pid: int
     state: int
     rank: int
     beats: int
+    allowed_until: int
 
 
 class Record(NamedTuple):
@@ -44,7 +47,7 @@ class Record(NamedTuple):
     ended: int
 
 
-HEAD = struct.Struct("<4Q")
+HEAD = struct.Struct("<5Q")
 
 
 def communicates(file: str, core: str) -> bool:

@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose
+from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose, diagnose_idle
 from hpckit.watch_table import (
     ABSENT,
     ALARM,
@@ -41,29 +42,36 @@ STACK_SECONDS = 0.5  # at most, for the stacks of the ranks to be written
 STACK_POLL = 0.05
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
+COMPUTING = "computing"
+MOVED = 2**20  # bytes read and written that show a rank at work; its stacks and logs are less
 
 
 @dataclass
 class Options:
     """What the watcher was told. ranks: of this node; end: s after which a stalled job is ended, 0 for never; keep:
-    the folder stays; core: the folder of our own modules, whose frames are no call sites.
+    the folder for the report, None for none; spare_computing: no end while a late rank computes; core: the folder of
+    our own modules, whose frames are no call sites.
     """
 
     folder: Path
     ranks: int
     limit: float
     end: float
-    keep: bool
+    keep: Path | None
+    spare_computing: bool
     core: str
 
 
 @dataclass
 class Seen:
-    """What was last seen of a rank: when it changed last and then its processor time (monotonic s, ticks)."""
+    """What was last seen of a rank: when it changed last, then its processor time and the bytes that it had read and
+    written (monotonic s, ticks, bytes).
+    """
 
     state: object = None
     since: float = 0.0
     ticks: int = 0
+    moved: int = 0
 
 
 @dataclass
@@ -106,6 +114,7 @@ class Words:
             line=line,
             function=function,
             inside=record.ended == 0,
+            sequence=record.sequence,
         )
 
 
@@ -148,14 +157,22 @@ class Watcher:
     def _look(self, heads: list[Head], now: float) -> None:
         ranks = [self._rank(slot, head, now) for slot, head in enumerate(heads) if head.state != ABSENT]
         stall = diagnose(ranks, self.options.limit)
+        if stall is None and self.options.end:
+            stall = diagnose_idle(ranks, self.options.end)
         if stall is None:
             self._over(now)
             return
         if self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
             self.told_at = now
             self._report(stall)
-        if self.options.end and stall.seconds > self.options.end:
+        if self.options.end and stall.seconds > self.options.end and not self._spared(stall):
             self._end(stall)
+
+    def _spared(self, stall: Stall) -> bool:
+        """A rank that others wait for computes, and may: it is told, and not ended."""
+        late = [stall.ranks[rank] for rank in stall.culprits if rank in stall.ranks]
+        computing = stall.kind in ("late", "idle") and any(it.doing == COMPUTING for it in late)
+        return self.options.spare_computing and computing
 
     def _over(self, now: float) -> None:
         """Say so, if there was a stall."""
@@ -172,12 +189,12 @@ class Watcher:
         condition, ticks = _process(head.pid)
         if life == RUNNING and condition == "":
             life = DEAD
-        it = self.seen[slot]
-        if it.state != (head, record, life):
-            self.seen[slot] = it = Seen((head, record, life), now, ticks)
-        still = now - it.since
+        it, moved = self.seen[slot], _bytes_moved(head.pid)
+        if it.state != (head, record, life) or moved - it.moved > MOVED:
+            self.seen[slot] = it = Seen((head, record, life), now, ticks, moved)
+        still = 0.0 if now < head.allowed_until and life == RUNNING else now - it.since
         share = (ticks - it.ticks) / os.sysconf("SC_CLK_TCK") / max(still, 1e-9)
-        doing = "stopped" if condition == "T" else "computing" if share > 0.1 else "asleep"
+        doing = "stopped" if condition == "T" else COMPUTING if share > 0.1 else "asleep"
         words = self.words[slot]
         if record is not None and record.site not in words.sites:
             words.read()
@@ -195,8 +212,15 @@ class Watcher:
         _say(stall.text())
 
     def _keep(self, stall: Stall, ended: bool) -> None:
-        report = {**stall.to_dict(), "ended": ended}
-        _write(self.options.folder / REPORT, json.dumps(report, indent=1))
+        """The report in the folder of the run, which may be on a disk that is full: then only the words are left."""
+        if self.options.keep is None:
+            return
+        report = {**stall.to_dict(), "host": socket.gethostname(), "ended": ended}
+        try:
+            self.options.keep.mkdir(parents=True, exist_ok=True)
+            _write(self.options.keep / REPORT, json.dumps(report, indent=1))
+        except OSError as error:
+            _say(f"{self.options.keep / REPORT} could not be written: {error.strerror}")
 
     def _with_stacks(self, ranks: Mapping[int, Rank]) -> dict[int, Rank]:
         """The ranks with where they are in the source, asked for by a signal that is answered even in compiled code."""
@@ -232,18 +256,16 @@ class Watcher:
 
 
 def main(arguments: list[str]) -> None:
-    """`FOLDER RANKS LIMIT END KEEP CORE`, as hpckit.watch starts it."""
-    folder, ranks, limit, end, keep, core = arguments
-    options = Options(Path(folder), int(ranks), float(limit), float(end), keep == "keep", core)
+    """`FOLDER RANKS LIMIT END KEEP SPARE CORE`, as hpckit.watch starts it."""
+    folder, ranks, limit, end, keep, spare, core = arguments
+    kept = Path(keep) if keep else None
+    options = Options(Path(folder), int(ranks), float(limit), float(end), kept, spare == "1", core)
     try:
+        if kept is not None:
+            (kept / REPORT).unlink(missing_ok=True)  # of an earlier watch in this folder
         Watcher(options).run()
     finally:
-        if options.keep and (options.folder / REPORT).exists():
-            for path in options.folder.iterdir():
-                if path.name != REPORT:
-                    path.unlink()
-        else:
-            shutil.rmtree(options.folder, ignore_errors=True)
+        shutil.rmtree(options.folder, ignore_errors=True)
 
 
 def _wait_for_growth(files: list[tuple[Path, int]]) -> None:
@@ -280,6 +302,15 @@ def _process(pid: int) -> tuple[str, int]:
     except (OSError, IndexError):
         return "", 0
     return ("" if fields[0] in "ZX" else fields[0]), int(fields[11]) + int(fields[12])
+
+
+def _bytes_moved(pid: int) -> int:
+    """Bytes that a process has read from and written to file systems; 0 where that cannot be known."""
+    try:
+        with open(f"/proc/{pid}/io", encoding="ascii") as lines:
+            return sum(int(line.split()[1]) for line in lines if line.startswith(("read_bytes", "write_bytes")))
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _alive(pid: int) -> bool:

@@ -25,6 +25,7 @@ ALLOWED = {
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
     "hpckit.parallel": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
+    "hpckit.nn": {"hpckit.kernels"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
@@ -36,6 +37,7 @@ ALLOWED = {
         "hpckit.collectives",
         "hpckit.md",
         "hpckit.exact",
+        "hpckit.nn",
         "hpckit.observables",
         "hpckit.parallel",
     },

@@ -15,6 +15,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from hpckit.errors import InputError
+from hpckit.run_settings import with_common
 
 ENTRY_POINTS = "hpckit.apps"
 
@@ -44,8 +45,8 @@ class App:
 
     @property
     def config(self) -> type[BaseModel]:
-        """The schema of its settings."""
-        return self.config_module.Config
+        """The schema of its settings: its own, and those that every app has."""
+        return with_common(self.config_module.Config)
 
     @property
     def presets(self) -> dict[str, tuple[str, dict]]:

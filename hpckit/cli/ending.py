@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from hpckit.checks import VALIDATION
@@ -55,7 +56,7 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     error: HpckitError
     if end.stops > 1:
         error = RankLostError("the ranks were ended on request", do="complete files are still there")
-    elif end.code and (stall := _stall(directory)):
+    elif end.code and (stall := stall_that_ended(directory.path / STALLS)):
         error = StallError(stall, where="told by the watch", do=f"look at the lines named; {directory.path / STALLS}")
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
@@ -78,9 +79,9 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     return record
 
 
-def _stall(directory: RunDirectory) -> str:
-    """What the watch said of the stall that it ended, `` where it did not."""
-    for path in sorted((directory.path / STALLS).glob("node-*/stall.json")):
+def stall_that_ended(folder: Path) -> str:
+    """What the watch that reports to a folder said of the stall that it ended, `` where it did not."""
+    for path in sorted(folder.glob("node-*/stall.json")):
         report = json.loads(path.read_text(encoding="utf-8"))
         if report["ended"]:
             return report["text"]

@@ -58,7 +58,8 @@ EXPLANATIONS = {
         "A branch that only some ranks take, a rank that raised and went on or ended early, an endless loop, a file "
         "system or library that does not answer.",
         "The message names the late rank, where in the source it is, the operation it is due in, and who waits "
-        "where. `hpckit run … --watch SECONDS` watches a run, `--check` compares every operation before it is run.",
+        "where. Every run is watched: watch.warn and watch.abort are its limits, watch.off=true ends that; `--check` "
+        "compares every operation before it is run.",
     ),
     "HPK-601": (
         "Ranks called different collective operations on one axis: another operation, dtype, number of elements or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,23 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli import launch
-from hpckit.cli.ending import lost_rank
+from hpckit.cli.ending import lost_rank, stall_that_ended
 from hpckit.cli.guest import Guests, run_words, start_watch
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
-from hpckit.errors import InputError, RankLostError
+from hpckit.errors import InputError, RankLostError, StallError
+
+OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
 
 
-def run_program(words: list[str], ranks: int, above: Joined | None, watch: dict[str, Any] | None = None) -> int:
+def run_program(
+    words: list[str], ranks: int, above: Joined | None, watch: dict[str, Any] | None = None, *, asked: bool = False
+) -> int:
     """Run `words` (a program and its arguments) on `ranks` ranks, or on those of the launcher above.
 
-    watch: arguments of `hpckit.Watch`, None for none.
+    watch: arguments of `hpckit.Watch`, None for none. A watch that was not asked for leaves programs alone that start
+    MPI in their own way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
 
     Returns the program's exit code: an exception on any rank ends all of them with 1, a lost rank with 7.
     """
     program = Path(words[0])
     if not program.is_file():
         raise InputError(f"there is no program {program}")
+    if watch is not None and not asked:
+        alone = (above.size if above else ranks) == 1 or OWN_START.search(program.read_bytes()) is not None
+        watch = None if alone else {**watch, "spare_computing": True, "gives_way": True}
     if above is not None:
         return _run_here(words, above, watch)
     launch.warn_if_crowded(ranks)
@@ -43,11 +52,16 @@ def run_program(words: list[str], ranks: int, above: Joined | None, watch: dict[
             if text := guests.watch():
                 screen.line(text, True)
 
+        if watch is not None:
+            watch = {**watch, "folder": str(Path(folder, "watch"))}
         command = launch.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.guest")
         end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
         guests.look()
+        stall = stall_that_ended(Path(folder, "watch"))
     if end.stops:
         return 128 + 2
+    if end.code and stall:
+        raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
     if not end.code and guests.first.when is not None:
         end.lost.setdefault("how", "its process left before the program was over")
     if "how" in end.lost:

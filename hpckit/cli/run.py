@@ -21,11 +21,12 @@ from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table, ranks
 from hpckit.errors import HpckitError, InputError
 from hpckit.gpu_driver import missing, no_gpu
 from hpckit.run_directory import RunDirectory, run_name
+from hpckit.run_settings import WatchSettings
 
 if TYPE_CHECKING:
     from hpckit.cli.config import Configuration
 
-WATCH_SECONDS = 60.0  # until a stall is reported, where --check or --watch-end is given alone
+FLAGS = ("--check", "--no-watch")  # what may follow the name of a program and takes no value
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
 USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
        hpckit run PROGRAM.py [-n RANKS] [--watch SECONDS] [--check] [arguments of the program …]"""
@@ -62,9 +63,12 @@ def parser() -> argparse.ArgumentParser:
         "--watch",
         type=_seconds,
         metavar="SECONDS",
-        help="report ranks that others have waited for so long: who, where in the source, in which operation",
+        help="report ranks that others have waited for so long (60): who, where in the source, in which operation",
     )
-    it.add_argument("--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long")
+    it.add_argument(
+        "--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long (600)"
+    )
+    it.add_argument("--no-watch", action="store_true", help="nobody watches the ranks")
     it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
@@ -97,7 +101,9 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     if program is not None:
         from hpckit.cli.program import run_program
 
-        return run_program([*options.words, *program], options.ranks or 1, above, _watch(options))
+        watch = _watch(options, WatchSettings())
+        asked = _asks_to_watch(options)
+        return run_program([*options.words, *program], options.ranks or 1, above, watch, asked=asked)
     ranks = above.size if above else options.ranks or 1
     if options.show_config or options.dry_run:
         configuration = _load(options)
@@ -155,7 +161,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> Ru
         "ranks": ranks,
         "steps": plan.steps,
         "gpu": gpu,
-        "watch": _watch(options),
+        "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
         "values": configuration.values(),
         "origins": configuration.origins,
     }
@@ -262,16 +268,22 @@ def _gpu(options: argparse.Namespace, app: App) -> str | None:
     return options.gpu_mpi or "auto"
 
 
-def _watch(options: argparse.Namespace) -> dict[str, Any] | None:
-    """How the ranks are watched: the arguments of `hpckit.Watch`, None for not at all."""
-    if options.watch is None and options.watch_end is None and not options.check:
+def _watch(options: argparse.Namespace, settings: WatchSettings) -> dict[str, Any] | None:
+    """How the ranks are watched: the arguments of `hpckit.Watch`, None for not at all. Options go before settings."""
+    if options.no_watch or (settings.off and not _asks_to_watch(options)):
+        if _asks_to_watch(options):
+            raise InputError("--no-watch is given with --watch, --watch-end or --check", do="leave one of them out")
         return None
-    limit = options.watch or min(WATCH_SECONDS, options.watch_end or WATCH_SECONDS)
+    limit = options.watch or min(settings.warn, options.watch_end or settings.warn)
     if options.watch_end is not None and options.watch_end < limit:
         raise InputError(
             f"--watch-end {options.watch_end:g} is before --watch {limit:g}", do="report a stall before it ends the run"
         )
-    return {"limit": limit, "check": options.check, "end": options.watch_end}
+    return {"limit": limit, "check": options.check, "end": options.watch_end or max(settings.abort, limit)}
+
+
+def _asks_to_watch(options: argparse.Namespace) -> bool:
+    return options.watch is not None or options.watch_end is not None or options.check
 
 
 def _check_directory(given: str) -> None:
@@ -325,8 +337,8 @@ def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     if index is None or not all(numbers.fullmatch(word) for word in arguments[:index]):
         return arguments, None
     after = index + 1
-    while after < len(arguments) and arguments[after] in ("-n", "--ranks", "--watch", "--watch-end", "--check"):
-        after += 1 if arguments[after] == "--check" else 2
+    while after < len(arguments) and arguments[after] in ("-n", "--ranks", "--watch", "--watch-end", *FLAGS):
+        after += 1 if arguments[after] in FLAGS else 2
     rest = arguments[after:]
     return arguments[:after], rest[1:] if rest[:1] == ["--"] else rest
 

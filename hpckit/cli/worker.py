@@ -17,6 +17,7 @@ from hpckit.cli.nested import start_nested
 from hpckit.errors import SetupError
 from hpckit.run_context import Run, gather_json, rank_logger
 from hpckit.run_directory import RunDirectory
+from hpckit.run_settings import with_common
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -52,7 +53,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         _check_size(record["ranks"], comm.size)
         rank_logger(directory, comm.rank)
         _record_places(directory, comm)
-        config_type = importlib.import_module(f"{record['package']}.config").Config
+        config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)

@@ -162,7 +162,8 @@ def buckets_of(layers: Sequence[Layer], parameters: Parameters, nbytes: int) -> 
     for number, layer in enumerate(layers):
         for parameter in layer.parameters():
             users.setdefault(parameter.name, set()).add(number)
-    found, held, end = [], list[Parameter](), parameters.size
+    held: list[Parameter] = []
+    found, end = [], parameters.size
     for parameter in reversed(parameters.list):
         held.append(parameter)
         start = parameters.offsets[parameter.name]

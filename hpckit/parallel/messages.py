@@ -25,7 +25,7 @@ class Messages:
     `sent` has the bytes of each message, until it is cleared.
     """
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Comm) -> None:
         self._comm = axis_of(comm).comm  # of the collectives, whose tags are others
         self._leaving: list[tuple[MPI.Request, np.ndarray]] = []
         self.sent: list[int] = []
