@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hpckit.kernels.nn import memory
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
 PATIENCE = 50  # fruitless looks before the core is offered to other processes
 MOST_DIMS = 8
+ROUND_TRIPS = 16  # of which the quickest tells how clocks differ
 DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
@@ -26,7 +28,8 @@ class Messages:
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._comm = axis_of(comm).comm  # of the collectives, whose tags are others
+        self._axis = axis_of(comm)
+        self._comm = self._axis.comm  # of the collectives, whose tags are others
         self._leaving: list[tuple[MPI.Request, np.ndarray]] = []
         self.sent: list[int] = []
 
@@ -92,9 +95,28 @@ class Messages:
         parts = np.split(flat, np.cumsum(counts)[:-1])
         return [part.reshape(-1, rows.shape[1]) for part in parts]
 
-    def together(self) -> None:
-        """Wait for all ranks of the pipeline."""
-        self._comm.Barrier()
+    def clock_ahead(self) -> float:
+        """By how much this rank's clock is ahead of rank 0's, s, to about the time of a message. Collective.
+
+        0 within a node, which has one clock. Else what the quickest of some round trips tells (Cristian 1989).
+        """
+        if self._axis.layout == "node":
+            return 0.0
+        best, ahead = np.inf, 0.0
+        told = np.zeros(1)
+        for rank in range(1, self._comm.size):
+            for _ in range(ROUND_TRIPS):
+                if self._comm.rank == 0:
+                    self._comm.Recv(told, rank, TAG)
+                    self._comm.Send(np.array([perf_counter()]), rank, TAG)
+                elif self._comm.rank == rank:
+                    left = perf_counter()
+                    self._comm.Send(told, 0, TAG)
+                    self._comm.Recv(told, 0, TAG)
+                    back = perf_counter()
+                    if back - left < best:
+                        best, ahead = back - left, (left + back) / 2 - float(told[0])
+        return ahead
 
     def _wait(self, request: MPI.Request) -> None:
         looks = 0

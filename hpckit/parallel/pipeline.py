@@ -151,10 +151,9 @@ class Pipeline:
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
-        self._own.messages.together()  # no rank leaves before all are there: the moment by which clocks are compared
-        now = perf_counter()
+        ahead = self._own.messages.clock_ahead()
         rows = [
-            (action.stage, COMPUTE.index(action.kind), action.microbatch, begin - now, end - now)
+            (action.stage, COMPUTE.index(action.kind), action.microbatch, begin - ahead, end - ahead)
             for action, begin, end in self._done
         ]
         sent = [(len(self._own.messages.sent), sum(self._own.messages.sent))]

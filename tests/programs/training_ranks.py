@@ -1,9 +1,9 @@
 """Training on 6 ranks and on parts of them: pipelines equal one rank to the bit, replicas the whole batch to 1e-12."""
 
 import hashlib
-import sys
 from contextlib import nullcontext
 from itertools import pairwise
+from time import sleep
 
 import numpy as np
 from mpi4py import MPI
@@ -23,10 +23,14 @@ RANDOM = np.random.default_rng(5)
 X, TARGETS = RANDOM.standard_normal((24, 7)), RANDOM.integers(0, CLASSES, 24)
 
 
-def first(count):
-    """The first `count` ranks as a communicator; None on the others."""
+def on_first(count, work, *arguments):
+    """Let the first `count` ranks do something; the others sleep meanwhile, so that they take no core."""
     part = WORLD.Split(0 if WORLD.rank < count else MPI.UNDEFINED)
-    return None if part == MPI.COMM_NULL else part
+    if part != MPI.COMM_NULL:
+        work(part, *arguments)
+    done = WORLD.Ibarrier()
+    while not done.Test():
+        sleep(0.005)
 
 
 def pipeline(comm, model, loss, samples, dtype=np.float32, **options):
@@ -52,48 +56,32 @@ def trained(it, x, targets, steps=STEPS):
     return told, {name: hashlib.sha256(p.value.tobytes()).hexdigest() for name, p in named.items()}
 
 
-def every_schedule_has_the_bits_of_one_rank(make_model, loss, x, targets):
-    for count, microbatches, schedules in (
-        (2, 6, ("gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1", "zb_h2", "zb_v")),
-        (3, 6, ("1f1b", "interleaved", "zb_h2", "zb_v")),
-        (4, 8, ("gpipe", "interleaved", "zb_h1", "zb_v")),
-        (6, 6, ("1f1b", "zb_h1")),
-    ):
-        comm = first(count)
-        if comm is None:
-            continue
-        told, hashes = trained(
-            pipeline(MPI.COMM_SELF, make_model(), loss, len(x), microbatches=microbatches), x, targets
-        )
-        assert all(squared > LIMIT**2 for _, squared in told[:2]), "clipping is tested too"
-        for name in schedules:
-            model = make_model()
-            options = {"pp": count, "microbatches": microbatches, "schedule": name}
-            it = pipeline(comm, model, loss, len(x), tied=it_ties(model), **options)
-            other, found = trained(it, x, targets)
-            assert other == told, (count, name, other, told)
-            assert found, name
-            for parameter, value in found.items():
-                assert value == hashes[parameter], (count, name, parameter)
-            seen = np.zeros(1, np.int64)
-            comm.Allreduce(np.array([len(found)]), seen)
-            assert seen[0] == len(hashes) + it_ties(model) * (it.plan.program.schedule.rank_of[-1] != 0)
-            it.mesh.close()
+def schedules_have_the_bits_of_one_rank(comm, microbatches, schedules, make_model, loss, x, targets):
+    model = make_model()
+    options = {"microbatches": microbatches, "tied": it_ties(model)}
+    told, hashes = trained(pipeline(MPI.COMM_SELF, model, loss, len(x), **options), x, targets)
+    assert all(squared > LIMIT**2 for _, squared in told[:2]), "clipping is tested too"
+    for name in schedules:
+        it = pipeline(comm, make_model(), loss, len(x), pp=comm.size, schedule=name, **options)
+        other, found = trained(it, x, targets)
+        assert other == told, (comm.size, name, other, told)
+        for parameter, value in found.items():
+            assert value == hashes[parameter], (comm.size, name, parameter)
+        seen = np.zeros(1, np.int64)
+        comm.Allreduce(np.array([len(found)]), seen)
+        assert seen[0] == len(hashes) + (it_ties(model) and it.plan.schedule.rank_of[-1] != 0)
+        it.mesh.close()
 
 
 def it_ties(model):
     return any(parameter.shared for parameter in model.parameters())
 
 
-def odd_orders_add_in_the_order_of_the_microbatches():
+def odd_orders_add_in_the_order_of_the_microbatches(comm):
     """A table whose W come in another order, as B and as I and W, has the same bits."""
-    comm = first(2)
-    if comm is None:
-        return
     loss = CrossEntropy(CLASSES)
     told, hashes = trained(pipeline(MPI.COMM_SELF, mlp(SIZES), loss, 24, microbatches=3), X32, TARGETS)
-    words = ["0F2 0F0 0F1 0I1 0I2 0W2 0B0 0W1", "1F2 1B2 1F0 1F1 1I1 1W1 1B0"]
-    words[0] = "0F2 0F0 0F1 0I2 0I1 0W2 0B0 0W1"
+    words = ["0F2 0F0 0F1 0I2 0I1 0W2 0B0 0W1", "1F2 1B2 1F0 1F1 1I1 1W1 1B0"]
     order = Schedule("mine", 3, (0, 1), tuple(tuple(map(Action.parse, line.split())) for line in words))
     it = pipeline(comm, mlp(SIZES), loss, 24, pp=2, microbatches=3, schedule=order)
     other, found = trained(it, X32, TARGETS)
@@ -114,12 +102,12 @@ def close(ours, theirs, what):
     assert np.abs(ours - theirs).max() <= 1e-12 * scale, (what, np.abs(ours - theirs).max() / scale)
 
 
-def replicas_have_the_gradients_of_the_whole_batch():
+def replicas_have_the_gradients_of_the_whole_batch(comm):
     """On every mesh, with uneven last batches, and with replicas that get nothing."""
     whole = {samples: one_rank_gradients(samples) for samples in (24, 13, 2)}
-    for dp, pp in ((1, 1), (2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (2, 2), (1, 4), (6, 1), (3, 2), (2, 3), (1, 6)):
-        comm = first(dp * pp)
-        if comm is None:
+    for dp in range(1, comm.size + 1):
+        pp = comm.size // dp
+        if dp * pp != comm.size:
             continue
         options = {"dp": dp, "pp": pp, "microbatches": 2, "schedule": "zb_h1"}
         it = pipeline(comm, mlp(SIZES), CrossEntropy(CLASSES), 24, np.float64, **options)
@@ -151,13 +139,10 @@ def replicas_have_the_gradients_of_the_whole_batch():
         it.mesh.close()
 
 
-def data_parallel_has_them_too():
+def data_parallel_has_them_too(comm):
     loss, _, gradients = one_rank_gradients(13)
     criterion = CrossEntropy(CLASSES)
-    for count, bucket in ((1, None), (2, 0), (3, 600), (6, None)):
-        comm = first(count)
-        if comm is None:
-            continue
+    for bucket in (None, 0, 600):
         data = hp.DataParallel(mlp(SIZES), comm, dtype=np.float64, bucket_bytes=bucket)
         data.initialize(3)
         own = hp.Sampler(13, 13, shuffle=False).take(comm.rank, comm.size).indices
@@ -169,15 +154,12 @@ def data_parallel_has_them_too():
             lost += one
             with sums:
                 data.backward(saved, criterion.backward(kept, scale))
-        close(data.total(lost) * scale, loss, ("loss", count))
+        close(data.total(lost) * scale, loss, ("loss", bucket))
         for name, parameter in data.parameters.named().items():
-            close(parameter.grad, gradients[name], (count, bucket, name))
+            close(parameter.grad, gradients[name], (bucket, name))
 
 
-def a_replica_may_have_nothing():
-    comm = first(3)
-    if comm is None:
-        return
+def a_replica_may_have_nothing(comm):
     _, _, gradients = one_rank_gradients(2)
     data, criterion = hp.DataParallel(mlp(SIZES), comm, dtype=np.float64), CrossEntropy(CLASSES)
     data.initialize(3)
@@ -190,10 +172,7 @@ def a_replica_may_have_nothing():
         close(parameter.grad, gradients[name], name)
 
 
-def replicas_that_differ_are_named():
-    comm = first(3)
-    if comm is None:
-        return
+def replicas_that_differ_are_named(comm):
     data = hp.DataParallel(mlp(SIZES), comm)
     data.parameters.initialize(comm.rank)
     data.broadcast(root=2)
@@ -210,10 +189,7 @@ def replicas_that_differ_are_named():
         assert "replica 1" in error.message
 
 
-def local_sgd_averages_parameters():
-    comm = first(2)
-    if comm is None:
-        return
+def local_sgd_averages_parameters(comm):
     averaging = hp.LocalSGD(comm, every=2)
     data, criterion = hp.DataParallel(mlp(SIZES), comm, averaging=averaging), CrossEntropy(CLASSES)
     data.initialize(3)
@@ -228,10 +204,7 @@ def local_sgd_averages_parameters():
     data.check()
 
 
-def what_does_not_fit_is_refused():
-    comm = first(2)
-    if comm is None:
-        return
+def what_does_not_fit_is_refused(comm):
     model, loss = mlp(SIZES), CrossEntropy(CLASSES)
     plan = hp.training_plan(2, 8, pp=2, batch=4, microbatches=2)
     with hp.Mesh(comm, dp=2, pp=1) as mesh:
@@ -255,10 +228,7 @@ def refused(call, words):
         raise AssertionError(f"{words}: not refused")
 
 
-def a_step_is_measured():
-    comm = first(2)
-    if comm is None:
-        return
+def a_step_is_measured(comm):
     it = pipeline(comm, mlp(SIZES), CrossEntropy(CLASSES), 24, pp=2, microbatches=4, schedule="zb_h1")
     it.run(X32, TARGETS)
     step = it.measured()
@@ -282,15 +252,19 @@ def a_step_is_measured():
 
 if __name__ == "__main__":
     X32 = X.astype(np.float32)
-    if sys.argv[1:]:
-        globals()[sys.argv[1]]()
-    else:
-        every_schedule_has_the_bits_of_one_rank(lambda: mlp(SIZES, "gelu"), CrossEntropy(CLASSES), X32, TARGETS)
-        odd_orders_add_in_the_order_of_the_microbatches()
-        replicas_have_the_gradients_of_the_whole_batch()
-        data_parallel_has_them_too()
-        a_replica_may_have_nothing()
-        replicas_that_differ_are_named()
-        local_sgd_averages_parameters()
-        what_does_not_fit_is_refused()
-        a_step_is_measured()
+    case = (lambda: mlp(SIZES, "gelu")), CrossEntropy(CLASSES), X32, TARGETS
+    bits = schedules_have_the_bits_of_one_rank
+    on_first(2, bits, 6, ("gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1", "zb_h2", "zb_v"), *case)
+    on_first(3, bits, 6, ("interleaved", "zb_v"), *case)
+    on_first(4, bits, 8, ("interleaved", "zb_h1"), *case)
+    on_first(6, bits, 6, ("1f1b",), *case)
+    on_first(2, odd_orders_add_in_the_order_of_the_microbatches)
+    for count in (1, 2, 3, 4, 6):
+        on_first(count, replicas_have_the_gradients_of_the_whole_batch)
+    for count in (1, 2, 3):
+        on_first(count, data_parallel_has_them_too)
+    on_first(3, a_replica_may_have_nothing)
+    on_first(3, replicas_that_differ_are_named)
+    on_first(2, local_sgd_averages_parameters)
+    on_first(2, what_does_not_fit_is_refused)
+    on_first(2, a_step_is_measured)
