@@ -24,6 +24,8 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.jobs": {"hpckit.core"},
+    "hpckit.nn": {"hpckit.kernels"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
@@ -35,6 +37,7 @@ ALLOWED = {
         "hpckit.collectives",
         "hpckit.md",
         "hpckit.exact",
+        "hpckit.nn",
         "hpckit.observables",
     },
 }
