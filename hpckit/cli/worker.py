@@ -46,6 +46,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
+    from hpckit.watched_comm import WatchedComm
+
     run = None
     try:
         faulthandler.enable()
@@ -57,6 +59,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
+        comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
         names = {"app": record["app"], "title": record["title"]}
         run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested, watch=watch)
         if device.is_gpu:
