@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.kernels.atomics import entry_of
 from hpckit.kernels.shared_memory import constants as c
 
 if TYPE_CHECKING:
     from hpckit.node import NodeGroup
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier")
+RECORD = "(int64[::1],)"
 PATIENCE = 50  # looks at a flag in an attempt
 ALGORITHMS = ("flat", "staged", "symmetric", "direct")
 
@@ -29,7 +31,7 @@ class Call:
     __slots__ = ("_group", "_kept", "_kernel", "_record")
 
     def __init__(self, group: NodeGroup, kernel: Callable[[np.ndarray], int], record: np.ndarray, kept: Any) -> None:
-        self._group, self._kernel, self._record, self._kept = group, kernel, record, kept
+        self._group, self._kernel, self._record, self._kept = group, entry_of(kernel, RECORD), record, kept
 
     def __call__(self) -> None:
         """Run it."""

@@ -6,7 +6,8 @@ interpreter's lock, and is kept on disk for the next process. Four things are ch
 - `math`, what the compiler may do to the arithmetic. `STRICT` keeps the bits of NumPy, on every processor. `FUSED`,
   the default, lets a product and a sum become one rounding. `FINITE` also assumes that no operand is inf or nan. None
   of them lets sums be reordered: a cell's bits then depend on its operands, not on where a loop starts or on how many
-  ranks share the grid.
+  ranks share the grid. `REORDERED` does, for sums along a row that no rank shares: they vectorize, and their bits
+  depend on the row's length.
 - `noalias`, the promise that no two arguments overlap in memory. It is what lets LLVM vectorize a kernel with many
   arrays, and it makes some with few arrays slower: measure. Numba has the flag but no option for it, so it is set
   through a private hook; where that is gone (`has_noalias()` is False) the kernel is compiled without it, with the same
@@ -39,6 +40,7 @@ from numba.core.options import DefaultOptions
 STRICT: frozenset[str] = frozenset()
 FUSED = frozenset({"contract", "nsz"})
 FINITE = FUSED | {"nnan", "ninf"}
+REORDERED = FUSED | {"reassoc"}
 
 
 def jit(
@@ -51,9 +53,9 @@ def jit(
 ) -> Any:
     """A compiled kernel, as decorator with or without options.
 
-    noalias: no two arguments overlap. borrowed: it allocates no memory. math: STRICT, FUSED or FINITE. key: what is
-    special about a closure, as a tuple of numbers, strings and tuples; equal keys of one function body must mean equal
-    constants.
+    noalias: no two arguments overlap. borrowed: it allocates no memory. math: STRICT, FUSED, FINITE or REORDERED. key:
+    what is special about a closure, as a tuple of numbers, strings and tuples; equal keys of one function body must
+    mean equal constants.
     """
     if function is None:
         return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key)

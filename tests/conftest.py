@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -54,6 +55,22 @@ def run_limited(command: list[str], timeout: float, **options) -> Outcome:
         stdout, stderr = process.communicate()
         pytest.fail(f"hang: {' '.join(command)} ran past {timeout} s\n{stdout}\n{stderr}", pytrace=False)
     return Outcome(process.returncode, stdout, stderr)
+
+
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make(folder)` fills once for all processes of pytest-xdist: the others wait for the first."""
+    session = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent
+    folder = session / name
+    with open(session / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = session / f"{name}.made"
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            done.touch()
+    return folder
 
 
 @pytest.fixture

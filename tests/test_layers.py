@@ -24,6 +24,9 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.parallel": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
+    "hpckit.jobs": {"hpckit.core"},
+    "hpckit.nn": {"hpckit.kernels"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {
         "hpckit.core",
@@ -35,7 +38,9 @@ ALLOWED = {
         "hpckit.collectives",
         "hpckit.md",
         "hpckit.exact",
+        "hpckit.nn",
         "hpckit.observables",
+        "hpckit.parallel",
     },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.

@@ -23,8 +23,10 @@ from hpckit.shared import empty_shared
 Run = Callable[[], object]
 # Values repeat after so many numbers, so that right results are known without room for them.
 PERIOD = 1024
-# Calls of less are timed several in a row, without a barrier between.
+# Calls of less are timed several in a row, without a barrier between, after some that are not timed: those before were
+# another candidate's.
 SMALL = 64 * 1024
+WARM = 20
 
 
 class Case:
@@ -102,13 +104,14 @@ def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, np.ndarray]], rounds:
     for turn in range(-1, rounds):  # the first round compiles, touches the memory, and is checked
         for name, (run, x) in runs.items():
             spent = 0.0
-            for _ in range(calls):
+            for call in range(-WARM if calls > 1 else 0, calls):
                 case.rewrite(x)
                 if calls == 1 or turn < 0:
                     comm.Barrier()
                 begin = time.perf_counter()
                 run()
-                spent += time.perf_counter() - begin
+                if call >= 0:
+                    spent += time.perf_counter() - begin
             if turn in (-1, rounds - 1):
                 wrong[name] += case.wrong(x)
             seconds = np.array(spent / calls)

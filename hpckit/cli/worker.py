@@ -48,6 +48,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
+    from hpckit.watched_comm import WatchedComm
+
     run = None
     try:
         faulthandler.enable()
@@ -59,6 +61,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
+        comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
         names = {"app": record["app"], "title": record["title"]}
         keeper = _keeper(comm, config, record, directory)
         limit = getattr(getattr(config, "time", None), "limit", "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from sys import getrefcount
 from typing import Any, Self
 
 import numpy as np
@@ -27,8 +26,6 @@ from hpckit.node import NodeGroup
 TRIES = 4
 # Bytes of a buffer that is kept alive for the next call.
 SMALL = 64 * 1024
-# References to a work that only its call holds: that one, a local name, and the argument of `getrefcount`.
-UNHELD = 3
 
 
 def bind(group: NodeGroup, choice: Choice, given: Buffer, out: np.ndarray | None = None, **options: Any) -> Call:
@@ -44,37 +41,51 @@ class Bound:
     A small buffer is then kept alive, a large one is known weakly. kept: what must live as long.
     """
 
-    __slots__ = ("_work", "attempt", "axis", "call", "is_small", "kept", "known", "nbytes")
+    __slots__ = ("_finished", "algorithm", "attempt", "axis", "call", "is_small", "kept", "known", "nbytes", "op")
 
     def __init__(self, call: Call, kept: Any) -> None:
         self.call, self.kept = call, kept
         self.attempt = call.attempts()
-        self._work: NodeWork | None = None
         self.is_small = False
 
-    def start(self, array: Any) -> NodeWork:
+    def start(self, array: Any) -> Work:
         """A collective that is started now, with this result."""
-        work = self._work
-        # A small all-reduce takes no longer than making a work: one that nobody holds any more is used again.
-        if work is not None and work.done and getrefcount(work) == UNHELD:
-            work.done = False
-            flying.append(work)
-            return work
-        work = NodeWork(self, array)
-        if self.is_small:
-            self._work = work
-        return work
+        return NodeWork(self, array)
 
-    def keep(self, buffer: np.ndarray, axis: Any) -> Self:
+    def start_small(self, array: Any) -> Work:
+        """The same, attempted at once: the others mostly are there, and it takes no longer than making a work."""
+        if not flying:
+            status = self.attempt()
+            if status == 0:
+                return self._finished
+            self.call.came(status)
+        return NodeWork(self, array)
+
+    def keep(self, buffer: np.ndarray, axis: Any, op: str, algorithm: str) -> Self:
         """Note whose call it is; `axis` is kept alive: its identity is in the key."""
-        self.axis, self.nbytes, self.is_small = axis, buffer.nbytes, buffer.nbytes <= SMALL
+        self.axis, self.op, self.algorithm = axis, op, algorithm
+        self.nbytes, self.is_small = buffer.nbytes, buffer.nbytes <= SMALL
         self.known: Any = weakref.ref(buffer)
         self.kept = buffer if self.is_small else None
+        self._finished = Finished(self.kept)
         return self
 
     def fits(self, buffer: np.ndarray) -> bool:
         """Whether a buffer at the same address is the one that was bound."""
         return self.known() is buffer and buffer.nbytes == self.nbytes
+
+
+class Finished(Work):
+    """A work that is done; `array` is its result."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.done = array, True
+
+    def wait(self) -> Any:
+        """Its result."""
+        return self._array
 
 
 class NodeWork(Work):

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpckit import watch
 from hpckit.collectives import moving, reducing
-from hpckit.collectives.axis import axis_of, quick
+from hpckit.collectives.axis import axis_of, latest, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
 from hpckit.collectives.node_work import Bound, bind
@@ -42,15 +42,14 @@ def all_reduce(
     rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
     element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
-    key = (id(buffer), id(mesh_axis), op, algorithm)
-    bound = quick.get(key)
-    if (
-        bound is not None
-        and weight is kind is watch.current is None
-        and not options
-        and (bound.is_small or bound.fits(buffer))
-    ):
-        return bound.start(buffer)
+    bound = latest.get(id(buffer))
+    if bound is None or bound.axis is not mesh_axis or bound.op is not op or bound.algorithm is not algorithm:
+        bound = quick.get((id(buffer), id(mesh_axis), op, algorithm))
+    if bound is not None and weight is kind is watch.current is None and not options:
+        if bound.is_small:
+            return bound.start_small(buffer)
+        if bound.fits(buffer):
+            return bound.start(buffer)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
@@ -62,7 +61,8 @@ def all_reduce(
     if chosen.algorithm in IN_NODE and group is not None:
         call = bind(group, chosen, given, **reduction.for_node())
         if weight is None and kind is None:
-            axis.keep(key, Bound(call, None).keep(buffer, mesh_axis))
+            key = (id(buffer), id(mesh_axis), op, algorithm)
+            axis.keep(key, Bound(call, None).keep(buffer, mesh_axis, op, algorithm))
         return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given)
     steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
     return watched(lambda: start(steps, given.put_back), axis.given, what, given)

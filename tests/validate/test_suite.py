@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import mpiexec, run_limited
+from conftest import made_once, mpiexec, run_limited
 
 from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Output
@@ -40,11 +40,14 @@ def missed(found) -> set[str]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """The fast cases, done once."""
-    folder = tmp_path_factory.mktemp("suite") / "run"
-    cases = '["rest", "kelvin", "poincare", "geostrophic_jet", "dam_breaks"]'
-    code, record = suite(folder, "quick=true", f"cases={cases}", timeout=550)  # kernels may compile on a busy machine
-    assert code == 0, [check for check in record["checks"] if not check["passed"]]
-    return folder
+
+    def run(folder: Path) -> None:
+        cases = '["rest", "kelvin", "poincare", "geostrophic_jet", "dam_breaks"]'
+        # Kernels may compile on a busy machine.
+        code, record = suite(folder, "quick=true", f"cases={cases}", timeout=550)
+        assert code == 0, [check for check in record["checks"] if not check["passed"]]
+
+    return made_once(tmp_path_factory, "validation", run)
 
 
 def folders(run: Path, *names: str) -> dict[str, Path]:

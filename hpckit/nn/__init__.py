@@ -1,0 +1,1 @@
+"""Layers, losses and optimizers on flat vectors of parameters: no MPI, no mesh, nothing hidden between microbatches."""

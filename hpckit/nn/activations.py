@@ -1,0 +1,61 @@
+"""Activations: functions of each number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import empty_like
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameter
+
+
+class Activation:
+    """y = function(x), number by number. `saved` is the slope, which becomes the gradient in place."""
+
+    def __init__(self, function: Callable[[Any, Any], None]) -> None:
+        self.function = function
+
+    def parameters(self) -> list[Parameter]:
+        """None."""
+        return []
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """Leaves x as it is."""
+        y, slope = empty_like(x), empty_like(x)
+        slope[...] = x
+        self.function(slope, y)
+        return y, slope
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """Slope times dy."""
+        dispatch.scale(saved, dy)
+        return saved
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Nothing to add."""
+
+
+class ReLU(Activation):
+    """max(x, 0)."""
+
+    def __init__(self) -> None:
+        super().__init__(dispatch.relu)
+
+
+class GELU(Activation):
+    """The Gaussian error linear unit in its form by tanh."""
+
+    def __init__(self) -> None:
+        super().__init__(dispatch.gelu)
+
+
+class SiLU(Activation):
+    """x sigmoid(x)."""
+
+    def __init__(self) -> None:
+        super().__init__(dispatch.silu)
+
+
+ACTIVATIONS = {"relu": ReLU, "gelu": GELU, "silu": SiLU}

@@ -1,0 +1,82 @@
+"""A linear map, with or without bias."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.matmul import multiply
+from hpckit.kernels.nn.memory import empty
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameter
+
+
+def rows(x: Any) -> Any:
+    """[..., d] as a matrix [n, d]."""
+    return x.reshape(-1, x.shape[-1])
+
+
+class Linear:
+    """Y = x weight + bias: [..., inputs] -> [..., outputs]; the weight is [inputs, outputs].
+
+    std: of the weight's initial values; by default the uniform numbers within 1 / sqrt(inputs) that PyTorch draws, for
+    the bias too. input_gradient=False where x is data: `backward_input` then gives None and costs nothing.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        name: str = "linear",
+        bias: bool = True,
+        std: float | None = None,
+        input_gradient: bool = True,
+    ) -> None:
+        bound = 1 / math.sqrt(inputs)
+        shape = (inputs, outputs)
+        self.weight = Parameter(
+            f"{name}.weight", shape, (lambda random: random.uniform(-bound, bound, shape)) if std is None else std
+        )
+        bias_init = (lambda random: random.uniform(-bound, bound, outputs)) if std is None else 0.0
+        self.bias = Parameter(f"{name}.bias", (outputs,), bias_init, decay=False) if bias else None
+        self.input_gradient = input_gradient
+
+    def parameters(self) -> list[Parameter]:
+        """Weight, then bias."""
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """X is what backward needs."""
+        y = empty((*x.shape[:-1], self.weight.shape[1]), x)
+        self.apply(x, y)
+        return y, x
+
+    def apply(self, x: Any, y: Any, onto: Any = None) -> None:
+        """Y = x weight + bias, plus `onto` where it is given: what the product is added to."""
+        start = onto if self.bias is None else self.bias.value
+        if onto is not None and self.bias is not None:
+            np.add(onto, self.bias.value, out=y)
+        elif start is not None:
+            y[...] = start
+        multiply(rows(x), self.weight.value, rows(y), start is not None)
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """Dx = dy weight^T."""
+        if not self.input_gradient:
+            return None
+        dx = empty((*dy.shape[:-1], self.weight.shape[0]), dy)
+        self.transposed(dy, dx)
+        return dx
+
+    def transposed(self, dy: Any, dx: Any, add: bool = False) -> None:
+        """Dx = dy weight^T, added to what is there with `add`."""
+        multiply(rows(dy), self.weight.value.T, rows(dx), add)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds x^T dy, and the sum of dy over the rows."""
+        multiply(rows(saved).T, rows(dy), self.weight.grad, add=True)
+        if self.bias is not None:
+            dispatch.add_columns(dy, self.bias.grad)

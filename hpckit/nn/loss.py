@@ -1,0 +1,48 @@
+"""The loss of a classification, over classes or a vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import empty
+from hpckit.nn.linear import rows
+
+
+class CrossEntropy:
+    """Softmax and negative log-likelihood in one, in nats.
+
+    vocab: number of classes. padded: columns of the logits, vocab or more; those behind `vocab` count for nothing and
+    get the gradient 0. Negative targets are left out (padding of an uneven batch).
+    """
+
+    def __init__(self, vocab: int, padded: int | None = None) -> None:
+        self.vocab, self.padded = vocab, vocab if padded is None else padded
+        if not 1 <= self.vocab <= self.padded:
+            raise InputError(
+                f"{self.vocab} classes do not fit {self.padded} columns of logits",
+                do="give `padded` as the vocabulary rounded up, or leave it out",
+            )
+
+    def forward(self, logits: Any, targets: Any) -> tuple[float, Any]:
+        """The loss summed over all targets; the logits' memory is used for backward.
+
+        logits: [..., padded]; targets: integers [...] below vocab. Raises ValueError for other shapes or targets.
+        """
+        flat, wanted = rows(logits), np.ascontiguousarray(targets, np.int64).reshape(-1)
+        if flat.shape != (wanted.size, self.padded):
+            raise ValueError(f"{targets.shape} targets need logits {(*targets.shape, self.padded)}, not {logits.shape}")
+        if wanted.size and wanted.max() >= self.vocab:
+            raise ValueError(f"target {wanted.max()} is none of {self.vocab} classes, 0 to {self.vocab - 1}")
+        inverse = empty((len(flat),), flat)
+        loss = dispatch.cross_entropy(flat, wanted, self.vocab, inverse)
+        return loss, (logits, wanted, inverse)
+
+    def backward(self, saved: Any, scale: float) -> Any:
+        """The gradient of scale times the loss. scale: 1 / number of targets of the global batch, for their mean."""
+        logits, targets, inverse = saved
+        dispatch.cross_entropy_gradient(rows(logits), targets, inverse, scale)
+        return logits

@@ -1,0 +1,107 @@
+"""Optimizers over flat vectors, the clipping of gradients, and the rate over the steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.nn import dispatch
+from hpckit.nn.parameters import Parameters
+
+
+def decay_parts(parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    """The flat vector in parts of equal decay: bounds int64 [k + 1], and whether part k decays, bool [k]."""
+    bounds: list[int] = []
+    decays: list[bool] = []
+    for p in parameters.list:
+        if not decays or decays[-1] != p.decay:
+            bounds.append(parameters.offsets[p.name])
+            decays.append(p.decay)
+    bounds.append(parameters.size)
+    return np.array(bounds, np.int64), np.array(decays, bool)
+
+
+class AdamW:
+    """Adam with decoupled weight decay, as PyTorch computes it (Loshchilov and Hutter 2019).
+
+    weight_decay: the part of a value lost a step is rate weight_decay, for parameters with `decay`.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        self.parameters, self.betas, self.eps, self.weight_decay = parameters, betas, eps, weight_decay
+        self.bounds, self.decays = decay_parts(parameters)
+        self.mean, self.square = np.zeros_like(parameters.values), np.zeros_like(parameters.values)
+        self.count = 0
+
+    def step(self, rate: float, scale: float = 1.0) -> None:
+        """Change the values by the gradients times `scale`; the gradients stay."""
+        self.count += 1
+        self.parameters.add_second_grads()
+        (beta1, beta2), p = self.betas, self.parameters
+        settings = [scale, beta1, beta2, 1 - beta1, 1 - beta2, rate / (1 - beta1**self.count)]
+        settings += [1 / math.sqrt(1 - beta2**self.count), self.eps]
+        decays = 1 - rate * self.weight_decay * self.decays
+        numbers = np.array(settings, p.dtype), decays.astype(p.dtype)
+        dispatch.adamw(p.values, p.grads, self.mean, self.square, self.bounds, numbers[1], numbers[0])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs: the flat vectors themselves, and the number of steps."""
+        return {"mean": self.mean, "square": self.square, "count": np.array(self.count)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take a state over, into the vectors of this optimizer."""
+        self.mean[...], self.square[...], self.count = state["mean"], state["square"], int(state["count"])
+
+
+class SGD:
+    """Stochastic gradient descent with momentum, as PyTorch computes it (no dampening)."""
+
+    def __init__(
+        self, parameters: Parameters, momentum: float = 0.9, weight_decay: float = 0.0, nesterov: bool = False
+    ) -> None:
+        self.parameters, self.momentum, self.weight_decay, self.nesterov = parameters, momentum, weight_decay, nesterov
+        self.bounds, self.decays = decay_parts(parameters)
+        self.velocity = np.zeros_like(parameters.values)
+
+    def step(self, rate: float, scale: float = 1.0) -> None:
+        """Change the values by the gradients times `scale`; the gradients stay."""
+        p = self.parameters
+        p.add_second_grads()
+        settings = np.array([scale, self.momentum, rate, self.nesterov], p.dtype)
+        decays = (self.weight_decay * self.decays).astype(p.dtype)
+        dispatch.momentum(p.values, p.grads, self.velocity, self.bounds, decays, settings)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs: the flat vector itself."""
+        return {"velocity": self.velocity}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take a state over, into the vector of this optimizer."""
+        self.velocity[...] = state["velocity"]
+
+
+def clip_scale(squared_norm: float, limit: float) -> float:
+    """The factor that brings gradients of a norm to at most `limit`: min(1, limit / norm); 1 where limit is 0."""
+    norm = math.sqrt(squared_norm)
+    return 1.0 if limit <= 0 or norm <= limit else limit / norm
+
+
+def warmup_cosine(step: int, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:
+    """The rate of a step counted from 0: a straight line up to `peak` at step `warmup`, then half a cosine to `floor`.
+
+    Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts. From step `total` on it is `floor`.
+    """
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if step >= total:
+        return floor
+    part = (step - warmup) / max(total - warmup, 1)
+    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * part))

@@ -1,0 +1,104 @@
+"""Chooses the form of a kernel by the arrays it is given, of any shape where the shape does not matter."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.device_array import is_device_array
+from hpckit.kernels.nn import reference, simd
+
+
+def _form(array: Any) -> ModuleType:
+    """Numba for NumPy arrays. A GPU's arrays take the functions of `reference`, whose NumPy is CuPy's there."""
+    if is_device_array(array):
+        return reference
+    if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+        given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
+        raise TypeError(f"layers take NumPy arrays of float32 or float64, not {given}")
+    return simd
+
+
+def _flat(*arrays: Any) -> tuple[Any, ...]:
+    """Views of one dim; arrays that are not C-contiguous would be copied, and are refused."""
+    for array in arrays:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"layers take C-contiguous arrays, not shape {array.shape} with strides {array.strides}")
+    return tuple(array.reshape(-1) for array in arrays)
+
+
+def relu(x: Any, y: Any) -> None:
+    """See `reference.relu`."""
+    _form(x).relu(*_flat(x, y))
+
+
+def gelu(x: Any, y: Any) -> None:
+    """See `reference.gelu`."""
+    _form(x).gelu(*_flat(x, y))
+
+
+def silu(x: Any, y: Any) -> None:
+    """See `reference.silu`."""
+    _form(x).silu(*_flat(x, y))
+
+
+def swiglu(gate: Any, up: Any, y: Any) -> None:
+    """See `reference.swiglu`."""
+    _form(y).swiglu(*_flat(gate, up, y))
+
+
+def scale(x: Any, factor: Any) -> None:
+    """See `reference.scale`."""
+    _form(x).scale(*_flat(x, factor))
+
+
+def scale_two(dy: Any, first: Any, second: Any) -> None:
+    """See `reference.scale_two`."""
+    _form(dy).scale_two(*_flat(dy, first, second))
+
+
+def add_columns(x: Any, sums: Any) -> None:
+    """See `reference.add_columns`; leading dims of x count as rows."""
+    _form(x).add_columns(x.reshape(-1, x.shape[-1]), sums)
+
+
+def squared_sum(x: Any) -> float:
+    """See `reference.squared_sum`."""
+    return _form(x).squared_sum(*_flat(x))
+
+
+def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> float:
+    """See `reference.cross_entropy`: logits [n, columns], targets int64 [n]."""
+    return _form(logits).cross_entropy(logits, targets, vocab, inverse)
+
+
+def cross_entropy_gradient(logits: Any, targets: Any, inverse: Any, factor: float) -> None:
+    """See `reference.cross_entropy_gradient`."""
+    _form(logits).cross_entropy_gradient(logits, targets, inverse, factor)
+
+
+def adamw(values: Any, grads: Any, mean: Any, square: Any, bounds: Any, decays: Any, settings: Any) -> None:
+    """See `reference.adamw`."""
+    _form(values).adamw(values, grads, mean, square, bounds, decays, settings)
+
+
+def momentum(values: Any, grads: Any, velocity: Any, bounds: Any, decays: Any, settings: Any) -> None:
+    """See `reference.momentum`."""
+    _form(values).momentum(values, grads, velocity, bounds, decays, settings)
+
+
+def embed(tokens: Any, table: Any, positions: Any, y: Any) -> None:
+    """See `reference.embed`."""
+    _form(table).embed(tokens, table, positions, y)
+
+
+def embed_gradient(tokens: Any, dy: Any, dtable: Any, dpositions: Any) -> None:
+    """See `reference.embed_gradient`."""
+    _form(dtable).embed_gradient(tokens, dy, dtable, dpositions)
+
+
+def dropout(x: Any, y: Any, key: int, step: int, first: int, rate: float) -> None:
+    """See `reference.dropout`: samples along the first dim; 0 <= rate < 1, key below 2^64."""
+    _form(x).dropout(x.reshape(len(x), -1), y.reshape(len(x), -1), key, step, first, rate)

@@ -1,0 +1,135 @@
+"""Numba kernels of networks against NumPy's, float32 and float64, odd sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpckit.kernels.nn import dispatch, memory, reference, simd
+from hpckit.kernels.nn.matmul import _form, multiply
+
+TOLERANCE = {np.float32: 3e-6, np.float64: 1e-13}
+DTYPES = [np.float32, np.float64]
+
+
+def close(given, wanted, dtype, scale=1.0):
+    np.testing.assert_allclose(given, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["relu", "gelu", "silu"])
+def test_activations(name, dtype):
+    x = np.concatenate([np.linspace(-30, 30, 1001), [0.0, -200.0, 200.0, 1e-20]]).astype(dtype)
+    mine, theirs = x.copy(), x.copy()
+    y, wanted = np.empty_like(x), np.empty_like(x)
+    getattr(simd, name)(mine, y)
+    getattr(reference, name)(theirs, wanted)
+    close(y, wanted, dtype)
+    close(mine, theirs, dtype)
+    for bad in (np.nan, np.inf):
+        x = np.full(3, bad, dtype)
+        getattr(simd, name)(x, y[:3])
+        assert not np.isfinite(y[:3]).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_swiglu(dtype):
+    gate, up = np.random.default_rng(0).normal(0, 4, (2, 77)).astype(dtype)
+    mine, theirs, y, wanted = (gate.copy(), up.copy()), (gate.copy(), up.copy()), np.empty_like(gate), gate.copy()
+    simd.swiglu(*mine, y)
+    reference.swiglu(*theirs, wanted)
+    close(y, wanted, dtype, 10)
+    close(mine, theirs, dtype, 10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cross_entropy_with_padding_and_targets_left_out(dtype):
+    random = np.random.default_rng(1)
+    logits = random.normal(0, 20, (13, 16)).astype(dtype)
+    logits[:, 11:] = 1000  # padding: must not be seen
+    targets = random.integers(0, 11, 13)
+    targets[[2, 12]] = -1
+    mine, theirs, inverse, wanted = logits.copy(), logits.copy(), np.empty(13, dtype), np.empty(13, dtype)
+    loss = simd.cross_entropy(mine, targets, 11, inverse)
+    assert loss == pytest.approx(reference.cross_entropy(theirs, targets, 11, wanted), rel=TOLERANCE[dtype])
+    simd.cross_entropy_gradient(mine, targets, inverse, 0.25)
+    reference.cross_entropy_gradient(theirs, targets, wanted, 0.25)
+    close(mine, theirs, dtype)
+    close(mine.sum(axis=1), 0, dtype)
+    assert not mine[[2, 12]].any()
+    assert not mine[:, 11:].any()
+    assert mine[0].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_optimizers_over_parts(dtype):
+    random = np.random.default_rng(2)
+    start = random.normal(size=(4, 48)).astype(dtype)
+    start[3] = np.abs(start[3])
+    bounds, decays = np.array([0, 16, 48]), np.array([0.9, 1.0], dtype)
+    for name, count, settings in (
+        ("adamw", 4, [0.5, 0.9, 0.99, 0.1, 0.01, 0.02, 3.0, 1e-8]),
+        ("momentum", 3, [0.5, 0.9, 0.02, 0.0]),
+        ("momentum", 3, [0.5, 0.9, 0.02, 1.0]),
+    ):
+        mine, theirs = start.copy(), start.copy()
+        numbers = np.array(settings, dtype)
+        getattr(simd, name)(*mine[:count], bounds, decays, numbers)
+        getattr(reference, name)(*theirs[:count], bounds, decays, numbers)
+        close(mine, theirs, dtype)
+        assert (mine[0] != start[0]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums(dtype):
+    x = np.random.default_rng(3).normal(size=(11, 7)).astype(dtype)
+    mine, theirs = np.ones(7, dtype), np.ones(7, dtype)
+    dispatch.add_columns(x, mine)
+    reference.add_columns(x, theirs)
+    close(mine, theirs, dtype)
+    assert dispatch.squared_sum(x) == pytest.approx(reference.squared_sum(x), rel=1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_add_to_what_is_there(dtype, monkeypatch):
+    random = np.random.default_rng(4)
+    a, b = random.normal(size=(5, 7)).astype(dtype), random.normal(size=(7, 3)).astype(dtype)
+    wide = random.normal(size=(7, 9)).astype(dtype)
+    for form in ("blas", "numpy"):
+        if form == "numpy":
+            monkeypatch.setattr("hpckit.kernels.nn.matmul._gemm", lambda name: None)
+        for left in (a, np.asfortranarray(a)):
+            for right in (b, np.asfortranarray(b), wide[:, 2:5], wide[:, 4:5]):
+                out = np.ones((5, right.shape[1]), dtype)
+                multiply(left, right, out, add=True)
+                close(out, 1 + left @ right, dtype, 10)
+                multiply(left, right, out)
+                close(out, left @ right, dtype, 10)
+        multiply(a[:1], b, out := np.ones((1, 3), dtype), add=True)
+        close(out, 1 + a[:1] @ b, dtype, 10)
+    with pytest.raises(ValueError, match="contiguous rows or columns"):
+        _form(wide[:, ::2])
+
+
+def test_memory_is_used_again_only_when_nothing_looks_at_it():
+    like = np.empty(0, np.float32)
+    first = memory.empty((300, 100), like)
+    first[...] = 1
+    place, view = first.__array_interface__["data"][0], first[1:].reshape(-1)[5:]
+    del first
+    second = memory.empty((300, 100), like)
+    assert second.__array_interface__["data"][0] != place
+    second[...] = 2
+    assert (view == 1).all()
+    del view
+    assert memory.empty((300, 100), like).__array_interface__["data"][0] == place
+    assert memory.kept_bytes() > 0
+    memory.release()
+    assert memory.kept_bytes() == 0
+
+
+def test_what_layers_refuse():
+    with pytest.raises(TypeError, match="float32 or float64, not ndarray of int64"):
+        dispatch.relu(np.arange(3), np.arange(3))
+    with pytest.raises(ValueError, match="C-contiguous"):
+        dispatch.relu(np.ones((4, 4))[:, ::2], np.ones((4, 2)))

@@ -1,0 +1,148 @@
+"""Layers: gradients by central differences, parameters, losses, optimizers; PyTorch where it is installed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nn_gradients import check, differences
+
+from hpckit.errors import InputError
+from hpckit.nn.activations import GELU, ReLU, SiLU
+from hpckit.nn.layer import Pass, Sequential, backward
+from hpckit.nn.linear import Linear
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.mlp import mlp
+from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
+from hpckit.nn.parameters import Parameters
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear(bias):
+    check(Linear(5, 3, bias=bias), numbers(2, 7, 5))
+
+
+@pytest.mark.parametrize("activation", [ReLU, GELU, SiLU])
+def test_activations(activation):
+    check(activation(), numbers(3, 7))
+
+
+def test_mlp_gives_no_gradient_to_data():
+    model = mlp([5, 7, 3], activation="gelu")
+    assert [p.name for p in model.parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    check(model, numbers(11, 5))
+    _, saved = model.forward(numbers(2, 5), Pass())
+    assert model.backward_input(saved, numbers(2, 3)) is None
+
+
+def test_cross_entropy():
+    logits, targets, loss = numbers(3, 5, 8), np.array([[0, 1, 6, 6, 2]] * 3), CrossEntropy(7, 8)
+    total, saved = loss.forward(logits.copy(), targets)
+    wanted = differences(lambda: loss.forward(logits.copy(), targets)[0] / 15, logits)
+    np.testing.assert_allclose(loss.backward(saved, 1 / 15), wanted, rtol=1e-6, atol=1e-9)
+    z = logits[..., :7]
+    by_hand = np.log(np.exp(z).sum(-1)) - np.take_along_axis(z, targets[..., None], -1)[..., 0]
+    assert total == pytest.approx(by_hand.sum(), rel=1e-13)
+    with pytest.raises(ValueError, match="none of 7 classes"):
+        loss.forward(logits.copy(), targets + 1)
+    with pytest.raises(ValueError, match="need logits"):
+        loss.forward(logits[..., :7].copy(), targets)
+    with pytest.raises(InputError, match="do not fit"):
+        CrossEntropy(7, 6)
+
+
+def test_parameters_lie_in_flat_vectors():
+    model = mlp([5, 7, 3])
+    parameters = Parameters(model.parameters(), np.float64)
+    assert parameters.offsets == {"0.weight": 0, "0.bias": 48, "1.weight": 64, "1.bias": 96}
+    assert (parameters.size, parameters.count, len(parameters)) == (112, 66, 4)
+    parameters.initialize(5)
+    part = Sequential([mlp([5, 7, 3]).layers[1]])
+    other = Parameters(part.parameters(), np.float64)
+    other.initialize(5)
+    np.testing.assert_array_equal(other.named()["1.weight"].value, parameters.named()["1.weight"].value)
+    assert np.count_nonzero(parameters.values) == 66
+    parameters.values[:] = 1
+    assert (model.layers[1].weight.value == 1).all()
+    with pytest.raises(InputError, match=r"one name: linear\.bias, linear\.weight"):
+        Parameters([*Linear(2, 2).parameters(), *Linear(2, 2).parameters()])
+
+
+def test_clipping_and_rates():
+    assert clip_scale(25.0, 10.0) == 1
+    assert clip_scale(25.0, 1.0) == 0.2
+    assert clip_scale(25.0, 0.0) == 1
+    rates = [warmup_cosine(step, 2.0, 4, 14, 0.5) for step in range(16)]
+    assert rates[:5] == [0.5, 1.0, 1.5, 2.0, 2.0]
+    assert rates[9] == pytest.approx(1.25)
+    assert rates[14:] == [0.5, 0.5]
+    assert warmup_cosine(0, 1.0, 0, 0) == 0
+
+
+def train(model, parameters, optimizer, steps=5):
+    losses, loss, random = [], CrossEntropy(3), np.random.default_rng(1)
+    x, targets = random.normal(size=(13, 5)).astype(parameters.dtype), random.integers(0, 3, 13)
+    for _ in range(steps):
+        parameters.zero_grads()
+        y, saved = model.forward(x, Pass())
+        total, kept = loss.forward(y, targets)
+        backward(model, saved, loss.backward(kept, 1 / 13))
+        optimizer.step(0.1, clip_scale(parameters.squared_norm(), 0.5))
+        losses.append(total / 13)
+    return losses
+
+
+def test_a_state_that_is_loaded_goes_on_with_the_same_bits():
+    for kind in (AdamW, SGD):
+        runs = []
+        for stop in (5, 2):
+            model = mlp([5, 7, 3])
+            parameters = Parameters(model.parameters())
+            parameters.initialize(1)
+            optimizer = kind(parameters, weight_decay=0.1)
+            train(model, parameters, optimizer, stop)
+            if stop < 5:
+                state = {name: value.copy() for name, value in optimizer.state().items()}
+                optimizer = kind(parameters, weight_decay=0.1)
+                optimizer.load(state)
+                train(model, parameters, optimizer, 5 - stop)
+            runs.append(parameters.values.copy())
+        np.testing.assert_array_equal(*runs)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "nesterov"])
+def test_mlp_trains_as_in_torch(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    model = mlp([5, 7, 3], activation="gelu")
+    parameters = Parameters(model.parameters(), np.float64)
+    parameters.initialize(0)
+    theirs = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU("tanh"), torch.nn.Linear(7, 3)).double()
+    with torch.no_grad():
+        for mine, linear in ((0, theirs[0]), (1, theirs[2])):
+            linear.weight[...] = torch.from_numpy(parameters.named()[f"{mine}.weight"].value.T)
+            linear.bias[...] = torch.from_numpy(parameters.named()[f"{mine}.bias"].value)
+    groups = [
+        {"params": [theirs[0].weight, theirs[2].weight], "weight_decay": 0.1},
+        {"params": [theirs[0].bias, theirs[2].bias], "weight_decay": 0.0},
+    ]
+    if name == "adamw":
+        ours, optimizer = AdamW(parameters, weight_decay=0.1), torch.optim.AdamW(groups, lr=0.1)
+    else:
+        nesterov = name == "nesterov"
+        ours = SGD(parameters, 0.9, weight_decay=0.1, nesterov=nesterov)
+        optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9, nesterov=nesterov)
+    losses = train(model, parameters, ours)
+    random, wanted = np.random.default_rng(1), []
+    x, targets = torch.from_numpy(random.normal(size=(13, 5))), torch.from_numpy(random.integers(0, 3, 13))
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(theirs(x), targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        optimizer.step()
+        wanted.append(loss.item())
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert losses[-1] < losses[0]
