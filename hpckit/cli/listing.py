@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.failure import FAILURE
+from hpckit.cli.failure import failure_file
 from hpckit.cli.terminal import print_table, rate_text
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
@@ -64,7 +64,7 @@ def describe(directory: RunDirectory) -> tuple[Any, ...]:
 
 def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> str:
     """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
-    failure = directory.read_json(FAILURE)
+    failure = directory.read_json(failure_file(directory))
     if failure is not None:
         return f"failed ({failure['exit_code']}, {failure['error']['title']})"
     if "status" in summary:
