@@ -12,7 +12,9 @@ import pytest
 from conftest import mpiexec
 from slurm_cluster import Cluster, cluster, missing
 
+from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
+from hpckit.cli.watch import main as watch
 
 ROOT = Path(__file__).parents[2]
 WHY_NOT = missing() or ("" if mpiexec() else "no mpiexec")
@@ -112,6 +114,21 @@ def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here
     assert "after.py" in script.read_text()
 
 
+def test_a_queued_run_is_watched_to_its_end(slurm, here, capsys):
+    site = write_site(here)
+    site.write_text(site.read_text().replace("[cpu]", '[cpu]\noptions = ["--hold"]'))
+    main(["diffusion/heat", *SMALL, "--time", "5", "--site", str(site)])
+    number, directory = submitted(capsys)
+    assert watch([str(directory), "--once", "--json"]) == 0
+    [state] = json.loads(capsys.readouterr().out)
+    assert (state["status"], state["job"], state["job_state"]) == ("queued (JobHeldUser)", number, "PENDING")
+    slurm.run("scontrol", "release", number)
+    assert watch([str(directory), "--every", "0.2"]) == 0
+    assert " done  job " in capsys.readouterr().out.splitlines()[-2]
+    assert ls([]) == 0
+    assert number in capsys.readouterr().out
+
+
 def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
     from hpckit.errors import SetupError
 
@@ -139,7 +156,7 @@ def test_the_ready_scripts_run(slurm, here, capsys):
     numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in SHORT}
     for name, number in numbers.items():
         for task in ("_0", "_1") if "array" in name else ("",):
-            state = slurm.wait(number + task, 120)
+            state = slurm.wait(number + task, 250)
             assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
     assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
