@@ -58,11 +58,11 @@ def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
     for name in graph.order:
         for parent in graph.parents[name]:
             parts.append(_arrow(place[parent], place[name], _files(graph, parent, name)))
-    for name, (x, y) in place.items():
+    for name, (left, y) in place.items():
         state = states.get(name, "waiting")
-        middle = x + BOX_WIDTH / 2
+        middle = left + BOX_WIDTH / 2
         parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
+            f'<rect x="{left:g}" y="{y:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
             f'stroke="#555"/><text x="{middle:g}" y="{y + 17:g}" text-anchor="middle">{escape(name[:20])}</text>'
             f'<text x="{middle:g}" y="{y + 32:g}" text-anchor="middle" font-size="10">{state}</text>'
         )

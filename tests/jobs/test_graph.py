@@ -117,9 +117,7 @@ def test_a_graph_is_done_once_and_again_where_an_input_changed(here, capsys):
     assert main(["graph", "run", str(path)]) == 0
     assert (done(), Path("e.txt").read_text()) == (["e.txt"], "13\n")
     Path("log").unlink()
-    path.write_text(
-        path.read_text().replace("value = 1, ", "value = 2, ").replace("value = 2, wait", "value = 2, wait")
-    )
+    path.write_text(path.read_text().replace("value = 1, ", "value = 2, "))
     assert main(["graph", "run", str(path)]) == 0
     assert sorted(done()) == ["a.txt", "e.txt", "g.txt", "h.txt"]
     assert Path("g.txt").read_text() == "41\n"
@@ -204,7 +202,7 @@ def test_mpi_jobs_of_hpckit_and_of_others_are_tasks(here):
     if mpiexec() is None:
         pytest.skip("no mpiexec")
     Path("size.py").write_text(
-        "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 0:\n    print(MPI.COMM_WORLD.size, file=open('size.txt', 'w'))\n"
+        "from mpi4py.MPI import COMM_WORLD as w\nif w.rank == 0:\n    print(w.size, file=open('size.txt', 'w'))\n"
     )
     Path("read.py").write_text(
         "import json, sys\njson.dump(json.load(open('heat/summary.json'))['ranks'], open('ranks.txt', 'w'))\n"
@@ -316,9 +314,12 @@ def test_fifty_kills(here):
 
 def test_a_second_driver_is_refused(here):
     graph = load_graph(write(diamond()))
-    with GraphState(graph).locked(), pytest.raises(InputError, match="being run already"):
-        with GraphState(graph).locked(seconds=0.1):
-            pass
+    with (
+        GraphState(graph).locked(),
+        pytest.raises(InputError, match="being run already"),
+        GraphState(graph).locked(seconds=0.1),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
