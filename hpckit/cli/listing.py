@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.failure import FAILURE
+from hpckit.cli.failure import failure_file
 from hpckit.cli.run_jobs import job_of, job_states, run_directories, status_with_job
 from hpckit.cli.terminal import print_table, rate_text
 from hpckit.errors import HpckitError, InputError
@@ -85,7 +85,7 @@ def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
 
 def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> str:
     """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
-    failure = directory.read_json(FAILURE)
+    failure = directory.read_json(failure_file(directory))
     if failure is not None:
         return f"failed ({failure['exit_code']}, {failure['error']['title']})"
     if "status" in summary:

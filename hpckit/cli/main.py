@@ -21,6 +21,12 @@ VERBS = {
         "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
+    "resume": (
+        "hpckit.cli.resume",
+        "DIR [-n RANKS]",
+        "go on with a run from its checkpoint, on any number of ranks",
+    ),
+    "ckpt": ("hpckit.cli.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
     "submit": (
         "hpckit.cli.submit",
         "FILE|PRESET|PROGRAM.py|DIR --nodes N --time T [--dry-run]",

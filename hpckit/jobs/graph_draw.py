@@ -58,13 +58,13 @@ def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
     for name in graph.order:
         for parent in graph.parents[name]:
             parts.append(_arrow(place[parent], place[name], _files(graph, parent, name)))
-    for name, (left, y) in place.items():
+    for name, (left, top) in place.items():
         state = states.get(name, "waiting")
         middle = left + BOX_WIDTH / 2
         parts.append(
-            f'<rect x="{left:g}" y="{y:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
-            f'stroke="#555"/><text x="{middle:g}" y="{y + 17:g}" text-anchor="middle">{escape(name[:20])}</text>'
-            f'<text x="{middle:g}" y="{y + 32:g}" text-anchor="middle" font-size="10">{state}</text>'
+            f'<rect x="{left:g}" y="{top:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
+            f'stroke="#555"/><text x="{middle:g}" y="{top + 17:g}" text-anchor="middle">{escape(name[:20])}</text>'
+            f'<text x="{middle:g}" y="{top + 32:g}" text-anchor="middle" font-size="10">{state}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
