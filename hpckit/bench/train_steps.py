@@ -23,6 +23,7 @@ VOCAB, LENGTH, BATCH = 256, 128, 8
 MLP_BATCH = 256
 RATE, DECAY = 1e-3, 0.01
 COMPARED = 5  # steps whose losses must agree
+Pair = tuple[Callable[[], float], Callable[[], float], dict[str, int]]
 
 
 def our_step(model: Sequential, classes: int, x: np.ndarray, targets: np.ndarray) -> Callable[[], float]:
@@ -66,7 +67,7 @@ def their_step(model: Any, values: dict[str, Any], x: np.ndarray, targets: np.nd
     return step
 
 
-def gpt_pair(layers: int, width: int, heads: int) -> tuple[Callable[[], float], Callable[[], float], dict[str, float]]:
+def gpt_pair(layers: int, width: int, heads: int) -> Pair:
     """Steps of a GPT of ours and of PyTorch's; samples and floating-point operations of a step."""
     from hpckit.bench.train_torch import gpt
 
@@ -79,7 +80,7 @@ def gpt_pair(layers: int, width: int, heads: int) -> tuple[Callable[[], float], 
     return ours, their_step(theirs, values, text[:, :-1].copy(), text[:, 1:].copy()), {"samples": BATCH, "flops": flops}
 
 
-def mlp_pair(sizes: list[int]) -> tuple[Callable[[], float], Callable[[], float], dict[str, float]]:
+def mlp_pair(sizes: list[int]) -> Pair:
     """Steps of an MLP of ours and of PyTorch's; samples and floating-point operations of a step."""
     from hpckit.bench.train_torch import perceptron
 
@@ -97,7 +98,7 @@ def case(kind: str, shape: dict[str, Any], rounds: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
-    ours, theirs, work = {"gpt": gpt_pair, "mlp": mlp_pair}[kind](**shape)
+    ours, theirs, work = gpt_pair(**shape) if kind == "gpt" else mlp_pair(**shape)
     losses = np.array([(ours(), theirs()) for _ in range(COMPARED)])
     np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=2e-4)
     gc.disable()  # a collection would be charged to whoever happens to run
