@@ -46,6 +46,7 @@ LONG = {
     "model": {"kind": "gpt2", "layers": 2, "width": 48, "heads": 4, "context": 32},
     "batch": {"size": 8},
     "time": {"steps": 120, "validate_every": 0},
+    "sample": {"tokens": 30, "prompt": "the quick", "temperature": 0.0},
     "precision": "float32",
 }
 
