@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Mapping
-from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.job import answer, run_ranks
-from hpckit.bench.measure import ratio
+from hpckit.bench.job import answer
 from hpckit.mesh import Mesh
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
@@ -171,40 +168,9 @@ def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
     return plan.microbatches * float(rows.sum()) / price_schedule(plan.schedule, times=stages).seconds
 
 
-def rows(quick: bool = False) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
-    """The rows of 2 ranks and their ratios; those with PyTorch only where it is installed, and a row says so."""
-    with_torch = importlib.util.find_spec("torch") is not None
-    found = list[dict[str, Any]]()
-    of_data, of_pipe = (
-        run_ranks("hpckit.bench.train_ranks", 2, ((part, few if quick else many, with_torch),))[0]
-        for part, few, many in (("data", 7, 21), ("pipe", 5, 15))
-    )
-    ours, pipes = of_data["times"], of_pipe["times"]
-    for case_name, times in (("data parallel, 2 ranks", ours), ("pipeline, 2 ranks", pipes)):
-        for name, seconds in times.items():
-            found.append({"case": case_name, "candidate": name, "milliseconds": round(median(seconds) * 1e3, 2)})
-    ratios = {
-        "dp_eff": ratio(ours["one"], ours["data_parallel"]),
-        "dp_ceiling": ratio(ours["one"], ours["apart"]),
-        "zb_speedup": ratio(pipes["one"], pipes["zb_h1"]),
-        "zb_vs_sim": ratio(pipes["one"], pipes["zb_h1"], 1 / of_pipe["simulated"]),
-        "zb_vs_1f1b": ratio(pipes["zb_h1"], pipes["1f1b"]),
-        "1f1b_vs_gpipe": ratio(pipes["1f1b"], pipes["gpipe"]),
-    }
-    found.append({"case": "pipeline, 2 ranks", "candidate": f"zb_h1 simulated: {of_pipe['simulated']:.3f} x one rank"})
-    if with_torch:
-        best = min((name for name in pipes if name.startswith("torch")), key=lambda name: median(pipes[name]))
-        ratios["dp_vs_torch"] = ratio(ours["data_parallel"], ours["torch_ddp"])
-        ratios["torch_eff"] = ratio(ours["torch_one"], ours["torch_ddp"])
-        ratios["pp_vs_torch"] = ratio(pipes["zb_h1"], pipes[best])
-    else:
-        found.append({"note": "PyTorch is not installed (pip install torch): dp_vs_torch and pp_vs_torch are left out"})
-    return found, ratios
-
-
 def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
     """One part of the benchmark on every rank."""
-    return {"data": data, "pipe": pipe}[part](rounds, with_torch)
+    return {"data": data, "pipeline": pipe}[part](rounds, with_torch)
 
 
 if __name__ == "__main__":
