@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -19,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit import trace, waits
+from hpckit.clocks import clock_offset
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
+from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
-from hpckit.run_directory import RunDirectory, plain
+from hpckit.run_directory import RunDirectory
 from hpckit.timing import PhaseTimer
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Run:
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
     another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
+    `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Run:
         parent: Run | None = None,
         start: Start | None = None,
         watch: Watch | None = None,
+        traced: bool = False,
     ) -> None:
         from hpckit.device import HOST
 
@@ -88,7 +92,9 @@ class Run:
         self.app = app
         self.title = title or app
         self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
-        self.timer = PhaseTimer()
+        events = trace.events_of_a_rank(comm.size) if traced else 0
+        waits.current = waits.Waits(comm, events)
+        self.timer = PhaseTimer(waits.current, events)
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
@@ -138,6 +144,7 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
+        self.timer.mark(step)
         if self._watch is not None:
             self._watch.beat()
         if self.rank:
@@ -210,6 +217,7 @@ class Run:
         self.status = status
         own = {"phases": self.timer.seconds, "host": socket.gethostname()}
         ranks = gather_json(self.comm, own)
+        waited = self._finish_timing()
         if ranks is not None:
             hosts = [entry["host"] for entry in ranks]
             names = dict.fromkeys(name for entry in ranks for name in entry["phases"])
@@ -221,6 +229,7 @@ class Run:
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **summary,
                 "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
+                **({"waits": waited} if waited else {}),
                 "exit_code": STATUS_EXIT[status],
             }
             if "decomposition" in record:
@@ -228,6 +237,20 @@ class Run:
             self.directory.write_json("summary.json", record)
             progress = self.directory.read_json("progress.json") or {}
             self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
+
+    def _finish_timing(self) -> dict[str, Any] | None:
+        """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
+        timer = self.timer
+        assert timer.waits is not None
+        waits.current = None if self._parent is None else self._parent.timer.waits
+        offset = clock_offset(self.comm)
+        logs = waits.collect(self.comm, timer.waits.channels, offset)
+        timelines = trace.gather_timelines(self.comm, timer, offset) if timer.traced else None
+        if logs is None:
+            return None
+        if timelines is not None:
+            self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
+        return waits.split(logs)
 
     def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
         """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
@@ -281,29 +304,6 @@ def clock_text(seconds: float) -> str:
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def gather_json(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
-    """Collective: the values of all ranks, in the order of ranks, on rank 0; None elsewhere. JSON bytes, no pickle."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    sizes = np.zeros(comm.size, dtype=np.int64)
-    comm.Gather(np.array([data.size], dtype=np.int64), sizes, root=0)
-    if comm.rank:
-        comm.Gatherv(data, None, root=0)
-        return None
-    every = np.empty(sizes.sum(), dtype=np.uint8)
-    comm.Gatherv(data, (every, sizes), root=0)
-    return [json.loads(part.tobytes()) for part in np.split(every, np.cumsum(sizes)[:-1])]
-
-
-def share_json(comm: MPI.Intracomm, value: Any) -> Any:
-    """Collective: the value of rank 0, on every rank."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    size = np.array([data.size], dtype=np.int64)
-    comm.Bcast(size, root=0)
-    received = np.array(data) if comm.rank == 0 else np.empty(size[0], dtype=np.uint8)
-    comm.Bcast(received, root=0)
-    return json.loads(received.tobytes())
 
 
 class _RankLog(logging.FileHandler):

@@ -1,21 +1,31 @@
-"""Time per phase of a program, on one rank."""
+"""Time per phase of a program, on one rank, and its timeline."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpckit.waits import Waits
 
 
 class PhaseTimer:
     """Seconds spent in named phases: `with timer("halo"): …`.
 
     Phases do not nest: time spent in an inner phase would count twice. `seconds` maps a name to the total so far, in
-    the order in which the phases first ran.
+    the order in which the phases first ran. `waits` holds what exchanges waited meanwhile. The first `traced`
+    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark`, in `steps`, both on
+    the clock of `time.perf_counter`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waits: Waits | None = None, traced: int = 0) -> None:
         self.seconds: dict[str, float] = {}
+        self.waits = waits
+        self.traced = traced
+        self.spans: list[tuple[str, float, float]] = []
+        self.steps: list[tuple[int, float]] = []
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -24,11 +34,26 @@ class PhaseTimer:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+            self.add(name, begin, time.perf_counter())
+
+    def add(self, name: str, begin: float, end: float) -> None:
+        """Add what was timed already to the phase `name`."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + end - begin
+        if len(self.spans) < self.traced:
+            self.spans.append((name, begin, end))
+
+    def mark(self, step: int) -> None:
+        """The step ends now."""
+        if len(self.steps) < self.traced:
+            self.steps.append((step, time.perf_counter()))
 
     def reset(self) -> None:
         """Forget all times, as after warm-up steps that compile the kernels."""
         self.seconds.clear()
+        self.spans.clear()
+        self.steps.clear()
+        if self.waits is not None:
+            self.waits.reset()
 
 
 def t_eff(nbytes: float, seconds: float) -> float:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hpckit.cli.failure import FAILURE, STALLS, failure_record
 from hpckit.cli.nested import start_nested
 from hpckit.errors import SetupError
-from hpckit.run_context import Run, gather_json, rank_logger
+from hpckit.json_bytes import gather_json
+from hpckit.run_context import Run, rank_logger
 from hpckit.run_directory import RunDirectory
 from hpckit.run_settings import with_common
 
@@ -58,7 +59,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
         names = {"app": record["app"], "title": record["title"]}
-        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested, watch=watch)
+        traced = bool(record.get("trace"))
+        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested, watch=watch, traced=traced)
         if device.is_gpu:
             run.say(f"GPU: {device.describe()}")
             if comm.rank == 0:
