@@ -24,6 +24,7 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.jobs": {"hpckit.core"},
     "hpckit.nn": {"hpckit.kernels"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.apps": {

@@ -20,6 +20,10 @@ PLACES = {
 Sides = Literal["closed", "open", "periodic"]
 
 
+GPU = True  # takes `hpckit run --gpu`
+FINEST_DRY = 1e-4  # m, in single precision: there levels of 100 m are told apart by about a tenth of it
+
+
 class Section(BaseModel):
     """Settings that refuse names they do not know."""
 
@@ -130,6 +134,9 @@ class Config(Section):
     start: Start = Field(default_factory=Start, description="the water at first")
     time: Time = Field(default_factory=Time, description="how long, and in which steps")
     output: Output = Field(default_factory=Output, description="what is written")
+    precision: Literal["float64", "float32"] = Field(
+        "float64", description="of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
+    )
     report: Report = Field(default_factory=Report, description="what the report shows")
 
     @model_validator(mode="after")
@@ -166,6 +173,17 @@ class Config(Section):
             yield f"start.amplitude of {start.amplitude:g} m is not below the depth of the bowl, {bottom.height:g} m"
         if "dam" in start.kind and bottom.kind == "flat" and max(start.level, start.behind_level) <= 0:
             yield "there is no water: set start.level or start.behind_level above the bottom, which is at 0"
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """What of the settings cannot be on a GPU, or not without one."""
+    if config.precision != "float64" and not gpu:
+        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
+    if config.precision == "float32" and config.physics.dry < FINEST_DRY:
+        yield (
+            f"physics.dry of {config.physics.dry:g} m is finer than single precision can tell depths apart:"
+            f" set it to {FINEST_DRY:g} or more, or leave precision out"
+        )
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

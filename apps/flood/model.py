@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import LIMIT_CFL, Config
+from hpckit.device import HOST, Device
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -19,6 +21,8 @@ from hpckit.kernels.flood.constants import (
     DEPTH_MIN,
     ENERGY,
     HALO,
+    HU,
+    HV,
     MASS,
     RATE,
     SPEED,
@@ -62,9 +66,9 @@ class Model:
         self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
         self.bottom = Field.zeros(self.decomposition, mesh, name="bottom", units="m")
         shape = (3, *self.decomposition.local_shape(mesh.rank))
-        self._states = [np.zeros(shape) for _ in range(3)]  # now, between the stages, next
+        self._states: list[Any] = [np.zeros(shape) for _ in range(3)]  # now, between the stages, next
         self._fields = [self._as_fields(state) for state in self._states]
-        self.exchange = HaloExchange(mesh, self.fields, walls=[self._walls(across) for across in (None, "x", "y")])
+        self.exchange = self._exchange_of(self.fields)
         self.cuts = self.decomposition.global_slices(mesh.rank)
         self.bottom.interior[...] = setups.bottom(config, self.cuts)
         with HaloExchange(mesh, self.bottom, walls=self._walls(None)) as exchange:
@@ -82,16 +86,16 @@ class Model:
         return self._fields[0]
 
     @property
-    def state(self) -> np.ndarray:
+    def state(self) -> Any:
         """The same as one array with halo, float64[3, ny + 4, nx + 4]."""
         return self._states[0]
 
-    def _as_fields(self, state: np.ndarray) -> list[Field]:
+    def _as_fields(self, state: Any, device: Device = HOST) -> list[Field]:
         names = (("h", "m"), ("hu", "m2 s-1"), ("hv", "m2 s-1"))
-        return [
-            Field(part, self.decomposition, self.mesh, name=name, units=units)
-            for part, (name, units) in zip(state, names, strict=True)
-        ]
+        return [Field(state[k], self.decomposition, self.mesh, *names[k], device) for k in (H, HU, HV)]
+
+    def _exchange_of(self, fields: list[Field]) -> HaloExchange:
+        return HaloExchange(self.mesh, fields, walls=[self._walls(across) for across in (None, "x", "y")])
 
     def _walls(self, across: str | None) -> dict[str, object]:
         """What stands beyond the ends of the axes, for a scalar (None) or the momentum across an axis."""
@@ -107,14 +111,9 @@ class Model:
         """
         dt = min(longest, self.config.time.cfl / self.rate) if self.rate > 0 else longest
         for _ in range(MOST_TRIES):
-            with timer("halo"):
-                self.exchange(self._fields[0])
+            first = self._advance(1, 0, 1.0, dt, timer)
+            second = self._advance(2, 1, 0.5, dt, timer)
             with timer("step"):
-                first = self._stage(1, 0, 1.0, dt)
-            with timer("halo"):
-                self.exchange(self._fields[1])
-            with timer("step"):
-                second = self._stage(2, 1, 0.5, dt)
                 rate_first, rate, depth = self._agree(first, second)
             if depth >= 0 and dt * rate_first <= LIMIT_CFL:
                 break
@@ -132,13 +131,22 @@ class Model:
         self.steps_done, self.rate = self.steps_done + 1, max(rate_first, rate)
         return dt
 
+    def _advance(self, new: int, now: int, weight: float, dt: float, timer: PhaseTimer) -> Any:
+        """One stage, from and into states of these numbers, with the halo that it needs."""
+        with timer("halo"):
+            self.exchange(self._fields[now])
+        with timer("step"):
+            return self._stage(new, now, weight, dt)
+
     def _stage(self, new: int, now: int, weight: float, dt: float) -> np.ndarray:
-        grid, physics, states = self.config.grid, self.config.physics, self._states
+        states = self._states
+        return stage(states[new], states[now], states[0], self.bottom.data, *self._numbers(weight, dt))
+
+    def _numbers(self, weight: float, dt: float) -> tuple[float, ...]:
+        """The numbers that a stage takes, in its order."""
+        grid, physics = self.config.grid, self.config.physics
         forces = physics.f, physics.manning, physics.drag, physics.dry
-        spacing = grid.dx, grid.dy
-        return stage(
-            states[new], states[now], states[0], self.bottom.data, weight, physics.gravity, *spacing, dt, *forces
-        )
+        return weight, physics.gravity, grid.dx, grid.dy, dt, *forces
 
     def _agree(self, *results: np.ndarray) -> tuple[float, ...]:
         """Collective: the wave rate of each stage over all ranks, then the least depth."""
@@ -151,7 +159,7 @@ class Model:
         grid, physics = self.config.grid, self.config.physics
         own = diagnose(self.state, self.bottom.data, physics.gravity, physics.dry)
         exact = setups.exact_depth(self.config, self.cuts, self.time)
-        error = np.abs(self.fields[H].interior - exact).sum() if exact is not None else 0.0
+        error = np.abs(self.fields[H].to_host() - exact).sum() if exact is not None else 0.0
         sums = np.array([*own[[MASS, ENERGY, WET, BROKEN]], error, 0.0 if exact is None else exact.sum()])
         ends = own[[SPEED, DEPTH_MAX]]
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -164,8 +172,8 @@ class Model:
         """Collective: raise `BlowUpError` on every rank where a cell is lost, naming the first one."""
         if not watch.broken_cells:
             return
-        lost = [np.argwhere(~np.isfinite(field.interior)) for field in self.fields]
-        lost[H] = np.argwhere(~(self.fields[H].interior >= 0))
+        lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
+        lost[H] = np.argwhere(~(self.fields[H].to_host() >= 0))
         number = next((i for i, cells in enumerate(lost) if cells.size), 0)
         y, x = (int(i) for i in lost[number][0]) if lost[number].size else (0, 0)
         begin = self.decomposition.start(self.mesh.rank)
@@ -184,10 +192,10 @@ class Model:
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells."""
-        h, hu, hv = (field.interior for field in self.fields)
+        h, hu, hv, bottom = (field.to_host() for field in (*self.fields, self.bottom))
         dry = self.config.physics.dry
         per_depth = 2 * h / (h * h + np.maximum(h * h, dry * dry))
-        fields = {"depth": h, "surface": h + self.bottom.interior, "u": hu * per_depth, "v": hv * per_depth}
+        fields = {"depth": h, "surface": h + bottom, "u": hu * per_depth, "v": hv * per_depth}
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 

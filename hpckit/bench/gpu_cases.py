@@ -25,6 +25,7 @@ MODULES = (
     "hpckit.bench.gpu_euler",
     "hpckit.bench.gpu_physics",
     "hpckit.bench.gpu_shallow_water",
+    "hpckit.bench.gpu_flood",
     "hpckit.bench.gpu_md",
 )
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude

@@ -21,6 +21,11 @@ VERBS = {
         "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
+    "submit": (
+        "hpckit.cli.submit",
+        "FILE|PRESET|PROGRAM.py|DIR --nodes N --time T [--dry-run]",
+        "put a run into Slurm's queue, or print its job script",
+    ),
     "report": ("hpckit.cli.report", "DIR [--picture FILE]", "build the HTML report of a run, or draw a picture of it"),
     "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
     "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),

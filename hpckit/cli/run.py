@@ -145,16 +145,21 @@ def dry_run(configuration: Configuration, ranks: int) -> None:
         print(f"note: {note}")
 
 
-def prepare(options: argparse.Namespace, arguments: list[str], ranks: int) -> RunDirectory:
-    """Check everything that can be checked without MPI, and make the run directory with what the ranks need."""
+def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, elsewhere: bool = False) -> RunDirectory:
+    """Check everything that can be checked without MPI, and make the run directory with what the ranks need.
+
+    `elsewhere`: another machine starts the ranks, so that this one needs no GPU.
+    """
+    from hpckit.cli.prepared import is_run, prepared
     from hpckit.cli.provenance import provenance
 
+    if len(options.words) == 1 and is_run(options.words[0]):
+        return prepared(options.words[0], ranks)
     if options.directory is not None:
         _check_directory(options.directory)
-    configuration = _load(options)
+    configuration, plan = load_checked(options, ranks)
     name = configuration.app.name
-    gpu = _gpu(options, configuration.app)
-    plan = _plan(configuration, ranks)
+    gpu = _gpu(options, elsewhere)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
     directory.write_text("run.toml", configuration.run_file)
     record = {
@@ -253,19 +258,20 @@ def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined
     return end_of_run(directory, launch.JobEnd(0), report=not options.no_report) if above.rank == 0 else 0
 
 
-def _gpu(options: argparse.Namespace, app: App) -> str | None:
+def load_checked(options: argparse.Namespace, ranks: int) -> tuple[Configuration, Any]:
+    """The checked settings and the app's dry run on `ranks` ranks; raises `InputError` for every mistake in them."""
+    configuration = _load(options)
+    return configuration, _plan(configuration, ranks)
+
+
+def _gpu(options: argparse.Namespace, elsewhere: bool) -> str | None:
     """How MPI gets what is on the GPUs ("auto", "direct", "staged"), None without GPUs.
 
-    Raises `InputError` where the app has no GPU form, `SetupError` where this machine starts the ranks and has no GPU.
+    Raises `SetupError` where this machine starts the ranks and has no GPU.
     """
     if not options.gpu:
-        if options.gpu_mpi:
-            raise InputError("--gpu-mpi is given without --gpu", do="add --gpu, or leave --gpu-mpi out")
         return None
-    if not app.has_gpu_form:
-        able = ", ".join(other.name for other in apps().values() if other.has_gpu_form)
-        raise InputError(f"the app {app.name} has no GPU form", do=f"leave --gpu out; apps with one: {able}")
-    if joined(os.environ) is None and not os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip("0"):
+    if not elsewhere and joined(os.environ) is None and not os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip("0"):
         problem = missing()
         if problem:
             raise no_gpu(problem)
@@ -303,14 +309,24 @@ def _check_directory(given: str) -> None:
 
 
 def _load(options: argparse.Namespace) -> Configuration:
-    """The checked settings. Raises `InputError` also for those that do not go with --gpu, or only with it."""
+    """The checked settings. Raises `InputError` also for what does not go with --gpu, or only with it."""
     from hpckit.cli.config import load
 
     configuration = load(options.words[0], [*options.words[1:], *(["repro=true"] if options.repro else [])])
+    _check_gpu_form(options, configuration.app)
     problems = configuration.app.device_problems(configuration.config, options.gpu)
     if problems:
         raise InputError("\n".join(problems), where="with --gpu" if options.gpu else "without --gpu")
     return configuration
+
+
+def _check_gpu_form(options: argparse.Namespace, app: App) -> None:
+    """The app has a GPU form where one is asked for; raises `InputError` where it has not."""
+    if options.gpu_mpi and not options.gpu:
+        raise InputError("--gpu-mpi is given without --gpu", do="add --gpu, or leave --gpu-mpi out")
+    if options.gpu and not app.has_gpu_form:
+        able = ", ".join(other.name for other in apps().values() if other.has_gpu_form)
+        raise InputError(f"the app {app.name} has no GPU form", do=f"leave --gpu out; apps with one: {able}")
 
 
 def _plan(configuration: Configuration, ranks: int) -> Any:

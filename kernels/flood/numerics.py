@@ -96,3 +96,35 @@ def rub(momentum_x, momentum_y, h, dt, manning_squared, drag, gravity):
     k = (gravity * manning_squared / h ** (1.0 / 3.0) + drag) / (h * h)
     size = math.sqrt(momentum_x * momentum_x + momentum_y * momentum_y)
     return 2.0 / (1.0 + math.sqrt(1.0 + 4.0 * dt * k * size))
+
+
+@inlined(math=STRICT)
+def taken(mass, mass_beyond, from_high, from_low_beyond, push, along, along_beyond, per_spacing):
+    """What a cell loses in a direction a second, of depth and of momentum across and along: from what its low face and
+    the one beyond it leave (`face_flux`), and the push of its surface.
+    """
+    return (
+        (mass_beyond - mass) * per_spacing,
+        ((from_low_beyond - from_high) + push) * per_spacing,
+        (along_beyond - along) * per_spacing,
+    )
+
+
+@inlined(math=STRICT)
+def ahead(h, hu, hv, in_x, in_y, dt, coriolis):
+    """Depth and momenta a time dt later; in_x, in_y: what is `taken` in each direction."""
+    mass_x, u_x, v_x = in_x
+    mass_y, v_y, u_y = in_y
+    return (
+        h - dt * (mass_x + mass_y),
+        hu - dt * ((u_x + u_y) - coriolis * hv),
+        hv - dt * ((v_y + v_x) + coriolis * hu),
+    )
+
+
+@inlined(math=STRICT)
+def ended(h, hu, hv, dry, slack):
+    """The end of a stage: depths less than nothing by less than `slack` are nothing, thin water slows down."""
+    h = 0.0 if (h < 0.0) & (h > -slack) else h
+    kept = h * per_depth(h, dry)
+    return h, hu * kept if h < dry else hu, hv * kept if h < dry else hv

@@ -28,7 +28,18 @@ from hpckit.kernels.flood.constants import (
     WET,
     H,
 )
-from hpckit.kernels.flood.numerics import face_flux, greater, half_slope, lesser, per_depth, push, rub
+from hpckit.kernels.flood.numerics import (
+    ahead,
+    ended,
+    face_flux,
+    greater,
+    half_slope,
+    lesser,
+    per_depth,
+    push,
+    rub,
+    taken,
+)
 from hpckit.kernels.jit import STRICT, jit
 
 u8 = np.uint64
@@ -155,15 +166,16 @@ def _advance(done, faces, x, low, high, now, row, begin, width, per_dx, per_dy, 
     for i in range(u8(HALO), width - u8(HALO)):
         e = i + one
         h, hu, hv = now[u8(H), row, begin + i], now[u8(HU), row, begin + i], now[u8(HV), row, begin + i]
-        mass_x = (faces[x + MASS_FLUX + e] - faces[x + MASS_FLUX + i]) * per_dx
-        mass_y = (faces[high + MASS_FLUX + i] - faces[low + MASS_FLUX + i]) * per_dy
-        u_x = ((faces[x + FROM_LOW + e] - faces[x + FROM_HIGH + i]) + faces[x + PUSH + i]) * per_dx
-        v_y = ((faces[high + FROM_LOW + i] - faces[low + FROM_HIGH + i]) + faces[low + PUSH + i]) * per_dy
-        u_y = (faces[high + ALONG + i] - faces[low + ALONG + i]) * per_dy
-        v_x = (faces[x + ALONG + e] - faces[x + ALONG + i]) * per_dx
-        done[u8(H * PITCH + FIRST) + i] = h - dt * (mass_x + mass_y)
-        done[u8(HU * PITCH + FIRST) + i] = hu - dt * ((u_x + u_y) - coriolis * hv)
-        done[u8(HV * PITCH + FIRST) + i] = hv - dt * ((v_y + v_x) + coriolis * hu)
+        in_x = taken(faces[x + MASS_FLUX + i], faces[x + MASS_FLUX + e], faces[x + FROM_HIGH + i],
+                     faces[x + FROM_LOW + e], faces[x + PUSH + i], faces[x + ALONG + i], faces[x + ALONG + e],
+                     per_dx)  # fmt: skip
+        in_y = taken(faces[low + MASS_FLUX + i], faces[high + MASS_FLUX + i], faces[low + FROM_HIGH + i],
+                     faces[high + FROM_LOW + i], faces[low + PUSH + i], faces[low + ALONG + i],
+                     faces[high + ALONG + i], per_dy)  # fmt: skip
+        h, hu, hv = ahead(h, hu, hv, in_x, in_y, dt, coriolis)
+        done[u8(H * PITCH + FIRST) + i] = h
+        done[u8(HU * PITCH + FIRST) + i] = hu
+        done[u8(HV * PITCH + FIRST) + i] = hv
         wave_x = greater(faces[x + WAVE + i], faces[x + WAVE + e])
         wave_y = greater(faces[low + WAVE + i], faces[high + WAVE + i])
         done[TOP + i] = greater(done[TOP + i], wave_x * per_dx + wave_y * per_dy)
@@ -187,12 +199,11 @@ def _store(new, start, done, row, begin, width, weight, dry):
         h = old * start[u8(H), row, begin + i] + weight * done[u8(H * PITCH + FIRST) + i]
         hu = old * start[u8(HU), row, begin + i] + weight * done[u8(HU * PITCH + FIRST) + i]
         hv = old * start[u8(HV), row, begin + i] + weight * done[u8(HV * PITCH + FIRST) + i]
-        h = 0.0 if (h < 0.0) & (h > -ROUNDING * dry) else h
-        kept = h * per_depth(h, dry)
+        h, hu, hv = ended(h, hu, hv, dry, ROUNDING * dry)
         done[BOTTOM + i] = lesser(done[BOTTOM + i], h)
         new[u8(H), row, begin + i] = h
-        new[u8(HU), row, begin + i] = hu * kept if h < dry else hu
-        new[u8(HV), row, begin + i] = hv * kept if h < dry else hv
+        new[u8(HU), row, begin + i] = hu
+        new[u8(HV), row, begin + i] = hv
 
 
 @jit

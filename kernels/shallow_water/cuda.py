@@ -18,6 +18,7 @@ import numpy as np
 
 from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_pieces import in_precision
+from hpckit.kernels.cuda_tiling import Rectangle, Tiling, rectangles, tiling
 from hpckit.kernels.device_array import empty_like
 from hpckit.kernels.jit import inlined
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
@@ -46,7 +47,8 @@ Fields = tuple[Any, Any, Any]
 
 def step(
     h: Any, u: Any, v: Any, bottom: Any, rows: Any, columns: Any, gravity: float, dx: float, dy: float, dt: float,
-    viscosity: float, drag: float, drag_quadratic: float, out: Fields | None = None, tiles: list[tuple] | None = None,
+    viscosity: float, drag: float, drag_quadratic: float, out: Fields | None = None,
+    tiles: list[Rectangle] | None = None,
 ) -> None:  # fmt: skip
     """As `reference.step`, for arrays of the device, all float64 or all float32.
 
@@ -59,7 +61,7 @@ def step(
 
 def step_free(
     h: Any, u: Any, v: Any, f: Any, gravity: float, dx: float, dy: float, dt: float, out: Fields | None = None,
-    tiles: list[tuple] | None = None,
+    tiles: list[Rectangle] | None = None,
 ) -> None:  # fmt: skip
     """As `reference.step_free`; out, tiles: as in `step`."""
     rows = f.reshape(1, -1)
@@ -67,38 +69,30 @@ def step_free(
     _step(False, (h, u, v), (rows, rows, rows), numbers, out, tiles)
 
 
-def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[tuple[int, int, int, int]]:
-    """Rectangles of tiles by chunks, (first tile, tiles, first chunk, chunks), of those that need no halo (`core`), of
-    the others (not `core`), or of all (None). full: for `step`, else for `step_free`.
+def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[Rectangle]:
+    """Rectangles of tiles by chunks: those that need no halo (`core`), the others (not `core`), or all (None); see
+    `cuda_tiling.rectangles`. full: for `step`, else for `step_free`.
     """
-    cells, rows = _tiling(h, full)
-    many = blocks(h.shape[1] - 2 * HALO, cells), blocks(h.shape[0] - 2 * HALO, rows)
-    thin = [(n - 2 * HALO) % size for n, size in ((h.shape[1], cells), (h.shape[0], rows))]
-    if core is None or min(many) < 3 or any(0 < rest < HALO for rest in thin):
-        return [] if core else [(0, many[0], 0, many[1])]
-    inner = (1, many[0] - 2, 1, many[1] - 2)
-    if core:
-        return [inner]
-    rim = [(0, many[0], 0, 1), (0, many[0], many[1] - 1, 1)]
-    return [*rim, (0, 1, 1, many[1] - 2), (many[0] - 1, 1, 1, many[1] - 2)]
+    return rectangles(_shape(h), _tiling(h, full), HALO, core)
 
 
-def _tiling(h: Any, full: bool) -> tuple[int, int]:
-    """Cells of a tile and rows of a chunk."""
-    height, width = (n - 2 * HALO for n in h.shape)
-    across = blocks(width, MOST_CELLS)
-    chunks = max(1, SLOTS[h.dtype.itemsize, full] // across)
-    return blocks(width, across), min(max(blocks(height, chunks), FEWEST_ROWS), height)
+def _tiling(h: Any, full: bool) -> Tiling:
+    return tiling(_shape(h), MOST_CELLS, FEWEST_ROWS, SLOTS[h.dtype.itemsize, full])
+
+
+def _shape(h: Any) -> tuple[int, int]:
+    """Owned rows and cells."""
+    return h.shape[0] - 2 * HALO, h.shape[1] - 2 * HALO
 
 
 def _step(full: bool, fields: Fields, tables: tuple, numbers: tuple, out: Fields | None, tiles: Any) -> None:
     h = fields[0]
     targets = tuple(map(empty_like, fields)) if out is None else out
-    cells, rows = _tiling(h, full)
+    cut = _tiling(h, full)
     real_numbers = tuple(h.dtype.type(number) for number in numbers)
     for tile, many, chunk, chunks in tiles_of(h, full) if tiles is None else tiles:
-        step_kernel(h.dtype, full)[(many, chunks), blocks(cells + 2 * HALO, WARP) * WARP](
-            *fields, *targets, *tables, real_numbers, (tile, cells, chunk, rows)
+        step_kernel(h.dtype, full)[(many, chunks), blocks(cut.cells + 2 * HALO, WARP) * WARP](
+            *fields, *targets, *tables, real_numbers, (tile, cut.cells, chunk, cut.rows)
         )
     if out is None:
         owned = (slice(HALO, h.shape[0] - HALO), slice(HALO, h.shape[1] - HALO))

@@ -1,4 +1,4 @@
-"""Slab, box and shallow water on a simulated GPU: bits over tiles, and whole runs against the CPU's."""
+"""Slab, box, shallow water and floods on a simulated GPU: bits over tiles, and whole runs against the CPU's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ RUNS = {
     ),
     "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
     "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
+    "partial_dam_break": ("grid.nx=12", "grid.ny=9", "grid.sides_y=periodic", "physics.f=1e-2", "time.end=3"),
 }  # fmt: skip
 
-DAILY, NIGHTLY = ("thermal", "eddies"), ("density_current3d", "double_gyre", "thermal3d")
+DAILY, NIGHTLY = ("thermal", "eddies", "partial_dam_break"), ("density_current3d", "double_gyre", "thermal3d")
 
 
 def fields(directory: Path) -> dict[str, np.ndarray]:
@@ -64,6 +65,10 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, tmp_path):
         (("thermal", "precision=float32"), "is for runs on GPUs"),
         (("eddies", "precision=float32"), "is for runs on GPUs"),
         (("thermal3d", "precision=float32"), "is for runs on GPUs"),
+        (("dam_break", "precision=float32"), "is for runs on GPUs"),
+        (("dam_break", "--gpu", "precision=float32"), "set it to 0.0001 or more"),
+        (("weather/validate", "--gpu"), "has no GPU form"),
+        (("heat", "--gpu-mpi", "staged"), "without --gpu"),
     ],
 )
 def test_what_goes_with_a_gpu_only_or_never_is_refused_before_the_start(words, told, tmp_path):

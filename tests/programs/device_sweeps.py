@@ -7,6 +7,7 @@ from hpckit.kernels.euler2d import cuda as slab
 from hpckit.kernels.euler2d import cuda_columns, cuda_tiles
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, parts, read_status
+from hpckit.kernels.flood import cuda as flood
 from hpckit.kernels.shallow_water import cuda as water
 from hpckit.simulated_gpu import SimulatedGpu
 
@@ -72,4 +73,22 @@ for cells, rows, core in ((23, 25, (None,)), (6, 5, (True, False)), (9, 7, (None
     results.append([as_host(each) for each in out])
 for other in results[1:]:
     np.testing.assert_array_equal(other, results[0])
+
+flooded = to(np.maximum(0.0, rng.normal(size=(3, 25 + 4, 23 + 4)) + 0.5))
+ground = to(0.5 * rng.normal(size=flooded.shape[1:]))
+states, ends = [], []
+for cells, rows, core in ((23, 25, (None,)), (6, 5, (True, False)), (9, 7, (None,))):
+    flood.MOST_CELLS, flood.FEWEST_ROWS, flood.SLOTS = cells, rows, {8: 10**6}
+    out, found = to(np.full(flooded.shape, 7.0)), flood.found_by(flooded)
+    for which in core:
+        numbers = (0.5, 9.81, 1.0, 1.1, 0.01, 1e-2, 0.03, 0.002, 1e-3)
+        flood.stage(out, flooded, flooded, ground, *numbers, found, flood.tiles_of(flooded, which))
+    assert len(as_host(found)) == -(-23 // cells) * -(-25 // rows)
+    states.append(as_host(out))
+    ends.append(flood.result(found))
+for other, end in zip(states[1:], ends[1:], strict=True):
+    np.testing.assert_array_equal(other, states[0])
+    np.testing.assert_array_equal(end, ends[0])
+assert (states[0][:, :2] == 7.0).all()
+assert ends[0][0] > 0
 print("all good")

@@ -1,0 +1,149 @@
+"""Named arrays in safetensors files: written whole, read by slices through a memory map.
+
+A file is 8 bytes with the length of its header (little-endian), a JSON header that gives dtype, shape and place of each
+tensor, and the tensors in C order (https://github.com/huggingface/safetensors, "Format"). Nothing in it is executed.
+A checkpoint may be split over several files, with an index that says which holds what.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import CorruptDataError, InputError
+from hpckit.io.files import replace_file
+
+NAMES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
+}  # fmt: skip
+BFLOAT16 = "BF16"  # no dtype of NumPy: read as the upper half of float32
+WORDS = {np.dtype(text): name for name, text in NAMES.items()}
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+LARGEST_HEADER = 100 << 20
+ALIGNED = 64  # bytes: where the tensors begin
+
+
+class Safetensors(Mapping[str, np.ndarray]):
+    """The tensors of a file, or of a folder with `model.safetensors` or its index: each read when it is asked for.
+
+    bfloat16 comes as float32, which holds all of its values. `metadata` is the file's own table of texts.
+
+    Raises `InputError` for what is not there or no such file, `CorruptDataError` for one that is cut off.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.metadata: dict[str, str] = {}
+        self._at: dict[str, tuple[Path, str, tuple[int, ...], int]] = {}
+        self._maps: dict[Path, np.memmap] = {}
+        for file in _files(self.path):
+            self._add(file)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The tensor, as a view of the file where its dtype is one of NumPy's."""
+        file, kind, shape, begin = self._at[name]
+        dtype = np.dtype("<u2" if kind == BFLOAT16 else NAMES[kind])
+        if file not in self._maps:
+            self._maps[file] = np.memmap(file, np.uint8, "r")
+        flat = self._maps[file][begin : begin + math.prod(shape) * dtype.itemsize].view(dtype)
+        if kind == BFLOAT16:
+            flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return np.asarray(flat).reshape(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, without reading it."""
+        return self._at[name][2]
+
+    def _add(self, file: Path) -> None:
+        header, first = _header(file)
+        self.metadata.update(header.pop("__metadata__", {}))
+        size = file.stat().st_size
+        for name, entry in header.items():
+            kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+            if kind not in NAMES and kind != BFLOAT16:
+                raise InputError(
+                    f"{file}: the tensor {name} is {kind}", do=f"convert it to one of {', '.join([*NAMES, BFLOAT16])}"
+                )
+            wanted = math.prod(shape) * (2 if kind == BFLOAT16 else np.dtype(NAMES[kind]).itemsize)
+            if end - begin != wanted or begin < 0 or first + end > size:
+                raise CorruptDataError(
+                    f"{file}: the tensor {name} should be the bytes {begin} to {end} of {size - first}",
+                    likely="a download or a copy that was cut off",
+                    do="fetch the file again",
+                )
+            self._at[name] = (file, kind, shape, first + begin)
+
+
+def save_safetensors(
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write the tensors to one file, which replaces one of that name when it is complete.
+
+    Raises `InputError` for a dtype that the format has no word for.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    parts, begin = [], 0
+    for name, tensor in tensors.items():
+        array = np.asarray(tensor, order="C")
+        kind = WORDS.get(array.dtype.newbyteorder("<"))
+        if kind is None:
+            raise InputError(f"the tensor {name} is {array.dtype}, which safetensors has no word for")
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}
+        begin += array.nbytes
+        parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % ALIGNED)
+    replace_file(Path(path), b"".join([struct.pack("<Q", len(text)), text, *parts]))
+
+
+def _files(path: Path) -> list[Path]:
+    """The files that hold the tensors."""
+    if path.is_file():
+        return [path]
+    if (path / SINGLE).is_file():
+        return [path / SINGLE]
+    if not (path / INDEX).is_file():
+        raise InputError(
+            f"there is no checkpoint in {path}",
+            likely="weights in another format" if path.is_dir() else "a mistyped path",
+            do=f"give a .safetensors file, or a folder with {SINGLE} or {INDEX}",
+        )
+    try:
+        held = json.loads((path / INDEX).read_text())["weight_map"].values()
+    except (ValueError, KeyError, AttributeError) as problem:
+        raise CorruptDataError(f"{path / INDEX} is no index of a checkpoint: {problem}") from None
+    files = [path / name for name in dict.fromkeys(held)]
+    missing = [file.name for file in files if file.parent != path or not file.is_file()]
+    if missing:
+        raise InputError(f"{path / INDEX} names files that are not there: {', '.join(missing)}", do="fetch them too")
+    return files
+
+
+def _header(file: Path) -> tuple[dict[str, Any], int]:
+    """The table of a file, and where its tensors begin."""
+    with file.open("rb") as stream:
+        head = stream.read(8)
+        length = struct.unpack("<Q", head)[0] if len(head) == 8 else LARGEST_HEADER + 1
+        text = stream.read(length) if length <= LARGEST_HEADER else b""
+    try:
+        header = json.loads(text)
+        if all({"dtype", "shape", "data_offsets"} <= set(entry) for name, entry in header.items() if name[:2] != "__"):
+            return header, 8 + length
+    except (ValueError, AttributeError, TypeError):
+        pass
+    raise CorruptDataError(
+        f"{file} is no safetensors file, or its header is damaged", do="look at the file's size, and fetch it again"
+    )

@@ -1,0 +1,1 @@
+"""Batch jobs: the site's habits, job scripts, Slurm's commands, and graphs of tasks."""

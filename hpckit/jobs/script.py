@@ -1,0 +1,310 @@
+"""Job scripts for Slurm: one function from what a job needs and how its site works to the text of a shell script.
+
+Every text that comes from a user stands in the script as one quoted word (`shlex.quote`) or, on an #SBATCH line, is
+made of harmless signs; line breaks are refused. The scripts in jobscripts/ are made by this function.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpckit.errors import InputError
+from hpckit.jobs.site import Site, one_line
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+_OUTPUT = re.compile(r"[\w./@+=,:% -]+")
+_DEPENDENCY = re.compile(r"(after|afterany|afterok|afternotok|aftercorr):\d+(:\d+)*|\d+(:\d+)*")
+
+
+class _Variable(str):
+    """A word of a command that is a variable of the script; no text of a user is one."""
+
+
+RUN = _Variable('"$run"')  # the run directory
+SETTINGS = _Variable('"${settings[@]}"')  # the settings of the array task
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one batch job is to do and needs.
+
+    `start` is the command that begins the work, `resume` the one that goes on with it after the job was put back into
+    the queue (None where nothing can); `RUN` and `SETTINGS` in them stand for the run directory and for the settings of
+    the array task. `runs` holds the run directory, or one for each task of an array; where it is empty they are named
+    by the job's number below `runs/`. `array` holds the settings of each task. A `serial` command is started once (it
+    starts ranks itself), any other on all ranks. `output` is Slurm's pattern for the file of all output.
+    """
+
+    name: str
+    nodes: int
+    time: str
+    start: Sequence[str]
+    resume: Sequence[str] | None = None
+    runs: Sequence[str] = ()
+    ranks_per_node: int = 1
+    gpu: bool = False
+    serial: bool = False
+    array: Sequence[Sequence[str]] = ()
+    array_limit: int = 0
+    after: str = ""
+    output: str = "slurm-%x-%j.out"
+    about: str = ""
+
+
+def job_script(job: Job, site: Site) -> str:
+    """The script of `job` at `site`, for `sbatch` and free of complaints by shellcheck.
+
+    Raises `InputError` for what has no place in a script, or contradicts itself.
+    """
+    _check(job, site)
+    parts = [
+        ["#!/bin/bash", *(f"# {line}" for line in _comment(job))],
+        [f"#SBATCH {option}" for option in directives(job, site)],
+        _environment(site),
+        _run_directory(job),
+        _kernel_cache(site),
+        _launch(job, site),
+        _work(job, site),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def seconds(text: str) -> int:
+    """A time limit as Slurm takes it (minutes, MM:SS, HH:MM:SS, D-HH:MM:SS) in seconds; raises `InputError`."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise InputError(f"{text!r} is no time limit", do="minutes, HH:MM:SS or D-HH:MM:SS, as --time of sbatch")
+    days, first, second, third = (int(part) if part else None for part in found.groups())
+    if days is not None:
+        hours, minutes, rest = first or 0, second or 0, third or 0
+    elif third is not None:
+        hours, minutes, rest = first or 0, second or 0, third
+    elif second is not None:
+        hours, minutes, rest = 0, first or 0, second
+    else:
+        hours, minutes, rest = 0, first or 0, 0
+    total = (((days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
+    if not total:
+        raise InputError(f"the time limit {text!r} is no time at all", do="--time 01:00:00")
+    return total
+
+
+def directives(job: Job, site: Site) -> list[str]:
+    """The options of sbatch, in the order in which they stand in the script."""
+    place = site.gpu if job.gpu else site.cpu
+    options = [
+        f"--job-name={job.name}",
+        f"--nodes={job.nodes}",
+        f"--ntasks-per-node={job.ranks_per_node}",
+        f"--cpus-per-task={site.gpu.cores_per_gpu if job.gpu else 1}",
+        f"--time={job.time}",
+    ]
+    options += [
+        f"--{name}={value}"
+        for name, value in (("partition", place.partition), ("account", site.account), ("qos", site.qos))
+        if value
+    ]
+    if job.gpu:
+        count = f"{site.gpu.kind + ':' if site.gpu.kind else ''}{site.gpu.gpus_per_node}"
+        options.append(f"--gres=gpu:{count}" if site.gpu.request == "gres" else f"--gpus-per-node={count}")
+    if job.array:
+        options.append(f"--array=0-{len(job.array) - 1}{f'%{job.array_limit}' if job.array_limit else ''}")
+    if job.after:
+        options.append(
+            f"--dependency={job.after if ':' in job.after and job.after[0] == 'a' else f'afterok:{job.after}'}"
+        )
+    options.append(f"--output={_quoted(job.output)}")
+    options.append("--open-mode=append")
+    if job.resume is not None:
+        if site.requeue:
+            options.append("--requeue")
+        # To the batch shell, which asks the run to stop with a file: that reaches the ranks under every launcher.
+        options.append(f"--signal=B:USR1@{site.signal_seconds}")
+    return [*options, *place.options]
+
+
+def _check(job: Job, site: Site) -> None:
+    """Refuse what cannot be a job."""
+    try:
+        for text in (
+            *job.start,
+            *(job.resume or ()),
+            *job.runs,
+            *(word for task in job.array for word in task),
+            job.about,
+        ):
+            one_line(text)
+    except ValueError as error:
+        raise InputError(str(error), where=f"the job {job.name!r}") from None
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", job.name):
+        raise InputError(f"{job.name!r} is no name for a job", do="letters, digits, dots, dashes")
+    if not _OUTPUT.fullmatch(job.output):
+        raise InputError(
+            f"the output file {job.output!r} has signs that Slurm or a shell would take for more than a name",
+            do="give a folder whose path has letters, digits, blanks and . / _ - + = , : @ only",
+        )
+    if job.after and not _DEPENDENCY.fullmatch(job.after):
+        raise InputError(f"{job.after!r} names no jobs to wait for", do="--after 1234, or --after afterany:1234:1235")
+    for name, value in (("nodes", job.nodes), ("ranks per node", job.ranks_per_node)):
+        if value < 1:
+            raise InputError(f"{value} {name}", do="give 1 or more")
+    limit = seconds(job.time)
+    if job.resume is not None and limit <= site.signal_seconds:
+        raise InputError(
+            f"a time limit of {limit} s leaves nothing before the checkpoint that is asked for {site.signal_seconds} s "
+            "before its end",
+            do="a longer --time, or a smaller signal_seconds in the site file",
+        )
+    if job.gpu and not site.gpu.gpus_per_node:
+        raise InputError("the site file does not say how many GPUs a node has", do="[gpu] gpus_per_node = 4")
+
+
+def _comment(job: Job) -> list[str]:
+    """What the job is, for who reads the script."""
+    where = f"{job.nodes} node{'s' if job.nodes > 1 else ''}, {job.ranks_per_node} ranks on each"
+    if job.gpu:
+        where += ", one for each GPU"
+    lines = [f"{job.about or job.name}: {where}."]
+    lines.append("Made by hpckit submit; `sbatch FILE` submits it as it stands.")
+    return lines
+
+
+def _environment(site: Site) -> list[str]:
+    """Modules, virtual environment, variables; threads that do not crowd each other out."""
+    lines = ["set -o pipefail"]
+    if site.environment.modules:
+        lines.append("module purge")
+        lines += [f"module load {shlex.quote(name)}" for name in site.environment.modules]
+    if site.environment.venv:
+        venv = shlex.quote(site.environment.venv.rstrip("/") + "/bin/activate")
+        lines += ["# shellcheck source=/dev/null", f"source {venv}"]
+    lines += [f'export {name}="${{SLURM_CPUS_PER_TASK:-1}}"' for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in site.environment.variables.items()]
+    return lines
+
+
+def _run_directory(job: Job) -> list[str]:
+    """The run directory of this job, or of this task of an array, and the settings of the task."""
+    if RUN not in job.start:
+        return []
+    lines = []
+    if job.array:
+        lines.append('case "$SLURM_ARRAY_TASK_ID" in')
+        for task, settings in enumerate(job.array):
+            run = f" run={shlex.quote(job.runs[task])}" if job.runs else ""
+            lines.append(f"{task}) settings=({shlex.join(settings)}){run} ;;")
+        lines.append("esac")
+    elif job.runs:
+        lines.append(f"run={shlex.quote(job.runs[0])}")
+    if not job.runs:
+        number = "$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID" if job.array else "$SLURM_JOB_ID"
+        lines.append(f'run="$SLURM_SUBMIT_DIR/runs/{job.name}-{number}"')
+    return lines
+
+
+def _kernel_cache(site: Site) -> list[str]:
+    """Compiled kernels on each node's own disk: unpacked there by one task a node, packed again where new ones came."""
+    if not site.scratch.node_local:
+        return ["keep_cache() { :; }"]
+    local = shlex.quote(site.scratch.node_local.rstrip("/") or "/")
+    return [
+        "on_each_node() {",
+        '    srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"',
+        "}",
+        "# Compiled kernels: on a disk of each node, filled by one task a node with what earlier jobs compiled. What",
+        "# is missing is compiled by one rank of each node while the others wait, and kept for later jobs in one file.",
+        'store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"',
+        f'export NUMBA_CACHE_DIR={local}/"hpckit-$UID-$SLURM_JOB_ID"',
+        "on_each_node bash -s -- \"$store\" <<'FILL' || unset NUMBA_CACHE_DIR",
+        "umask 077",
+        'mkdir "$NUMBA_CACHE_DIR" 2>/dev/null ||',
+        '    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # a folder of ours, no trap',
+        '[ ! -f "$1" ] || tar -xmf "$1" -C "$NUMBA_CACHE_DIR" || true',
+        "FILL",
+        "mark=$(mktemp)",
+        "keep_cache() {",
+        '    [ -n "$NUMBA_CACHE_DIR" ] || return',
+        '    local new="$store.$SLURM_JOB_ID.$$"',
+        '    if [ -n "$(find "$NUMBA_CACHE_DIR" -name "*.nbc" -newer "$mark" -print -quit)" ]; then',
+        '        mkdir -p "${store%/*}" && tar -cf "$new" -C "$NUMBA_CACHE_DIR" . && mv "$new" "$store"',
+        "    fi",
+        '    rm -f "$new" "$mark"',
+        '    on_each_node rm -rf "$NUMBA_CACHE_DIR"',
+        "}",
+    ]
+
+
+def _launch(job: Job, site: Site) -> list[str]:
+    """The function that starts a command on all ranks."""
+    if job.serial:
+        return []
+    if site.mpi.launcher == "mpiexec":
+        words = ["mpiexec", *site.mpi.options, "-n", '"$SLURM_NTASKS"']
+    else:
+        words = ["srun", f"--mpi={site.mpi.pmi}" if site.mpi.pmi else "", "--kill-on-bad-exit=1"]
+        words += ['--cpus-per-task="$SLURM_CPUS_PER_TASK"', "--cpu-bind=cores"]
+        if job.gpu and site.gpu.bind:
+            words.append(f"--gpu-bind={site.gpu.bind}")
+        words += site.mpi.options
+    return ["launch() {", f'    {" ".join(filter(None, words))} "$@"', "}"]
+
+
+def _work(job: Job, site: Site) -> list[str]:
+    """Start or go on, pass the time limit's warning on, put the job back into the queue where there is more to do."""
+    launch = "" if job.serial else "launch "
+    start = launch + _words(job.start)
+    if job.resume is None:
+        return [start, "code=$?", *_END]
+    begin = [
+        'if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || [ -e "$run/ckpt/LATEST" ]; then',
+        f"    command=({_words(job.resume)})",
+        "else",
+        f"    command=({_words(job.start)})",
+        "fi",
+        "",
+        "# Slurm's warning of the time limit becomes a request to stop: a file that rank 0 looks for.",
+        "limit=",
+        "trap 'limit=yes signaled=yes; touch \"$run/stop\"' USR1",
+        f'{launch}"${{command[@]}}" &',
+        "code=",
+        'while [ -z "$code" ]; do',
+        "    signaled=",
+        "    wait $!",
+        "    code=$?",
+        '    [ -z "$signaled" ] || code=  # the signal ended the waiting, not the run',
+        "done",
+        '[ -z "$limit" ] || rm -f "$run/stop"',
+    ]
+    if not site.requeue:
+        said = "stopped early; go on with:  hpckit submit $run --time ..."
+        return [*begin, f'[ "$code" -ne 75 ] || echo "{said}"', *_END]
+    return [
+        'checkpoint() { cat "$run/ckpt/LATEST" 2>/dev/null; }',
+        "before=$(checkpoint)",
+        *begin,
+        "keep_cache",
+        "",
+        "# 75: stopped early with a checkpoint. A run that a user stopped (the file is still there) stays stopped, and",
+        "# so does one that made no new checkpoint: it would come back for ever.",
+        'if [ "$code" -eq 75 ] && [ ! -e "$run/stop" ]; then',
+        '    if [ "$(checkpoint)" != "$before" ]; then',
+        '        scontrol requeue "$SLURM_JOB_ID" && exit 0',
+        "    fi",
+        '    echo "no new checkpoint since the job started: not put back into the queue" >&2',
+        "fi",
+        'exit "$code"',
+    ]
+
+
+_END = ("keep_cache", 'exit "$code"')
+
+
+def _words(words: Sequence[str]) -> str:
+    return " ".join(word if isinstance(word, _Variable) else shlex.quote(word) for word in words)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if " " in text else text

@@ -1,0 +1,132 @@
+"""The site file: what all job scripts of one cluster share, as a TOML file (docs/cluster.md shows one)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from hpckit.errors import InputError
+
+# What may stand on an #SBATCH line as it is: nothing that ends a word, opens a quote or starts a comment.
+_WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
+_OPTION = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9_.,:@%+=/\[\]*&|-]+)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _word(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise ValueError("letters, digits and _ . , : @ % + = / [ ] * & | - only: it stands on an #SBATCH line")
+    return text
+
+
+def _option(text: str) -> str:
+    if not _OPTION.fullmatch(text):
+        raise ValueError("an option of sbatch as one word: --name or --name=value, without blanks and quotes")
+    return text
+
+
+def one_line(text: str) -> str:
+    """`text` where it has no line break and no other control character; raises `ValueError`."""
+    if any(ord(sign) < 32 or ord(sign) == 127 or sign in "\x85\u2028\u2029" for sign in text):
+        raise ValueError("line breaks and control characters have no place in a job script")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise ValueError("no name of an environment variable")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_word)]
+Text = Annotated[str, AfterValidator(one_line)]
+Option = Annotated[str, AfterValidator(_option)]
+Variable = Annotated[str, AfterValidator(_variable)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Cpu(_Table):
+    """Nodes without GPUs."""
+
+    partition: Word = Field("", description="partition (queue); empty: Slurm's default")
+    ranks_per_node: int = Field(0, ge=0, description="MPI ranks a node; 0: say so at hpckit submit --ranks-per-node")
+    options: tuple[Option, ...] = Field((), description="more options of sbatch, one a string: --constraint=milan")
+
+
+class Gpu(_Table):
+    """Nodes with GPUs: one rank a GPU."""
+
+    partition: Word = Field("", description="partition (queue); empty: Slurm's default")
+    gpus_per_node: int = Field(0, ge=0, description="GPUs of a node, and ranks on it")
+    cores_per_gpu: int = Field(1, ge=1, description="cores for the rank of each GPU")
+    request: Literal["gpus-per-node", "gres"] = Field("gpus-per-node", description="how GPUs are asked for")
+    kind: Word = Field("", description="kind of GPU where the site has several: a100")
+    bind: Word = Field(
+        "none", description="srun --gpu-bind: none shows a rank all GPUs of its node, and it takes its own"
+    )
+    options: tuple[Option, ...] = Field((), description="more options of sbatch")
+
+
+class Mpi(_Table):
+    """How ranks are started inside an allocation."""
+
+    launcher: Literal["srun", "mpiexec"] = Field("srun", description="srun, or the MPI library's own mpiexec")
+    pmi: Word = Field(
+        "pmi2", description="srun --mpi=: pmi2 for MPICH and its kin, pmix for Open MPI; see srun --mpi=list"
+    )
+    options: tuple[Option, ...] = Field((), description="more options of srun or mpiexec")
+
+
+class Environment(_Table):
+    """What a job loads before it starts."""
+
+    modules: tuple[Text, ...] = Field((), description="modules to load, in this order")
+    venv: Text = Field("", description="virtual environment to activate; empty: the one that hpckit submit runs in")
+    variables: dict[Variable, Text] = Field(default_factory=dict, description="environment variables to set")
+
+
+class Scratch(_Table):
+    """Disks."""
+
+    node_local: Text = Field("/tmp", description="a disk of each node, for compiled kernels; empty: none")
+
+
+class Site(_Table):
+    """One cluster."""
+
+    account: Word = Field("", description="account (project) to charge")
+    qos: Word = Field("", description="quality of service")
+    requeue: bool = Field(True, description="the site lets a job put itself back into the queue")
+    signal_seconds: int = Field(120, ge=10, le=3600, description="s before the time limit at which a run checkpoints")
+    cpu: Cpu = Cpu()
+    gpu: Gpu = Gpu()
+    mpi: Mpi = Mpi()
+    environment: Environment = Environment()
+    scratch: Scratch = Scratch()
+
+
+def load_site(path: Path) -> Site:
+    """The site file at `path`. Raises `InputError` that lists every mistake."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"the site file {path} cannot be read: {error.strerror}", do="hpckit submit --site FILE"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the site file is not TOML: {error}", where=str(path)) from None
+    try:
+        return Site.model_validate(tree)
+    except ValidationError as error:
+        mistakes = [
+            f"{'.'.join(map(str, entry['loc']))}: {entry['msg'].removeprefix('Value error, ')}"
+            for entry in error.errors(include_url=False)
+        ]
+        raise InputError("\n".join(mistakes), where=str(path), do="docs/cluster.md lists the settings") from None

@@ -1,0 +1,320 @@
+"""Job scripts as texts: what is in them, what shellcheck and the shell make of them, and what gets nothing through."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hpckit.cli.submit import main
+from hpckit.errors import InputError, SetupError
+from hpckit.jobs.script import RUN, Job, directives, job_script, seconds
+from hpckit.jobs.site import Cpu, Environment, Gpu, Mpi, Scratch, Site, load_site
+
+ROOT = Path(__file__).parents[2]
+LIST = ROOT / "jobscripts" / "jobs.toml"
+SITES = {
+    "mpich": Site(cpu=Cpu(ranks_per_node=64), gpu=Gpu(gpus_per_node=4)),
+    "openmpi": Site(
+        account="abc123",
+        cpu=Cpu(partition="std", ranks_per_node=128, options=("--exclusive", "--constraint=milan|rome")),
+        gpu=Gpu(partition="gpu", gpus_per_node=8, request="gres", kind="a100", bind="closest", cores_per_gpu=16),
+        mpi=Mpi(pmi="pmix"),
+        environment=Environment(modules=("gcc/13", "openmpi/5"), venv="/home/me/my venv", variables={"UCX_TLS": "a b"}),
+    ),
+    "mpiexec": Site(
+        requeue=False,
+        cpu=Cpu(ranks_per_node=2),
+        gpu=Gpu(gpus_per_node=1),
+        mpi=Mpi(launcher="mpiexec", options=("--bind-to=core",)),
+        scratch=Scratch(node_local=""),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path, monkeypatch):
+    """An empty folder, and no settings of the user."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HPCKIT_CONFIG", os.devnull)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "PMI_")) or name == "HPCKIT_SITE"]:
+        monkeypatch.delenv(name)
+
+
+def app_job(**more) -> Job:
+    given = {"name": "it", "nodes": 2, "time": "01:00:00", "ranks_per_node": 4, "runs": ("/home/me/runs/it",)}
+    return Job(**{**given, "start": ("hpckit", "run", RUN), "resume": ("hpckit", "resume", RUN), **more})
+
+
+def site_toml(folder: Path, site: Site) -> Path:
+    """A site file that says what `site` does."""
+    lines = []
+    tree = site.model_dump(mode="json")
+    lines += [
+        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
+        for key, value in tree.items()
+        if not isinstance(value, dict)
+    ]
+    for table, values in tree.items():
+        if isinstance(values, dict):
+            lines.append(f"[{table}]")
+            lines += [f"{key} = {value!r}" for key, value in values.items() if not isinstance(value, dict)]
+    lines += ["[environment.variables]", *(f"{key} = {value!r}" for key, value in site.environment.variables.items())]
+    path = folder / "site.toml"
+    path.write_text("\n".join(lines) + "\n")
+    assert load_site(path) == site
+    return path
+
+
+def test_the_ready_scripts_are_those_of_the_list(tmp_path):
+    assert (
+        main(["--list", str(LIST), "--site", str(ROOT / "jobscripts/site.toml"), "--into", str(tmp_path / "made")]) == 0
+    )
+    made = {path.name: path.read_text() for path in (tmp_path / "made").iterdir()}
+    kept = {path.name: path.read_text() for path in (ROOT / "jobscripts").glob("*.sh") if path.name != "study.sh"}
+    assert made == kept, "hpckit submit --list jobscripts/jobs.toml --site jobscripts/site.toml"
+    assert len(made) >= 6
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_shellcheck_finds_nothing_in_the_ready_scripts_of_any_site(tmp_path, name):
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck: apt-get install shellcheck")
+    site = site_toml(tmp_path, SITES[name])
+    main(["--list", str(LIST), "--site", str(site), "--into", str(tmp_path / "made")])
+    scripts = [*sorted((tmp_path / "made").glob("*.sh")), ROOT / "jobscripts" / "study.sh"]
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_a_site_says_is_in_the_script():
+    text = job_script(
+        app_job(gpu=True, after="17", array=[("a=1",), ("a=2",)], runs=(), array_limit=1), SITES["openmpi"]
+    )
+    for words in (
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=abc123",
+        "#SBATCH --gres=gpu:a100:8",
+        "#SBATCH --cpus-per-task=16",
+        "#SBATCH --array=0-1%1",
+        "#SBATCH --dependency=afterok:17",
+        "#SBATCH --signal=B:USR1@120",
+        "module load openmpi/5",
+        "source '/home/me/my venv/bin/activate'",
+        "export UCX_TLS='a b'",
+        "srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=",
+        "--cpu-bind=cores --gpu-bind=closest",
+        "settings=(a=2)",
+    ):
+        assert words in text
+    text = job_script(app_job(after="afterany:17:18"), SITES["mpiexec"])
+    assert 'mpiexec --bind-to=core -n "$SLURM_NTASKS" "$@"' in text
+    assert "--dependency=afterany:17:18" in text
+    assert "requeue" not in text
+    assert "gres" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("30", 1800), ("1:30", 90), ("01:00:00", 3600), ("2-0", 172800), ("1-12:30", 131400), ("0-0:0:5", 5)],
+)
+def test_time_limits_are_those_of_sbatch(text, limit):
+    assert seconds(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "0", "soon", "1:2:3:4", "1 hour", "-5", "10;reboot", "00:00:00"])
+def test_other_time_limits_are_refused(text):
+    with pytest.raises(InputError, match="time"):
+        job_script(app_job(time=text), Site())
+
+
+def test_a_limit_before_the_checkpoint_is_refused():
+    with pytest.raises(InputError, match="leaves nothing before the checkpoint"):
+        job_script(app_job(time="00:02:00"), Site())
+
+
+# What a hostile or unlucky text looks like; MARK would make a file if a shell ran it, HOOKS would be options of sbatch.
+MARK = "touch MARK"
+BREAKS = ("\n", "\r", "\r\n", "\x0b", "\x0c", "\x00", "\x1b", "\x85", "\u2028", "\u2029")
+SHAPES = (
+    "; {}", "&& {}", "| {}", "& {} &", "$({})", "`{}`", "'; {}; '", '"; {}; "', "' $({}) '", '" $({}) "', "\\'; {}; #",
+    "${{IFS}}$({})", "a b; {}", "> MARK", "<( {} )", "$(({}))", "*; {}", "~; {}", "!!; {}", "# \\\n {}", ")); {}",
+    "]]; {}", "}}; {}", "done; {}", "fi; {}", "esac; {}", "EOF {}", "FILL\n{}", "-c '{}'", "--wrap={}", "x=$({})",
+    "%(touch MARK)s", "{{run}}; {}", "$run; {}", '"$run"; {}', "\\$({})", "\\`{}\\`", "'\"'\"'; {}; '", "$'\\n{}'",
+    "a\tb; {}",
+)  # fmt: skip
+HOOKS = ("#SBATCH --uid=0", "#SBATCH --wrap='touch MARK'", "#SBATCH -o /etc/passwd", "#BSUB -o MARK", "#PBS -S MARK")
+INJECTIONS = [
+    *(shape.format(MARK) for shape in SHAPES),
+    *(f"a{sign}{MARK}" for sign in BREAKS),
+    *(f"a{sign}{hook}" for sign in BREAKS for hook in HOOKS),
+    *(f"a{sign}{sign}{MARK}{sign}" for sign in BREAKS),
+    *(f"{shape.format(MARK)} {hook}" for shape in SHAPES[:24] for hook in HOOKS[:1]),
+    *(f"{quote}{sign}{MARK}{sign}{quote}" for quote in ("'", '"', "`", ")") for sign in BREAKS),
+    *(f"{opening}{MARK}{end}" for opening in ("$(", "${x:-$(", "`", "<(", ">(") for end in (")", ")}", "`", "", "))")),
+    *(f"{hook} {MARK}" for hook in HOOKS),
+    *(f"runs/{text}" for text in ("$HOME", "~root", "../../etc", "a b", "a'b", 'a"b', "a\\b", "ä ö", "%j", "-rf", "*")),
+    *(f"k={text}" for text in ("$(id)", "`id`", "';id;'", '";id;"', "{a,b}", "[1, 2]", '"x"', "a=b", "|", "&", ";")),
+]  # fmt: skip
+
+
+def test_there_are_two_hundred_injections():
+    assert len(set(INJECTIONS)) >= 200
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory) -> Path:
+    """A folder with programs in place of Slurm's and ours: `hpckit` writes down its words."""
+    folder = tmp_path_factory.mktemp("bin")
+    programs = {
+        "hpckit": 'printf "%s\\0" "$@" >"$WORDS"',
+        "srun": 'while [ $# -gt 0 ] && [ "$1" != hpckit ]; do shift; done; [ $# -eq 0 ] || exec "$@"',
+        "scontrol": "exit 1",
+    }
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run_script(text: str, folder: Path, stand_ins: Path) -> list[str]:
+    """Run the script without Slurm; returns the words that reached hpckit."""
+    script, words = folder / "job.sh", folder / "words"
+    script.write_text(text)
+    environment = {"PATH": f"{stand_ins}:/usr/bin:/bin", "WORDS": str(words), "SLURM_SUBMIT_DIR": str(folder)}
+    environment |= {"SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_NTASKS": "2", "HOME": str(folder)}
+    subprocess.run(["bash", script], env=environment, cwd=folder, capture_output=True, timeout=20, check=False)
+    return words.read_text().split("\0")[:-1]
+
+
+def test_no_text_of_a_user_becomes_a_command(tmp_path, stand_ins):
+    """Each text reaches hpckit as the one word that it was, or is refused; nothing else happens."""
+    site = Site(scratch=Scratch(node_local=""))
+    refused = 0
+    for text in INJECTIONS:
+        job = Job(name="it", nodes=1, time="10", start=("hpckit", "run", text, f"k={text}"), about=f"run {text}")
+        try:
+            script = job_script(job, site)
+        except InputError:
+            assert re.search(r"[\x00-\x1f\x7f\x85\u2028\u2029]", text), f"{text!r} needs no refusal"
+            refused += 1
+            continue
+        assert [line for line in script.splitlines() if line.startswith("#SBATCH")] == [
+            f"#SBATCH {option}" for option in directives(job, site)
+        ]
+        if len(text) > 3:  # each a shell to start
+            assert run_script(script, tmp_path, stand_ins) == ["run", text, f"k={text}"]
+        assert not list(tmp_path.rglob("MARK")), f"{text!r} was run"
+    assert 60 < refused < len(INJECTIONS) - 60
+
+
+def test_a_run_directory_is_one_word(tmp_path, stand_ins):
+    for text in ("/a b/$(touch MARK)", "/x'; touch MARK; '", '/"; touch MARK; "', "/`touch MARK`"):
+        script = job_script(app_job(runs=(text,)), Site(scratch=Scratch(node_local="")))
+        assert run_script(script, tmp_path, stand_ins) == ["run", text]
+        assert not list(tmp_path.rglob("MARK"))
+
+
+@pytest.mark.parametrize("field", ["name", "output", "after"])
+def test_what_stands_on_a_directive_has_harmless_signs_only(field):
+    accepted = [text for text in INJECTIONS if _passes(lambda text=text: job_script(app_job(**{field: text}), Site()))]
+    assert all(re.fullmatch(r"[\w./@+=,:% -]+", text) for text in accepted)
+    assert len(accepted) <= (0 if field != "output" else 12)
+
+
+@pytest.mark.parametrize("key", ["account", "cpu.partition", "cpu.options", "gpu.kind", "mpi.pmi", "environment.venv"])
+def test_a_site_file_lets_nothing_through(key):
+    table, _, name = key.rpartition(".")
+    for text in INJECTIONS:
+        value = {name: [text] if name == "options" else text}
+        if table == "gpu":
+            value["gpus_per_node"] = 1
+        try:
+            site = Site.model_validate({table: value} if table else value)
+        except ValueError:
+            continue
+        script = job_script(app_job(gpu=table == "gpu"), site)
+        for line in [line for line in script.splitlines() if MARK in line or "--uid" in line]:
+            assert key == "environment.venv", line
+            assert shlex.split(line) == ["source", f"{text.rstrip('/')}/bin/activate"]
+
+
+def _passes(call) -> bool:
+    try:
+        call()
+    except InputError:
+        return False
+    return True
+
+
+def test_a_site_file_tells_all_its_mistakes_at_once(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text(
+        'acount = "x"\n[cpu]\nranks_per_node = -1\n[mpi]\nlauncher = "mpirun"\n[environment.variables]\n"a b" = "x"\n'
+    )
+    with pytest.raises(InputError) as error:
+        load_site(path)
+    assert all(word in error.value.message for word in ("acount", "ranks_per_node", "launcher", "a b"))
+    with pytest.raises(InputError, match="cannot be read"):
+        load_site(tmp_path / "none.toml")
+
+
+def test_a_dry_run_prints_the_script_and_makes_nothing(tmp_path, capsys):
+    assert (
+        main(["weather/thermal", "grid.nx=40", "--nodes", "2", "--ranks-per-node", "3", "--time", "10", "--dry-run"])
+        == 0
+    )
+    text = capsys.readouterr().out
+    assert "#SBATCH --ntasks-per-node=3" in text
+    assert "hpckit run weather/thermal grid.nx=40" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["diffusion/heat", "grid.nxx=40", "--ranks-per-node", "1", "--time", "10"], "grid.nxx"),
+        (["diffusion/heat", "--time", "10"], "how many ranks on a node"),
+        (["diffusion/heat", "--ranks-per-node", "1"], "no time limit"),
+        (["--time", "10"], "nothing to submit"),
+        (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--array", "grid.nx"], "no list of settings"),
+        (["diffusion/heat", "--ranks-per-node", "0", "--time", "10"], "how many ranks"),
+        (["diffusion/heat", "--ranks-per-node", "1", "--nodes", "0", "--time", "10"], "0 nodes"),
+        (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--after", "job"], "names no jobs"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(tmp_path, words, said):
+    with pytest.raises(InputError, match=said):
+        main(words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_slurm_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SetupError, match="no sbatch here"):
+        main(["diffusion/heat", "--ranks-per-node", "1", "--time", "10"])
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_scripts_that_were_not_made_here_are_not_overwritten(tmp_path):
+    words = ["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--script", "mine.sh"]
+    Path("mine.sh").write_text("echo mine\n")
+    with pytest.raises(InputError, match="was not made by"):
+        main(words)
+    Path("mine.sh").unlink()
+    assert main(words) == 0
+    assert main(words) == 0
+    assert os.access("mine.sh", os.X_OK)
+
+
+def test_the_list_names_files_that_exist():
+    assert set(tomllib.loads(LIST.read_text())) == {path.name for path in LIST.parent.glob("*.sh")} - {"study.sh"}
+    assert sys.version_info >= (3, 11)

@@ -1,0 +1,146 @@
+"""Jobs on a real Slurm on this machine: what hpckit submits, and the scripts of jobscripts/, shortened."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import mpiexec
+from slurm_cluster import Cluster, cluster, missing
+
+from hpckit.cli.submit import main
+
+ROOT = Path(__file__).parents[2]
+WHY_NOT = missing() or ("" if mpiexec() else "no mpiexec")
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"no Slurm can be started here: {WHY_NOT}")
+SITE = """
+signal_seconds = 20
+[cpu]
+ranks_per_node = 2
+[mpi]
+launcher = "{launcher}"
+[environment]
+venv = "{venv}"
+[scratch]
+node_local = "{scratch}"
+"""
+SMALL = ("grid.shape=[16,16]", "time.end=0.001", "report.roofline=false")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    """Four virtual nodes for the tests of this file."""
+    with cluster(4) as it:
+        yield it
+
+
+@pytest.fixture
+def here(slurm: Cluster, tmp_path, monkeypatch):
+    """An empty folder, from which jobs are submitted to the cluster."""
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "PMI_", "HPCKIT_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    monkeypatch.setenv("HPCKIT_CONFIG", os.devnull)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_site(folder: Path, launcher: str = "srun", scratch: str = "") -> Path:
+    path = folder / "site.toml"
+    path.write_text(SITE.format(launcher=launcher, venv=sys.prefix, scratch=scratch))
+    return path
+
+
+def submitted(capsys) -> tuple[str, Path]:
+    """Number and run directory of the job that was just submitted."""
+    words = capsys.readouterr().out.splitlines()[0].split()
+    return words[1].rstrip(":"), Path(words[2])
+
+
+def output(directory: Path) -> str:
+    return "".join(path.read_text() for path in sorted(directory.glob("attempts/000/job-*.out")))
+
+
+def check_a_submitted_run(slurm: Cluster, here: Path, capsys, nodes: int, launcher: str) -> None:
+    site = write_site(here, launcher, scratch=str(here) if launcher == "srun" else "")
+    main(["diffusion/heat", *SMALL, "--nodes", str(nodes), "--time", "5", "--site", str(site)])
+    number, directory = submitted(capsys)
+    assert json.loads((directory / "job.json").read_text())["job"] == number
+    state = slurm.wait(number)
+    assert state["ExitCode"] == "0:0", output(directory)
+    assert json.loads((directory / "summary.json").read_text())["ranks"] == 2 * nodes
+    assert (directory / "report" / "index.html").exists()
+
+
+def test_a_run_on_two_nodes_under_srun_keeps_the_kernels_that_it_compiled(slurm, here, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    check_a_submitted_run(slurm, here, capsys, 2, "srun")
+    kept = here / "cache/hpckit/kernels.tar"
+    assert ".nbc" in subprocess.run(["tar", "-tf", kept], capture_output=True, text=True, check=True).stdout
+    assert not list(here.glob("hpckit-*"))  # the nodes' disks are clean
+
+
+def test_a_run_on_one_node_under_mpiexec(here, capsys, monkeypatch):
+    with cluster(1) as alone:
+        monkeypatch.setenv("SLURM_CONF", alone.environment["SLURM_CONF"])
+        check_a_submitted_run(alone, here, capsys, 1, "mpiexec")
+
+
+def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here, capsys):
+    site = str(write_site(here))
+    main(["diffusion/heat", *SMALL[1:], "--array", "grid.shape=[16,16],[24,16]", "--time", "5", "--site", site])
+    number, folder = submitted(capsys)
+    (here / "after.py").write_text(
+        f"import os\nassert os.path.exists({str(folder / '001/summary.json')!r})\nprint('after')\n"
+    )
+    main(["after.py", "--after", number, "--time", "5", "--site", site])
+    after, script = submitted(capsys)
+    assert slurm.wait(after)["ExitCode"] == "0:0", list(here.glob("slurm-*"))
+    shapes = [
+        json.loads((folder / name / "resolved.json").read_text())["values"]["grid"]["shape"] for name in ("000", "001")
+    ]
+    assert shapes == [[16, 16], [24, 16]]
+    assert [json.loads((folder / name / "job.json").read_text())["job"] for name in ("000", "001")] == [
+        f"{number}_0",
+        f"{number}_1",
+    ]
+    assert "after" in (here / f"slurm-after-{after}.out").read_text()
+    assert "after.py" in script.read_text()
+
+
+def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
+    from hpckit.errors import SetupError
+
+    site = write_site(here)
+    site.write_text(site.read_text().replace("[cpu]", '[cpu]\npartition = "gold"'))
+    with pytest.raises(SetupError, match="sbatch"):
+        main(["diffusion/heat", *SMALL, "--time", "5", "--site", str(site)])
+    assert not list(here.glob("runs/*"))
+
+
+SHORT = {
+    "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0 --time 00:05:00",
+    "weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 --array-limit 1 --time 00:05:00",
+    "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20 --time 00:05:00",
+}
+
+
+def test_the_ready_scripts_run(slurm, here, capsys):
+    """The scripts of jobscripts/, made with small settings, all in the queue at once."""
+    (here / "jobs.toml").write_text(
+        "\n".join(f'"{name}" = "{words} report.roofline=false"' for name, words in SHORT.items())
+    )
+    main(["--list", "jobs.toml", "--site", str(write_site(here)), "--into", "made"])
+    capsys.readouterr()
+    numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in SHORT}
+    for name, number in numbers.items():
+        for task in ("_0", "_1") if "array" in name else ("",):
+            state = slurm.wait(number + task, 120)
+            assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
+    done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
+    assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
+    assert {summary["ranks"] for summary in done} == {2}
