@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hpckit.waits import Waits
+
+
+class Phase:
+    """One phase of a timer: a context that is entered again and again, as making one each time costs more."""
+
+    __slots__ = ("_begin", "_name", "_timer")
+
+    def __init__(self, timer: PhaseTimer, name: str) -> None:
+        self._timer, self._name = timer, name
+        self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.add(self._name, self._begin, time.perf_counter())
 
 
 class PhaseTimer:
@@ -22,19 +36,18 @@ class PhaseTimer:
 
     def __init__(self, waits: Waits | None = None, traced: int = 0) -> None:
         self.seconds: dict[str, float] = {}
+        self._phases: dict[str, Phase] = {}
         self.waits = waits
         self.traced = traced
         self.spans: list[tuple[str, float, float]] = []
         self.steps: list[tuple[int, float]] = []
 
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str) -> Phase:
         """Add the time of the block to the phase `name`."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.add(name, begin, time.perf_counter())
+        phase = self._phases.get(name)
+        if phase is None:
+            phase = self._phases[name] = Phase(self, name)
+        return phase
 
     def add(self, name: str, begin: float, end: float) -> None:
         """Add what was timed already to the phase `name`."""

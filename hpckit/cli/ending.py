@@ -31,9 +31,9 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
         if report and code == BlowUpError.exit_code:  # the report shows how it came to that
             _build_report(directory)
         return code
+    _print_phases(summary)
     for line in _headline(summary):
         print(line)
-    _print_phases(summary)
     _print_checks(directory)
     if report:
         for picture in (directory.read_json(VALIDATION) or {}).get("pictures", []):
