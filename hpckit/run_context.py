@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit import trace, waits
+from hpckit.checkpoint_state import MakeState, Restored
 from hpckit.clocks import clock_offset
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
 from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
 from hpckit.run_directory import RunDirectory
+from hpckit.step_edge import Keeper, StepEdge
 from hpckit.timing import PhaseTimer
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ class Run:
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
     another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
     `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
+    `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
+    which the run ends early.
     """
 
     def __init__(
@@ -82,6 +86,8 @@ class Run:
         start: Start | None = None,
         watch: Watch | None = None,
         traced: bool = False,
+        keeper: Keeper | None = None,
+        limit: float | None = None,
     ) -> None:
         from hpckit.device import HOST
 
@@ -100,6 +106,9 @@ class Run:
         self._lines = lines
         self._parent, self._start_app, self._watch = parent, start, watch
         self._stop = False
+        self._keeper, self._limit, self._began = keeper, limit, _clock()
+        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
+        self._edge: StepEdge | None = None
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
 
@@ -170,6 +179,44 @@ class Run:
         if self.rank == 0:
             self.directory.append_metrics(values)
 
+    @property
+    def restored(self) -> Restored | None:
+        """The state that the run goes on from, None where it begins at its start."""
+        return None if self._keeper is None else self._keeper.restored
+
+    def kept(self, name: str) -> Any:
+        """How far the output file `name` was when the state was saved (see `keep`); None in a run that is new, {} in
+        one that was resumed without a state, so that whatever its files hold is of no use.
+        """
+        if self._keeper is None or not self._keeper.resumed:
+            return None
+        return {} if self.restored is None else self.restored.outputs.get(name, {})
+
+    def keep(self, name: str, tell: Callable[[], Any]) -> None:
+        """Save with every checkpoint what `tell()` returns on rank 0 (plain values): how far an output file is."""
+        self._outputs[name] = tell
+
+    def edge(self, step: int, state: MakeState) -> bool:
+        """Collective, after every step but the last: whether the run is to stop early.
+
+        A checkpoint of `state()` is made where one is due, and where the run stops: on a signal (SIGTERM, SIGINT,
+        SIGUSR1) to any rank, the stop file, or the end of the elapsed time. The answer is the same on every rank. What
+        belongs to the step (metrics, frames) is written before; what is written only because the run stops, after.
+        """
+        if self._edge is None:
+            self._edge = StepEdge(self.comm, self._keeper, self._asked_to_stop, self._told_outputs)
+        return self._edge.come(step, state)
+
+    def _told_outputs(self) -> dict[str, Any]:
+        return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
+
+    def _time_is_up(self) -> bool:
+        """Rank 0: a checkpoint now ends about when the elapsed time does."""
+        if self.rank or self._limit is None:
+            return False
+        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
+        return _clock() - self._began + need >= self._limit
+
     def listen(self) -> None:
         """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
         for number in STOP_SIGNALS:
@@ -202,7 +249,7 @@ class Run:
 
     def _asked_to_stop(self) -> bool:
         """Somebody asked this rank's part of the run, or of the run around it, to stop."""
-        asked = self._stop or (self.rank == 0 and self.directory.stop_requested())
+        asked = self._stop or self._time_is_up() or (self.rank == 0 and self.directory.stop_requested())
         return asked or (self._parent is not None and self._parent._asked_to_stop())
 
     def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
@@ -215,6 +262,10 @@ class Run:
         if status not in STATUS_EXIT:
             raise ValueError(f"status {status!r}; allowed: {', '.join(STATUS_EXIT)}")
         self.status = status
+        checkpoints = {}
+        if self._keeper is not None:
+            self._keeper.close()
+            checkpoints = {"checkpoints": self._keeper.summary(), "attempt": self.directory.attempt_number}
         own = {"phases": self.timer.seconds, "host": socket.gethostname()}
         ranks = gather_json(self.comm, own)
         waited = self._finish_timing()
@@ -227,6 +278,7 @@ class Run:
                 "title": self.title,
                 "ranks": self.size,
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
+                **checkpoints,
                 **summary,
                 "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
                 **({"waits": waited} if waited else {}),

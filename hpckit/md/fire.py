@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from mpi4py import MPI
 
-from hpckit.kernels.integrate.dispatch import drift, powers, scale, steer
+from hpckit.kernels.integrate.dispatch import drift, scale, steer
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 
@@ -56,9 +55,7 @@ class Fire:
         half_kick(system, self._step)
 
     def _powers(self, system: System) -> tuple[float, float, float]:
-        particles = system.particles
-        own = np.empty(4)
-        powers(particles.velocities, particles.forces, particles.ids, particles.slots, own)
+        own = system.powers()
         sums, largest = own[:3].copy(), own[3:].copy()
         system.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         system.mesh.comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)

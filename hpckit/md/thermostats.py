@@ -6,6 +6,7 @@ Random numbers are functions of (seed, step, particle), so that trajectories do 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Langevin:
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
-        self._noise = np.empty((0, 4))
+        self._noise: Any = np.empty((0, 4))
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """As `Dynamics.step`."""
@@ -37,7 +38,7 @@ class Langevin:
         half_kick_and_drift(system, dt, 0.5 * dt)
         with system.timer("integrate"):
             if len(self._noise) < slots:
-                self._noise = np.empty((particles.capacity, 4))
+                self._noise = system.make_records()
             normals(self.seed, self.number, particles.ids[:slots], LANGEVIN, self._noise)
             keep = math.exp(-dt / self.damping)
             strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)

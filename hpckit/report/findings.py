@@ -123,7 +123,7 @@ def _cores(numbers: Record) -> Iterator[Finding]:
 
 def _records(numbers: Record) -> Iterator[Finding]:
     if numbers["status"] == "stopped":
-        yield Finding("note", "the run was ended early on purpose; its files are complete", "run it again to go on")
+        yield Finding("note", "the run was ended early on purpose; its files are complete", "hpckit resume DIR goes on")
     if numbers["status"] in ("running", "unknown"):
         yield Finding("note", "the run has not ended, or was killed before it could say so")
     git = (numbers["provenance"] or {}).get("git")
