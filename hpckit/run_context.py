@@ -358,12 +358,9 @@ def utc_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-class _RankLog(logging.FileHandler):
-    """A log file that is never reached through a link."""
-
-    def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
+def _open(self) -> TextIOWrapper:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
 
 
 def rank_logger(directory: RunDirectory, rank: int) -> None:

@@ -17,7 +17,8 @@ from hpckit.cli.nested import start_nested
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
 from hpckit.json_bytes import gather_json
-from hpckit.run_context import Run, rank_logger
+from hpckit.rank_log import rank_logger
+from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 from hpckit.run_settings import with_common
 
