@@ -47,8 +47,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 class DryRun:
     """What a run would take, computed without MPI.
 
-    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most; `memory_per_rank`: bytes;
-    `output_bytes`: of `frames` frames in all; `notes`: whatever the user should know before the start.
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: what is sent);
+    `memory_per_rank`: bytes; `output_bytes`: of `frames` frames in all; `notes`: whatever the user
+    should know before the start.
     """
 
     ranks: int
@@ -59,6 +60,7 @@ class DryRun:
     frames: int
     steps: int
     notes: list[str] = field(default_factory=list)
+    moved: str = "halo"
 
 
 class Run:

@@ -141,7 +141,7 @@ def dry_run(configuration: Configuration, ranks: int) -> None:
     for line in plan.decomposition:
         print(f"  {line}")
     print_table(
-        ("halo per rank and step", "memory per rank", "output", "frames"),
+        (f"{plan.moved} per rank and step", "memory per rank", "output", "frames"),
         [(bytes_text(plan.halo_bytes), bytes_text(plan.memory_per_rank), bytes_text(plan.output_bytes), plan.frames)],
     )
     for note in plan.notes:

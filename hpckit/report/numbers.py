@@ -24,6 +24,7 @@ HEADLINE = (
     "bytes_per_cell_step",
     "t_eff",
     "cfl_limit",
+    "result",
     "exit_code",
 )
 NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics")

@@ -45,6 +45,8 @@ def verdict(numbers: Record) -> str:
             parts.append(f"{name.capitalize()} {said}.")
     if numbers["cfl"]:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
+    if numbers.get("result"):
+        parts.append(str(numbers["result"]))
     return " ".join(parts) or {"failed": "The run failed before it had results."}.get(
         numbers["status"], "No results yet."
     )
