@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import signal
 import socket
 import sys
@@ -12,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -358,20 +355,6 @@ def clock_text(seconds: float) -> str:
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _open(self) -> TextIOWrapper:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
-
-
-def rank_logger(directory: RunDirectory, rank: int) -> None:
-    """Send warnings and log records (level WARNING and above) of this rank to its own file, made at the first one."""
-    handler = _RankLog(directory.attempt / "ranks" / f"{rank:05d}.log", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.WARNING)
-    logging.getLogger().addHandler(handler)
-    logging.captureWarnings(True)
 
 
 def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:
