@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import mpiexec
-from slurm_cluster import Cluster, cluster, missing
 
+from hpckit.bench.loopback_slurm import Cluster, cluster, missing
+from hpckit.bench.requeue import requeued
 from hpckit.cli.graph import main as graph
 from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
@@ -162,6 +163,13 @@ def test_the_ready_scripts_run(slurm, here, capsys):
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
     assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
     assert {summary["ranks"] for summary in done} == {2}
+
+
+def test_a_run_that_needs_three_time_limits_ends_with_the_same_bits(slurm, here):
+    found = requeued(slurm, here, limits=3)
+    assert (found["starts"], found["exit"]) == (3, "0:0"), output(here / "broken")
+    assert any("temperature" in row["field"] for row in found["fields"])
+    assert {row["verdict"] for row in found["fields"]} == {"same bits"}
 
 
 def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
