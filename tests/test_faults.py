@@ -23,6 +23,7 @@ def test_faults_in_short() -> None:
     assert "seed" in benchmarks()["faults"]
 
 
+@pytest.mark.nightly
 def test_every_safeguard_of_checkpoints_is_tested() -> None:
     found = faults.run(quick=True, seed=1, only="mutant")
     assert [row["case"] for row in found["misses"]] == []
@@ -31,8 +32,8 @@ def test_every_safeguard_of_checkpoints_is_tested() -> None:
 
 @pytest.mark.parametrize("kind", ["config", "data file"])
 def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
-    rows = list(untrusted(kind, 11, 60))
-    assert len(rows) == 60
+    rows = list(untrusted(kind, 11, 30))
+    assert len(rows) == 30
     assert [row["problem"] for row in rows if not row["passed"]] == []
 
 
@@ -46,10 +47,10 @@ def test_a_report_that_names_another_rank_or_line_is_no_good() -> None:
     call = {"operation": "Reduce", "line": hangs.line_of("REDUCE"), "group": "world"}
     due = {"operation": "Allreduce", "line": hangs.line_of("SUM"), "group": "world"}
     ranks = [{"rank": rank, "last": call, "stack": []} for rank in range(4)]
-    good = {"kind": "differ", "culprits": [2], "calls": {"2": call}, "due": due, "ranks": ranks, "text": ""}
+    good = {"kind": "differ", "culprits": [2], "calls": {"2": call}, "due": due, "ranks": ranks, "text": "x"}
     assert hangs.named("mismatch", 4, 2, 5, good) == "", "as it should be"
     for wrong in ({"culprits": [1]}, {"culprits": [1, 2]}, {"calls": {"2": {**call, "line": 1}}}, {"due": None}):
-        assert hangs.named("mismatch", 4, 2, 5, {**good, **wrong}) != "" or "text" in wrong
+        assert hangs.named("mismatch", 4, 2, 5, {**good, **wrong}) != ""
     assert hangs.named("mismatch", 4, 2, 5, None) == "no report"
 
 

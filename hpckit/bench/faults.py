@@ -1,4 +1,4 @@
-"""Faults on purpose, from a printed seed: kills, failing disks, corruptions, power loss, hangs, deaths, random input."""
+"""Faults on purpose, from a printed seed: kills, failing disks, corruptions, power loss, hangs, deaths, bad input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TIERS = {
     "T0": Tier(24, 50, 200, 400, 1, 12, 500, 200),
     "T1": Tier(240, 70, 5_000, 10_000, 3, 60, 20_000, 5_000),
 }
-QUICK = Tier(4, 8, 40, 60, 0, 1, 40, 40)
+QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40)
 # Key -> kinds of cases: the share of them that went as they must.
 SHARES = {
     "kills_bitwise": ("kill", "failpoint"),

@@ -94,8 +94,8 @@ def _tell(descriptor: int, line: str) -> None:
 def heard(child: int, reading: int) -> tuple[int, dict[str, str]]:
     """Wait for the end of a child: its exit code (negative: by a signal), and the last of each thing that it told."""
     with open(reading, encoding="ascii") as lines:
-        told = dict((*line.split(), "")[:2] for line in lines if line.endswith("\n"))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), told
+        words = [(*line.split(), "") for line in lines if line.endswith("\n")]
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), {line[0]: line[1] for line in words}
 
 
 if __name__ == "__main__":
