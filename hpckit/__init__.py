@@ -10,6 +10,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOME = {
+    "DataParallel": "hpckit.parallel.data",
     "Decomposition": "hpckit.plan.decomposition",
     "DecompositionError": "hpckit.errors",
     "Field": "hpckit.field",
@@ -17,6 +18,8 @@ _HOME = {
     "LocalSGD": "hpckit.collectives",
     "Mesh": "hpckit.mesh",
     "ParameterServer": "hpckit.collectives",
+    "Pipeline": "hpckit.parallel.pipeline",
+    "Sampler": "hpckit.parallel.sampler",
     "StageTimes": "hpckit.plan.stage_times",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.watch",
@@ -38,6 +41,8 @@ _HOME = {
     "halo_plan": "hpckit.plan.halo",
     "machine_of": "hpckit.plan.machine",
     "mirror": "hpckit.walls",
+    "measure_layers": "hpckit.parallel.measure",
+    "parameter_server": "hpckit.parallel.server",
     "partition_layers": "hpckit.plan.partition",
     "pipeline_program": "hpckit.plan.program",
     "pipeline_schedule": "hpckit.plan.schedules",
@@ -49,6 +54,7 @@ _HOME = {
     "reduce_scatter": "hpckit.collectives",
     "scatter": "hpckit.collectives",
     "spectral_gap": "hpckit.plan.gossip",
+    "training_plan": "hpckit.plan.training",
     "world": "hpckit.mesh",
     "write_schedule": "hpckit.plan.schedule_table",
     "zero_gradient": "hpckit.walls",

@@ -73,6 +73,13 @@ class SetupError(HpckitError):
     exit_code = 3
 
 
+class InUseError(SetupError):
+    """Somebody else runs in the run directory; names the process."""
+
+    code = "HPK-301"
+    title = "in use"
+
+
 class BlowUpError(HpckitError):
     """The solution is no longer finite, or the time step breaks its CFL limit."""
 
@@ -113,7 +120,7 @@ class RankLostError(HpckitError):
     exit_code = 7
 
 
-EXIT_STOPPED = 75  # ended early on purpose, with complete files: run it again
+EXIT_STOPPED = 75  # ended early on purpose, with complete files: hpckit resume DIR
 EXIT_MISSED = 1  # a validation found numbers that are not what they should be
 EXIT_CODES = {
     0: "done",
@@ -124,5 +131,5 @@ EXIT_CODES = {
     5: "corrupt data",
     6: "stall",
     7: "rank lost",
-    EXIT_STOPPED: "stopped early on purpose, files complete: run it again",
+    EXIT_STOPPED: "stopped early on purpose, files complete: hpckit resume DIR",
 }

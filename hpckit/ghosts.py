@@ -12,6 +12,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import waits
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.mesh import Mesh
@@ -32,6 +33,8 @@ class GhostExchange:
         self._tag = mesh.tags(2)
         self._requests: list[MPI.Request] = []
         self.wait_seconds = 0.0
+        self._channel = waits.channel("ghosts", mesh.comm)
+        self._begun = self._posted = 0.0
 
     def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
         """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
@@ -43,6 +46,8 @@ class GhostExchange:
         self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
         takers = np.array([segment.peer for segment in segments])
         self._peers = sorted({segment.peer for segment in segments} - {rank})
+        if self._channel is not None:
+            self._channel.meet(self._peers)
         sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers)
         self._own, self._sent = sent[0], sent[1:]
         self._received = self._exchange_counts()
@@ -62,11 +67,13 @@ class GhostExchange:
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
+        self._begun = time.perf_counter()
         positions, own = particles.positions, self._own
         if self._peers:
             lists = self._chosen[own:], self._segments[own:], self._shifts, len(self._out)
             take_all(positions, *lists, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
+        self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
     def advance(self) -> None:
@@ -80,7 +87,10 @@ class GhostExchange:
             return
         begin = time.perf_counter()
         MPI.Request.Waitall(self._requests)
-        self.wait_seconds += time.perf_counter() - begin
+        end = time.perf_counter()
+        self.wait_seconds += end - begin
+        if self._channel is not None:
+            self._channel.add(self._begun, self._posted, begin, end, end - begin)
         put(self._in, particles.positions, self._slots, self._own, self._own + len(self._in))
 
     def _choose(self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray) -> list[int]:

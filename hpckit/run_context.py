@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import os
 import signal
 import socket
 import sys
@@ -13,15 +10,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit import trace, waits
+from hpckit.checkpoint_state import MakeState, Restored
+from hpckit.clocks import clock_offset
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
+from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
-from hpckit.run_directory import RunDirectory, plain
+from hpckit.run_directory import RunDirectory
+from hpckit.step_edge import Keeper, StepEdge
 from hpckit.timing import PhaseTimer
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 class DryRun:
     """What a run would take, computed without MPI.
 
-    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most; `memory_per_rank`: bytes;
-    `output_bytes`: of `frames` frames in all; `notes`: whatever the user should know before the start.
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: what is sent);
+    `memory_per_rank`: bytes; `output_bytes`: of `frames` frames in all; `notes`: whatever the user
+    should know before the start.
     """
 
     ranks: int
@@ -55,6 +57,7 @@ class DryRun:
     frames: int
     steps: int
     notes: list[str] = field(default_factory=list)
+    moved: str = "halo"
 
 
 class Run:
@@ -64,6 +67,9 @@ class Run:
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
     another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
+    `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
+    `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
+    which the run ends early.
     """
 
     def __init__(
@@ -78,6 +84,9 @@ class Run:
         parent: Run | None = None,
         start: Start | None = None,
         watch: Watch | None = None,
+        traced: bool = False,
+        keeper: Keeper | None = None,
+        limit: float | None = None,
     ) -> None:
         from hpckit.device import HOST
 
@@ -88,12 +97,17 @@ class Run:
         self.app = app
         self.title = title or app
         self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
-        self.timer = PhaseTimer()
+        events = trace.events_of_a_rank(comm.size) if traced else 0
+        waits.current = waits.Waits(comm, events)
+        self.timer = PhaseTimer(waits.current, events)
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
         self._parent, self._start_app, self._watch = parent, start, watch
         self._stop = False
+        self._keeper, self._limit, self._began = keeper, limit, _clock()
+        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
+        self._edge: StepEdge | None = None
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
 
@@ -138,6 +152,7 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
+        self.timer.mark(step)
         if self._watch is not None:
             self._watch.beat()
         if self.rank:
@@ -162,6 +177,44 @@ class Run:
         """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
         if self.rank == 0:
             self.directory.append_metrics(values)
+
+    @property
+    def restored(self) -> Restored | None:
+        """The state that the run goes on from, None where it begins at its start."""
+        return None if self._keeper is None else self._keeper.restored
+
+    def kept(self, name: str) -> Any:
+        """How far the output file `name` was when the state was saved (see `keep`); None in a run that is new, {} in
+        one that was resumed without a state, so that whatever its files hold is of no use.
+        """
+        if self._keeper is None or not self._keeper.resumed:
+            return None
+        return {} if self.restored is None else self.restored.outputs.get(name, {})
+
+    def keep(self, name: str, tell: Callable[[], Any]) -> None:
+        """Save with every checkpoint what `tell()` returns on rank 0 (plain values): how far an output file is."""
+        self._outputs[name] = tell
+
+    def edge(self, step: int, state: MakeState) -> bool:
+        """Collective, after every step but the last: whether the run is to stop early.
+
+        A checkpoint of `state()` is made where one is due, and where the run stops: on a signal (SIGTERM, SIGINT,
+        SIGUSR1) to any rank, the stop file, or the end of the elapsed time. The answer is the same on every rank. What
+        belongs to the step (metrics, frames) is written before; what is written only because the run stops, after.
+        """
+        if self._edge is None:
+            self._edge = StepEdge(self.comm, self._keeper, self._asked_to_stop, self._told_outputs)
+        return self._edge.come(step, state)
+
+    def _told_outputs(self) -> dict[str, Any]:
+        return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
+
+    def _time_is_up(self) -> bool:
+        """Rank 0: a checkpoint now ends about when the elapsed time does."""
+        if self.rank or self._limit is None:
+            return False
+        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
+        return _clock() - self._began + need >= self._limit
 
     def listen(self) -> None:
         """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
@@ -195,7 +248,7 @@ class Run:
 
     def _asked_to_stop(self) -> bool:
         """Somebody asked this rank's part of the run, or of the run around it, to stop."""
-        asked = self._stop or (self.rank == 0 and self.directory.stop_requested())
+        asked = self._stop or self._time_is_up() or (self.rank == 0 and self.directory.stop_requested())
         return asked or (self._parent is not None and self._parent._asked_to_stop())
 
     def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
@@ -208,8 +261,13 @@ class Run:
         if status not in STATUS_EXIT:
             raise ValueError(f"status {status!r}; allowed: {', '.join(STATUS_EXIT)}")
         self.status = status
+        checkpoints = {}
+        if self._keeper is not None:
+            self._keeper.close()
+            checkpoints = {"checkpoints": self._keeper.summary(), "attempt": self.directory.attempt_number}
         own = {"phases": self.timer.seconds, "host": socket.gethostname()}
         ranks = gather_json(self.comm, own)
+        waited = self._finish_timing()
         if ranks is not None:
             hosts = [entry["host"] for entry in ranks]
             names = dict.fromkeys(name for entry in ranks for name in entry["phases"])
@@ -219,8 +277,10 @@ class Run:
                 "title": self.title,
                 "ranks": self.size,
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
+                **checkpoints,
                 **summary,
                 "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
+                **({"waits": waited} if waited else {}),
                 "exit_code": STATUS_EXIT[status],
             }
             if "decomposition" in record:
@@ -228,6 +288,20 @@ class Run:
             self.directory.write_json("summary.json", record)
             progress = self.directory.read_json("progress.json") or {}
             self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
+
+    def _finish_timing(self) -> dict[str, Any] | None:
+        """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
+        timer = self.timer
+        assert timer.waits is not None
+        waits.current = None if self._parent is None else self._parent.timer.waits
+        offset = clock_offset(self.comm)
+        logs = waits.collect(self.comm, timer.waits.channels, offset)
+        timelines = trace.gather_timelines(self.comm, timer, offset) if timer.traced else None
+        if logs is None:
+            return None
+        if timelines is not None:
+            self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
+        return waits.split(logs)
 
     def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
         """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
@@ -281,46 +355,6 @@ def clock_text(seconds: float) -> str:
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def gather_json(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
-    """Collective: the values of all ranks, in the order of ranks, on rank 0; None elsewhere. JSON bytes, no pickle."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    sizes = np.zeros(comm.size, dtype=np.int64)
-    comm.Gather(np.array([data.size], dtype=np.int64), sizes, root=0)
-    if comm.rank:
-        comm.Gatherv(data, None, root=0)
-        return None
-    every = np.empty(sizes.sum(), dtype=np.uint8)
-    comm.Gatherv(data, (every, sizes), root=0)
-    return [json.loads(part.tobytes()) for part in np.split(every, np.cumsum(sizes)[:-1])]
-
-
-def share_json(comm: MPI.Intracomm, value: Any) -> Any:
-    """Collective: the value of rank 0, on every rank."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    size = np.array([data.size], dtype=np.int64)
-    comm.Bcast(size, root=0)
-    received = np.array(data) if comm.rank == 0 else np.empty(size[0], dtype=np.uint8)
-    comm.Bcast(received, root=0)
-    return json.loads(received.tobytes())
-
-
-class _RankLog(logging.FileHandler):
-    """A log file that is never reached through a link."""
-
-    def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
-
-
-def rank_logger(directory: RunDirectory, rank: int) -> None:
-    """Send warnings and log records (level WARNING and above) of this rank to its own file, made at the first one."""
-    handler = _RankLog(directory.attempt / "ranks" / f"{rank:05d}.log", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.WARNING)
-    logging.getLogger().addHandler(handler)
-    logging.captureWarnings(True)
 
 
 def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:

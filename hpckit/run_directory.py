@@ -2,7 +2,7 @@
 
 2026-11-21T0415-weather-thermal-p2-ab12cd/
   run.toml  resolved.json  provenance.json  progress.json  metrics.jsonl  summary.json
-  output/  report/  attempts/000/{failure.json, launcher.log, ranks/00001.log}
+  ckpt/  output/  report/  attempts/000/{failure.json, launcher.log, ranks/00001.log}
 """
 
 from __future__ import annotations
@@ -139,9 +139,67 @@ class RunDirectory:
         return self.path / "report"
 
     @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "ckpt"
+
+    @property
+    def attempt_number(self) -> int:
+        """How often the run was resumed: the number of its last start."""
+        names = os.listdir(self.path / "attempts") if (self.path / "attempts").is_dir() else []
+        return max((int(name) for name in names if re.fullmatch(r"\d{3,6}", name)), default=0)
+
+    @property
+    def attempt_name(self) -> str:
+        """The folder of the last start, relative to the run directory."""
+        return f"attempts/{self.attempt_number:03d}"
+
+    @property
     def attempt(self) -> Path:
-        """The folder of this start of the run: its logs and its failure."""
-        return self.path / "attempts" / "000"
+        """The folder of the last start of the run: its logs and its failure."""
+        return self.path / self.attempt_name
+
+    def begin_attempt(self) -> int:
+        """Make the folder of another start, and put aside what the one before left: its summary, a wish to stop.
+
+        Raises `SetupError` where that cannot be written. Returns the number of the attempt.
+        """
+        before, number = self.attempt_name, self.attempt_number + 1
+        try:
+            if os.path.lexists(self.path / "summary.json"):
+                os.replace(self.path / "summary.json", self.path / before / "summary.json")
+            if self.stop_requested():
+                os.unlink(self.path / STOP_FILE)
+            folder = self.path / "attempts" / f"{number:03d}"
+            for path in (folder, folder / "ranks"):
+                path.mkdir(mode=0o700)
+        except OSError as error:
+            raise SetupError(
+                f"the run directory cannot be written: {error.strerror}",
+                where=str(error.filename or self.path),
+                likely="the file system is read-only or full, or its permissions have changed",
+                do="make it writable; the checkpoints there are as they were",
+            ) from None
+        return number
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget the lines of `metrics.jsonl` that were written after it had `size` bytes."""
+        folder, last = self._folder_of("metrics.jsonl")
+        try:
+            descriptor = os.open(last, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        finally:
+            os.close(folder)
+        try:
+            os.ftruncate(descriptor, min(size, os.fstat(descriptor).st_size))
+        finally:
+            os.close(descriptor)
+
+    def metrics_size(self) -> int:
+        """Bytes in `metrics.jsonl`."""
+        path = self.path / "metrics.jsonl"
+        return path.lstat().st_size if path.exists() else 0
 
     def write_text(self, name: str, text: str) -> None:
         """Replace the file `name` by `text`, or leave the old one: never half of it."""

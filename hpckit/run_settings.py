@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from hpckit.checkpoint_settings import Checkpoint
+
 WARN_SECONDS = 60.0  # no step of an app and no message takes so long; compiling and writing are allowed for
 ABORT_SECONDS = 600.0  # ten times: file systems and swapping hosts come back within minutes
 
@@ -33,7 +35,8 @@ class WatchSettings(Section):
         return self
 
 
-COMMON: dict[str, tuple[type[Section], str]] = {
+COMMON: dict[str, tuple[type[BaseModel], str]] = {
+    "checkpoint": (Checkpoint, "when the state is saved for `hpckit resume` (docs/restart.md)"),
     "watch": (WatchSettings, "how the ranks are watched"),
 }
 

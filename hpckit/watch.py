@@ -41,6 +41,7 @@ from hpckit.watch_table import (
     RING,
     RUNNING,
     SLOTS,
+    communicates,
     place,
     table_of,
 )
@@ -48,6 +49,8 @@ from hpckit.watch_table import (
 MEMORY = Path("/dev/shm")
 STACK_SIGNAL = signal.SIGUSR2
 ENDED = 5  # the word of a record that says so
+NO_ROOT = -1
+MASK = 2**61 - 1  # of the digests
 START_WATCHER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hpckit.watcher import main; main(sys.argv[1:])"
 
 current: Watch | None = None  # of this process
@@ -62,6 +65,11 @@ class Enter(Protocol):
 
     def __call__(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> object:
         """Record it, and compare it where the watch does."""
+
+
+Recorder = tuple[
+    Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None], Callable[[], bool]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,7 @@ class Watch:
         if current is not None:
             raise InputError("this process is watched already", do="close the first watch before another is made")
         self._comm = MPI.Intracomm(comm.Dup())
+        self._rank = self._comm.rank  # MPI may be over when the process leaves
         self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
         self._beats = self._allowed_until = 0
         self.gives_way: bool = gives_way
@@ -128,7 +137,7 @@ class Watch:
         self._words = memoryview(self._table).cast("Q")
         self._start = place(slot)
         self._sites = Sites(self._comm, self._folder / f"sites-{slot}")
-        self._record, self._record_again, self.leave = self._recorder()
+        self._record, self._record_again, self._record_message, self.leave, self.inside = self._recorder()
         self.enter: Enter = self._enter_checked if check else self._record
         self._stack = open(self._folder / f"stack-{slot}", "w", encoding="utf-8")  # noqa: SIM115
         # What faulthandler puts back at the end: a signal that comes late must not kill.
@@ -152,6 +161,12 @@ class Watch:
     def enter_neighbors(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> None:
         """An exchange with neighbors begins, which waits for some of the ranks of `comm` only: never compared."""
         self._record(comm, operation, dtype, -1, -1)
+
+    def enter_message(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
+        """A message to or from the rank `peer` of `comm` begins, which waits for that rank alone; -1 for any rank, -2
+        for none.
+        """
+        self._record_message(comm, operation, dtype, count, peer)
 
     def begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Begun:
         """An operation that does not block is started; never waits. Arguments as of `enter`."""
@@ -208,8 +223,9 @@ class Watch:
         if error is None:
             self.close()
 
-    def _recorder(self) -> tuple[Callable[..., Site], Callable[[Begun], None], Callable[[], None]]:
-        """Functions that record a call, that record it again while it is waited for, and that it is over.
+    def _recorder(self) -> Recorder:
+        """Functions that record a call, that record it again while it is waited for, that record a message, that say
+        that the last one is over, and that tell whether it is not.
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
@@ -218,6 +234,7 @@ class Watch:
         ring, numbers, pack = self._start + RING, (self._start + GROUPS) // 8, RECORD.pack_into
         sequence, ended, last, word = 0, ring // 8 + ENDED, SLOTS - 1, ENDED
         inner, identity, frame_of = INNER, id, _getframe
+        words[ended] = 1
 
         def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
             nonlocal sequence, ended
@@ -234,32 +251,50 @@ class Watch:
                 site is None
                 or site.operation is not operation
                 or site.dtype is not dtype
+                or site.root != root
                 or site.group.comm is not comm
             ):  # fmt: skip
-                site = find(frame, comm, operation, dtype)
+                site = find(frame, comm, operation, dtype, root)
                 if places is not INNER:
                     places[frame.f_lasti] = site
             group = site.group
             group.number = number = group.number + 1
+            # Which operations came in which order; 64 bits are plenty, and a mask keeps the numbers small.
+            group.digest = digest = (group.digest + number * site.signature) & MASK
             words[numbers + group.index] = number
             sequence += 1
             offset = ring + ((sequence & last) << 6)
             ended = (offset >> 3) + word
-            pack(table, offset, sequence, site.index, number, count, root, 0)
+            pack(table, offset, sequence, site.index, number, count, root, 0, digest)
             return site
 
-        def record_again(begun: Begun) -> None:
+        def note(site: Site, number: int, count: int, root: int) -> None:
+            """A call without a number of its own."""
             nonlocal sequence, ended
             sequence += 1
             offset = ring + (sequence % SLOTS << 6)
             ended = (offset >> 3) + ENDED
-            pack(table, offset, sequence, begun.site.index, begun.number, begun.count, begun.root, 0)
+            pack(table, offset, sequence, site.index, number, count, root, 0, 0)
+
+        def record_again(begun: Begun) -> None:
+            note(begun.site, begun.number, begun.count, begun.root)
+
+        def record_message(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
+            frame = frame_of(1)
+            while communicates(frame.f_code.co_filename, CORE) and frame.f_back is not None:
+                frame = frame.f_back
+            site = find(frame, comm, operation, dtype, NO_ROOT)
+            note(site, 0, count, site.group.members[peer] if peer >= 0 else peer)
 
         def leave() -> None:
             """What was entered last is over."""
             words[ended] = 1
 
-        return record, record_again, leave
+        def inside() -> bool:
+            """What was entered last is not over."""
+            return words[ended] == 0
+
+        return record, record_again, record_message, leave, inside
 
     def _compare(self, site: Site, count: int, root: int) -> Check | None:
         """Begin to compare an operation over its ranks, where the watch does."""
@@ -309,7 +344,7 @@ class Watch:
         if self._closed:
             return
         self._closed = True
-        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._comm.rank, self._beats, 0)
+        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._rank, self._beats, 0)
         faulthandler.unregister(STACK_SIGNAL)
         self._sites.close()
         self._stack.close()

@@ -23,7 +23,6 @@ from hpckit.watch_diagnosis import Call, ranks_text
 from hpckit.watch_table import ALARM, alarmed
 
 SAID, ANSWERED = 512, 2048  # bytes of the messages
-COMPARED = ("operation", "dtype", "count", "root")
 SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s polled at full speed, then with sleeps that grow up to so long
 
 
@@ -101,14 +100,14 @@ def _difference(members: Sequence[int], texts: Sequence[str]) -> str:
     """Who called what where, `` if all called the same."""
     if len(set(texts)) == 1:
         return ""
-    calls = [json.loads(text) for text in texts]
-    if all(all(call[name] == calls[0][name] for name in COMPARED) for call in calls):
+    calls = [Call(group="", members=(), inside=True, **json.loads(text)) for text in texts]
+    agreed = next((call for call in calls if call.count >= 0), calls[0])
+    if all(call.same(agreed) for call in calls):
         return ""
     places: dict[str, list[int]] = {}
     for rank, call in zip(members, calls, strict=True):
-        it = Call(group="", members=(), inside=True, **call)
-        places.setdefault(f"{it.what()} at {it.where()}", []).append(rank)
-    return f"number {calls[0]['number']}: " + "; ".join(f"{ranks_text(who)} {what}" for what, who in places.items())
+        places.setdefault(f"{call.what()} at {call.where()}", []).append(rank)
+    return f"number {calls[0].number}: " + "; ".join(f"{ranks_text(who)} {what}" for what, who in places.items())
 
 
 def _shortened(told: Mapping[str, Any]) -> str:

@@ -33,24 +33,26 @@ class Call:
     inside: bool
     sequence: int = 0  # its place among all calls of the rank
 
+    @property
+    def message(self) -> bool:
+        """It waits for one rank, `root` (-1: any, -2: none), and has no number that all ranks share."""
+        return self.number == 0
+
     def what(self) -> str:
         """Operation, elements and axis."""
         amount = f" of {self.count} {self.dtype}" if self.count >= 0 else ""
-        root = f" with root {self.root}" if self.root >= 0 else ""
-        return f"{self.operation}{amount}{root} on {self.axis}"
+        whom = ("with" if self.message else "with root") + f" {'rank ' * self.message}{self.root}"
+        return f"{self.operation}{amount}{' ' + whom if self.root >= 0 else ''} on {self.axis}"
 
     def where(self) -> str:
         """File, line and function of the call site."""
         return f"{os.path.basename(self.file)}:{self.line} ({self.function})"
 
     def same(self, other: Call) -> bool:
-        """Whether both are one operation, as far as all ranks must agree."""
-        return (self.operation, self.dtype, self.count, self.root) == (
-            other.operation,
-            other.dtype,
-            other.count,
-            other.root,
-        )
+        """Whether both are one operation, as far as all ranks must agree and both have said."""
+        mine, yours = (self.operation, self.root), (other.operation, other.root)
+        told = self.count >= 0 and other.count >= 0
+        return mine == yours and (not told or (self.dtype, self.count) == (other.dtype, other.count))
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Stall:
     """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its program is
     over), `dead`, `differ` (ranks called different operations), `crossed` (ranks wait for one another on different
     axes), `together` (all are in the operation and it does not end), `elsewhere` (the late ones are on other nodes),
-    `idle` (no rank is in an operation, and none goes on).
+    `idle` (no rank is in an operation, and none goes on), `differed` (ranks called different operations, and went on).
     """
 
     kind: str
@@ -87,6 +89,11 @@ class Stall:
     culprits: tuple[int, ...]
     waiting: tuple[int, ...]
     ranks: Mapping[int, Rank] = field(repr=False)
+    did: Mapping[int, Call] = field(
+        default_factory=dict, repr=False
+    )  # what the culprits called, where that is the fault
+    due: Call | None = None  # what they should have called
+    others: tuple[int, ...] = ()  # who called that
 
     @property
     def hopeless(self) -> bool:
@@ -95,7 +102,10 @@ class Stall:
 
     def text(self) -> str:
         """The report: a line of what is wrong, then who and where."""
-        lines = [f"stalled for {self.seconds:.3g} s: {self._headline()}"]
+        if self.did and self.due is not None:
+            lines = [f"{self._since()}{line}" for line in self._odd_lines()]
+        else:
+            lines = [f"{self._since()}{self._headline()}"]
         for rank in self.culprits[:MOST_SHOWN]:
             if rank in self.ranks:
                 lines.append(f"  {_state(self.ranks[rank])}")
@@ -111,12 +121,30 @@ class Stall:
             "seconds": self.seconds,
             "culprits": list(self.culprits),
             "waiting": list(self.waiting),
+            "calls": {rank: asdict(call) for rank, call in sorted(self.did.items())},
+            "due": asdict(due) if (due := self.due or self._due()) else None,
             "text": self.text(),
             "ranks": ranks,
         }
 
+    def _since(self) -> str:
+        return f"stalled for {self.seconds:.3g} s: " if self.kind != "differed" else ""
+
+    def _odd_lines(self) -> list[str]:
+        """What ranks called, and what the others called there: a line for each call."""
+        assert self.due is not None
+        places: dict[str, list[int]] = {}
+        for rank, call in self.did.items():
+            places.setdefault(f"{call.what()} at {call.where()}", []).append(rank)
+        due, number = self.due, "" if self.due.message or self.kind == "differed" else f" (number {self.due.number})"
+        there = f"where {ranks_text(self.others)} called {due.what()} at {due.where()}{number}"
+        return [f"{ranks_text(ranks)} called {what}, {there}" for what, ranks in places.items()]
+
     def _headline(self) -> str:
         who, due = ranks_text(self.culprits), self._due()
+        if self.kind == "differed":
+            calls = "; ".join(f"rank {rank}: {call.what()} at {call.where()}" for rank, call in self.did.items())
+            return f"ranks called different operations on one axis some time ago, without a stall: {calls or who}"
         if self.kind == "differ":
             return f"{who} called different operations as number {due.number if due else '?'} on one axis"
         if self.kind == "crossed":
@@ -124,18 +152,20 @@ class Stall:
         if self.kind == "together":
             return f"all of {who} are in {due.what() if due else 'an operation'}, and it does not end"
         has, is_over = ("has", "is") if len(self.culprits) == 1 else ("have", "are")
-        what = f"{due.what()} (number {due.number})" if due else "an operation"
+        what = f"{due.what()}{'' if due.message else f' (number {due.number})'}" if due else "an operation"
         if self.kind == "elsewhere":
             return f"the ranks of this node are all in {what}; what holds them is among {who}, on other nodes"
         if self.kind == "idle":
             return f"{who} {has} begun nothing and told of no step"
         why = {"late": "", "left": f", and {is_over} through with the program", "dead": f", and {is_over} dead"}
-        return f"{who} {has} not come to {what}{why[self.kind]}"
+        come = "answered" if due and due.message else "come to"
+        return f"{who} {has} not {come} {what}{why[self.kind]}"
 
     def _due(self) -> Call | None:
         waiting = [self.ranks[rank].last for rank in self.waiting]
         mine = set(self.culprits)
-        return next((call for call in waiting if call and mine & set(call.members)), waiting[0] if waiting else None)
+        direct = [call for call in waiting if call and mine & ({call.root} if call.message else set(call.members))]
+        return next(iter(direct), waiting[0] if waiting else None)
 
     def _by_place(self, several: str, one: str) -> list[tuple[str, str]]:
         places: dict[str, list[int]] = {}
@@ -212,6 +242,8 @@ def _differing(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[int, ...]:
     """The ranks that are in operations of the same number on the same communicator which are not the same."""
     for rank in stuck:
         mine = _call(seen[rank])
+        if mine.message:
+            continue
         there = [
             other
             for other in mine.members
@@ -241,8 +273,10 @@ def _reached(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[list[int], set
 
 
 def _awaited(seen: Mapping[int, Rank], rank: int) -> list[int]:
-    """The members that have not come to the operation that the rank is in."""
+    """The members that have not come to the operation that the rank is in; of a message the other end of it."""
     call = _call(seen[rank])
+    if call.message:
+        return [call.root] if call.root >= 0 else [other for other in call.members if other != rank] * (call.root == -1)
     return [
         other
         for other in call.members

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
@@ -22,7 +23,9 @@ INNER: dict[int, Any] = {}  # the places in modules that communicate: none
 
 @dataclass(slots=True)
 class Group:
-    """A communicator that was seen: its number here, a key alike on its ranks, name, ranks, calls so far."""
+    """A communicator that was seen: its number here, a key alike on its ranks, name, ranks, calls so far, and a digest
+    of which they were.
+    """
 
     comm: MPI.Comm  # kept, so that its id is nobody else's
     index: int
@@ -30,18 +33,24 @@ class Group:
     axis: str
     members: tuple[int, ...]
     number: int = 0
+    digest: int = 0
 
 
 @dataclass(slots=True)
 class Site:
-    """An operation at a place in the source on a communicator; index: in the table."""
+    """An operation at a place in the source on a communicator. index: in the table; signature: of what it is."""
 
     index: int
     group: Group
     operation: Hashable
     dtype: Hashable
+    root: int
     code: CodeType
     line: int
+    signature: int = 0
+
+    def __post_init__(self) -> None:
+        self.signature = crc32(f"{self.told()['operation']} {self.root}".encode())
 
     def told(self) -> dict[str, Any]:
         """The same in words."""
@@ -60,20 +69,23 @@ class Sites:
         self._world = world
         self._groups: dict[int, Group] = {}
         self._sites: dict[Any, Site] = {}
+        self._full = False
         self._codes: list[CodeType] = []  # kept, so that their ids are nobody else's
         self._log = open(path, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
 
-    def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> Site:
+    def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable, root: int) -> Site:
         """An operation at a place in the source; made when it is called there for the first time."""
-        key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm))
+        key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm), root)
         site = self._sites.get(key)
         if site is None:
             number = min(len(self._sites) + 1, MOST_SITES)
             group = self._groups.get(id(comm)) or self._new_group(comm)
-            site = Site(number, group, operation, dtype, frame.f_code, frame.f_lineno)
+            site = Site(number, group, operation, dtype, root, frame.f_code, frame.f_lineno)
             if number < MOST_SITES:
                 self._sites[key] = site
-            self._log.write(json.dumps(["site", number, group.index, *site.told().values()]) + "\n")
+            if not self._full:
+                self._log.write(json.dumps(["site", number, group.index, *site.told().values(), root]) + "\n")
+                self._full = number == MOST_SITES
         return site
 
     def know(self, code: CodeType) -> dict[int, Site]:

@@ -17,7 +17,7 @@ PAGE, STRIDE = 4096, 8192
 GROUPS, RING, SLOTS = 64, 4096, 64  # bytes of a rank until its group numbers, until its ring; calls in the ring
 MOST_GROUPS = (RING - GROUPS) // 8
 MOST_SITES = 4096
-RECORD = struct.Struct("<3Q2qQ")
+RECORD = struct.Struct("<3Q2q2Q")
 ABSENT, RUNNING, LEFT = range(3)  # what a rank says of itself
 TABLE, ALARM = "table", "alarm.txt"
 
@@ -35,8 +35,9 @@ class Head(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A call: its place in the rank's order, its site (which says on what group), its number on the group, the elements
-    and the root that all ranks must give (-1 for none), and whether it has ended.
+    """A call: its place in the rank's order, its site (which says on what group), its number on the group (0 for a
+    message, which has none), the elements and the root that all ranks must give (-1 for none; of a message the peer),
+    whether it has ended, and a digest of all calls on the group until it.
     """
 
     sequence: int
@@ -45,6 +46,7 @@ class Record(NamedTuple):
     elements: int
     root: int
     ended: int
+    digest: int
 
 
 HEAD = struct.Struct("<5Q")

@@ -17,16 +17,16 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose, diagnose_idle
+from hpckit.watch_history import differing, due_there, odd_one, rare
 from hpckit.watch_table import (
     ABSENT,
     ALARM,
     Head,
-    Record,
     communicates,
     read_calls,
     read_head,
@@ -36,10 +36,12 @@ from hpckit.watch_table import (
 )
 from hpckit.watch_table import LEFT as HAS_LEFT
 from hpckit.watch_table import RUNNING as IS_RUNNING
+from hpckit.watch_words import Words
 
 STACK_SIGNAL = signal.SIGUSR2
 STACK_SECONDS = 0.5  # at most, for the stacks of the ranks to be written
 STACK_POLL = 0.05
+COMPARE_SECONDS = 2.0  # between two looks at all last calls of all ranks
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
 COMPUTING = "computing"
@@ -74,50 +76,6 @@ class Seen:
     moved: int = 0
 
 
-@dataclass
-class Words:
-    """The lines of `sites-R`, as far as they have been read."""
-
-    path: Path
-    offset: int = 0
-    groups: dict[int, tuple[str, str, tuple[int, ...]]] = field(default_factory=dict)  # key, axis, members
-    sites: dict[int, tuple[int, str, str, str, int, str]] = field(default_factory=dict)  # group, operation, dtype, …
-
-    def read(self) -> None:
-        """Read what has been added."""
-        with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as lines:
-            lines.seek(self.offset)
-            while (line := lines.readline()).endswith("\n"):
-                kind, number, *rest = json.loads(line)
-                if kind == "group":
-                    self.groups[number] = (rest[0], rest[1], tuple(rest[2]))
-                else:
-                    self.sites[number] = tuple(rest)
-                self.offset = lines.tell()
-
-    def call(self, record: Record) -> Call | None:
-        """A record in words; None where they are not there yet."""
-        if record.site not in self.sites:
-            return None
-        group, operation, dtype, file, line, function = self.sites[record.site]
-        key, axis, members = self.groups[group]
-        return Call(
-            operation=operation,
-            axis=axis,
-            dtype=dtype,
-            count=record.elements,
-            root=record.root,
-            group=key,
-            members=members,
-            number=record.number,
-            file=file,
-            line=line,
-            function=function,
-            inside=record.ended == 0,
-            sequence=record.sequence,
-        )
-
-
 class Watcher:
     """Reads the table again and again, and reports each stall once."""
 
@@ -127,7 +85,9 @@ class Watcher:
         self.seen = [Seen(since=time.monotonic()) for _ in range(options.ranks)]
         self.words = [Words(options.folder / f"sites-{slot}") for slot in range(options.ranks)]
         self.told: Stall | None = None
-        self.told_at = 0.0
+        self.told_at = self.next_comparison = 0.0
+        self.suspects: set[tuple[str, int]] = set()  # operations whose digests differed when last compared
+        self.differed = False  # and that has been told
         self.ended = False  # by this watcher: what is seen of the processes from then on is its own doing
 
     def run(self) -> None:
@@ -143,11 +103,12 @@ class Watcher:
                 for it in self.seen:
                     it.since = now
             last = now
-            heads = [read_head(self.table, slot) for slot in range(self.options.ranks)]
+            heads = self._heads()
             if all(head.state != IS_RUNNING or not _alive(head.pid) for head in heads):
                 if any(head.pid for head in heads) or now - began > START_SECONDS:
                     if all(head.state == HAS_LEFT for head in heads):
                         self._over(now)
+                        self._compare(last=True)
                     return
                 continue
             self._look(heads, now)
@@ -161,7 +122,10 @@ class Watcher:
             stall = diagnose_idle(ranks, self.options.end)
         if stall is None:
             self._over(now)
+            if now >= self.next_comparison:
+                self._compare()
             return
+        stall = self._explained(stall)
         if self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
             self.told_at = now
             self._report(stall)
@@ -173,6 +137,67 @@ class Watcher:
         late = [stall.ranks[rank] for rank in stall.culprits if rank in stall.ranks]
         computing = stall.kind in ("late", "idle") and any(it.doing == COMPUTING for it in late)
         return self.options.spare_computing and computing
+
+    def _explained(self, stall: Stall) -> Stall:
+        """The stall with the rank that left the path of all, where the last calls of the ranks tell it."""
+        history = self._history()
+        odd = differing(history)
+        if odd is not None:
+            return replace(stall, kind="differ", culprits=odd.culprits, did=odd.did, due=odd.due, others=odd.others)
+        if stall.kind == "crossed":
+            last = {rank: call for rank in stall.culprits if (call := stall.ranks[rank].last) is not None}
+            odd = odd_one(history, last)
+            if odd.due is not None:
+                return replace(stall, culprits=odd.culprits, did=odd.did, due=odd.due, others=odd.others)
+        return stall
+
+    def _history(self) -> dict[int, list[Call]]:
+        """The last calls of every rank of this node, in words."""
+        found = {}
+        for slot, words in enumerate(self.words):
+            words.read()
+            calls = [words.call(record) for record in read_calls(self.table, slot)]
+            found[read_head(self.table, slot).rank] = [call for call in calls if call is not None]
+        return found
+
+    def _compare(self, last: bool = False) -> None:
+        """Tell, once, of operations that ranks called differently and that did not stall: their digests differ, twice
+        in a row (a record may be read while it is written) or at the end.
+        """
+        self.next_comparison = time.monotonic() + COMPARE_SECONDS
+        digests: dict[tuple[str, int], dict[int, int]] = {}  # by group and number, then by rank
+        for slot, words in enumerate(self.words):
+            records = read_calls(self.table, slot)
+            if any(record.site not in words.sites for record in records):
+                words.read()
+            for record in records:
+                if record.digest and record.site in words.sites:
+                    key = words.groups[words.sites[record.site][0]][0]
+                    digests.setdefault((key, record.number), {})[read_head(self.table, slot).rank] = record.digest
+        differ = {where for where, them in digests.items() if len(set(them.values())) > 1}
+        if not self.differed and ((last and differ) or differ & self.suspects):
+            self.differed = True
+            self._tell_differing(digests[min(differ, key=lambda where: where[1])])
+        self.suspects = differ
+
+    def _tell_differing(self, digests: Mapping[int, int]) -> None:
+        """Report ranks whose operations differed, though they went on."""
+        odd = differing(self._history())
+        ranks = {it.rank: it for slot, head in enumerate(self._heads()) for it in [self._rank(slot, head, 0.0)]}
+        if odd is None:
+            values = list(digests.values())
+            fewer = tuple(rank for rank, value in digests.items() if values.count(value) <= len(values) // 2)
+            sites = {head.rank: words.every() for head, words in zip(self._heads(), self.words, strict=True)}
+            did = rare(sites)
+            due, others = due_there(sites, did)
+            stall = Stall("differed", 0.0, tuple(sorted(did)) or fewer, (), ranks, did=did, due=due, others=others)
+        else:
+            stall = Stall("differed", 0.0, odd.culprits, (), ranks, did=odd.did, due=odd.due, others=odd.others)
+        self._keep(stall, ended=False)
+        _say(stall.text())
+
+    def _heads(self) -> list[Head]:
+        return [read_head(self.table, slot) for slot in range(self.options.ranks)]
 
     def _over(self, now: float) -> None:
         """Say so, if there was a stall."""
@@ -186,7 +211,7 @@ class Watcher:
         record = calls[-1] if calls else None
         numbers = read_numbers(self.table, slot)
         life = RUNNING if head.state != HAS_LEFT else LEFT
-        condition, ticks = _process(head.pid)
+        condition, ticks = process_state(head.pid)
         if life == RUNNING and condition == "":
             life = DEAD
         it, moved = self.seen[slot], _bytes_moved(head.pid)
@@ -294,7 +319,7 @@ def _frame(line: str, core: str) -> str:
     return f"{os.path.basename(file)}:{number} ({function})"
 
 
-def _process(pid: int) -> tuple[str, int]:
+def process_state(pid: int) -> tuple[str, int]:
     """State letter of a process ('' where it is gone) and the processor time it has used, ticks."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as text:
@@ -314,7 +339,7 @@ def _bytes_moved(pid: int) -> int:
 
 
 def _alive(pid: int) -> bool:
-    return _process(pid)[0] != ""
+    return process_state(pid)[0] != ""
 
 
 def _write(path: Path, text: str) -> None:

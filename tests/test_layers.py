@@ -24,6 +24,7 @@ ALLOWED = {
     "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
     "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
     "hpckit.exact": set(),
+    "hpckit.parallel": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
     "hpckit.jobs": {"hpckit.core"},
     "hpckit.nn": {"hpckit.kernels"},
     "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
@@ -39,6 +40,7 @@ ALLOWED = {
         "hpckit.exact",
         "hpckit.nn",
         "hpckit.observables",
+        "hpckit.parallel",
     },
 }
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.

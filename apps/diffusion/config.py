@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
@@ -97,6 +98,7 @@ class Time(Section):
     steps: int | None = Field(None, ge=1, description="number of steps of the full length, in place of an end")
     safety: float = Field(0.9, gt=0, description="dt over the stability limit of the scheme; above 1 it blows up")
     monitor: int = Field(50, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.start import places, start, wall_fill
+from hpckit.checkpoint_state import Piece, Restored, State, read_into
 from hpckit.device import HOST, Device
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
@@ -50,9 +52,11 @@ def run(config: Config, run: Run) -> None:
             attributes={"title": run.title, "source": "hpckit diffusion"},
             driver=config.output.driver,
             compression=config.output.compression,
+            resume=run.kept("fields"),
         ) as writer:
-            first, last, seconds = _loop(model, run, writer)
-        cell_steps = math.prod(grid.shape) * model.step
+            run.keep("fields", writer.kept)
+            first, last, done, seconds = _loop(model, run, writer)
+        cell_steps = math.prod(grid.shape) * done
         run.finish(
             {
                 "steps": model.step,
@@ -125,6 +129,15 @@ class Model:
         self.now, self.next = self.next, self.now
         self.step += 1
 
+    def saved(self, **values: Any) -> State:
+        """What a checkpoint holds: the temperature, the step, and the values given."""
+        return State([Piece.of_field(self.now)], {"step": self.step, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        read_into(restored, self.now)
+        self.step = restored.values["step"]
+
     def watch(self) -> dict[str, float]:
         """Heat (integral of the temperature, K m2 or K m3) and extremes, the same on every rank. Collective.
 
@@ -179,8 +192,8 @@ def is_frame(config: Config, step: int, steps: int) -> bool:
     return step * frames // steps > (step - 1) * frames // steps
 
 
-def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float], dict[str, float], float]:
-    """From the start to the end, or to an early stop: first and last watch, wall seconds."""
+def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float], dict[str, float], int, float]:
+    """From the start, or a checkpoint, to the end or to an early stop: first and last watch, steps, wall seconds."""
     config, timer = model.config, run.timer
     limit = stencil.largest_step(config.diffusivity, config.grid.spacing)
     cells, end = math.prod(config.grid.shape), model.steps * model.dt
@@ -194,30 +207,38 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
     def write() -> None:
         writer.write(model.time, {"temperature": model.now.to_host().astype(dtype)})
 
-    first = last = look()
-    write()
+    if run.restored is None:
+        first = last = look()
+        write()
+    else:
+        model.restore(run.restored)
+        first = last = run.restored.values["first"]
+    done = model.step
     _warm_up(model)
     timer.reset()
     waited, begin = model.halo.wait_seconds, clock.perf_counter()
-    for step in range(1, model.steps + 1):
+    for step in range(done + 1, model.steps + 1):
         model.advance(timer)
-        stop = False
-        if step % config.time.monitor == 0 or step == model.steps:
+        monitor, frame = step % config.time.monitor == 0 or step == model.steps, is_frame(config, step, model.steps)
+        if monitor:
             with timer("diagnostics"):
                 last = look()
-                stop = step < model.steps and run.stop_requested()
-            rate = cells * step / (clock.perf_counter() - begin) / 1e6
+            rate = cells * (step - done) / (clock.perf_counter() - begin) / 1e6
             run.progress(step, model.time, end, f"{rate:.3g} million cell-steps/s")
-        if stop or is_frame(config, step, model.steps):
+        if frame:
             with timer("output"):
                 write()
-        if stop:
+        if step < model.steps and run.edge(step, lambda: model.saved(first=first)):
+            if not monitor:
+                last = look()
+            if not frame:
+                write()
             break
     model.now.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.halo.wait_seconds - waited
     timer.seconds["halo"] -= timer.seconds["wait"]
-    return first, last, seconds
+    return first, last, model.step - done, seconds
 
 
 def _warm_up(model: Model) -> None:

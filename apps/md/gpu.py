@@ -10,9 +10,6 @@ from hpckit.errors import InputError
 # Settings that kernels for GPUs are not written for, and the value with which they are out of the way.
 WITHOUT_GPU_FORM: dict[str, Any] = {
     "repro": False,
-    "dynamics.kind": "nve",
-    "dynamics.field": (0.0, 0.0, 0.0),
-    "dynamics.walls": (),
 }
 
 

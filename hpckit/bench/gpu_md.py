@@ -206,7 +206,7 @@ def _faded(r2, p):
 
 
 def motion(device: Device, dtype: np.dtype) -> Pairs:
-    """Kicks, drifts, moves, kinetic sums, wrapping."""
+    """Kicks, drifts, moves, sums, wrapping, thermostats, a field and a wall."""
     from hpckit.kernels.integrate import cuda
 
     n = size(device, 70_001, 21)
@@ -219,14 +219,26 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
     def both(name: str, which: tuple[int, ...], *arguments: Any) -> None:
         host = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
         there = [device.to_device(each) if isinstance(each, np.ndarray) else each for each in arguments]
-        getattr(integrate_reference, name)(*host)
-        getattr(cuda, name)(*there)
+        function = name.split()[0]
+        found = getattr(cuda, function)(*there), getattr(integrate_reference, function)(*host)
+        if function == "hold_off" and host[-1]:  # measured
+            pairs["behind the wall"] = device.to_device(np.array([found[0]])), np.array([float(found[1])])
         pairs.update({f"{name} {i}": (there[i], host[i]) for i in which})
 
     both("kick", (0,), v, f, inverse, n - 1, 0.1)
     both("drift", (0,), x, v, n - 1, 0.1)
     both("kick_drift", (0, 1), x, v, f, inverse, n - 1, 0.1, 0.2)
     both("kinetic", (4,), v, inverse, ids, n - 1, np.zeros(6))
+    both("scale", (0,), v, n - 1, 0.9)
+    both("mix_noise", (0,), v, f, inverse, ids, n - 1, 0.8, 0.3)
+    both("powers", (4,), v, f, ids, n - 1, np.zeros(4))
+    both("steer", (0,), v, f, n - 1, 0.9, 0.2)
+    tallies, beside = np.ones((n, pair_reference.TALLY)), x.copy()
+    beside[:, 2] = np.linspace(3.3, -1.0, n)  # of a wall at 4
+    beside[1, 2] = 4.5
+    for measure in (False, True):
+        both(f"push {measure}", (0, 1), f, tallies, x, inverse, ids, n - 1, (0.1, -0.2, 0.3), measure)
+        both(f"hold_off {measure}", (0, 1), f, tallies, beside, ids, n - 1, 2, -1.0, 4.0, 1.5, 1.2, 3.0, measure)
     moved = cuda.largest_move(device.to_device(x), device.to_device(built), n)
     pairs["largest move"] = (
         device.to_device(np.array([moved])),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.checks import VALIDATION
-from hpckit.cli.failure import FAILURE, STALLS
+from hpckit.cli.failure import failure_file, stalls_folder
 from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
 from hpckit.cli.terminal import print_table, ranks_text, rate_text
@@ -20,10 +20,10 @@ from hpckit.run_directory import RunDirectory
 def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
     """Print how the run ended, build its report, and return its exit code."""
     if end.noise:
-        directory.write_text("attempts/000/launcher.log", "\n".join(end.noise) + "\n")
+        directory.write_text(f"{directory.attempt_name}/launcher.log", "\n".join(end.noise) + "\n")
     _add_end(directory)
     summary = directory.read_json("summary.json")
-    failure = directory.read_json(FAILURE)
+    failure = directory.read_json(failure_file(directory))
     if failure is None and (summary is None or end.code):
         failure = _rank_lost(directory, end)
     if failure is not None:
@@ -31,6 +31,7 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
         if report and code == BlowUpError.exit_code:  # the report shows how it came to that
             _build_report(directory)
         return code
+    _print_phases(summary)
     for line in _headline(summary):
         print(line)
     _print_checks(directory)
@@ -39,7 +40,7 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
             _build_report(RunDirectory(directory.path / CASES / picture["run"]), quiet=True)
         _build_report(directory)
     if summary["status"] == "stopped":
-        print(f"stopped early, files complete: {directory.path}")
+        print(f"stopped early, files complete; to go on: hpckit resume {directory.path}")
     sys.stdout.flush()
     return int(summary["exit_code"])
 
@@ -56,8 +57,8 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
     error: HpckitError
     if end.stops > 1:
         error = RankLostError("the ranks were ended on request", do="complete files are still there")
-    elif end.code and (stall := stall_that_ended(directory.path / STALLS)):
-        error = StallError(stall, where="told by the watch", do=f"look at the lines named; {directory.path / STALLS}")
+    elif end.code and (stall := stall_that_ended(stalls_folder(directory))):
+        error = StallError(stall, where="told by the watch", do=f"look at the lines named; {stalls_folder(directory)}")
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
@@ -75,7 +76,7 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
         "exit_code": error.exit_code,
         "launcher": end.noise,
     }
-    directory.create_json(FAILURE, record)
+    directory.create_json(failure_file(directory), record)
     return record
 
 
@@ -95,7 +96,7 @@ def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str,
     known = summary or {name: resolved.get(name) for name in ("app", "title", "ranks")}
     directory.write_json("summary.json", {**known, "status": "failed", "exit_code": code, "error": failure["error"]})
     print(failure["report"], file=sys.stderr)
-    print(f"failed with exit code {code}: {directory.path / FAILURE}", file=sys.stderr, flush=True)
+    print(f"failed with exit code {code}: {directory.path / failure_file(directory)}", file=sys.stderr, flush=True)
     return code
 
 
@@ -113,6 +114,32 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     if summary.get("t_eff"):
         parts.append(f"t_eff {summary['t_eff']:.3g} GB/s")
     return [", ".join(parts)]
+
+
+def _print_phases(summary: dict[str, Any]) -> None:
+    """Where the time went, over ranks, and what they waited for."""
+    from hpckit.report.numbers import phases, waits
+    from hpckit.report.sections import waits_text
+    from hpckit.report.units import number, percent
+
+    rows = phases(summary)
+    if rows:
+        columns = ("phase", "min (s)", "mean (s)", "max (s)", "imbalance", "share")
+        print_table(
+            columns,
+            [
+                (
+                    name,
+                    *(number(row[key], 3) for key in ("min", "mean", "max")),
+                    percent(row["imbalance"]),
+                    "" if row["share"] is None else percent(row["share"]),
+                )
+                for name, row in rows.items()
+            ],
+        )
+    text = waits_text(waits(summary))
+    if text:
+        print(text)
 
 
 def _print_checks(directory: RunDirectory) -> None:

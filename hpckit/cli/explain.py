@@ -13,8 +13,8 @@ EXPLANATIONS = {
     "HPK-000": (
         "An error outside the cases that hpckit knows: an exception in an app, in user code or in hpckit itself.",
         "A fault in the program; a library that is too old or too new; a full disk or memory.",
-        "Read the traceback in attempts/000/failure.json of the run directory; it names rank, host and step. The "
-        "logs of the ranks are in attempts/000/ranks. `hpckit doctor` finds faults of the environment.",
+        "Read the traceback in attempts/NNN/failure.json of the run directory; it names rank, host and step. The "
+        "logs of the ranks are in attempts/NNN/ranks. `hpckit doctor` finds faults of the environment.",
     ),
     "HPK-200": (
         "Something that was given cannot be used: a run file, a setting, an option, a data file.",
@@ -41,6 +41,12 @@ EXPLANATIONS = {
         "`hpckit doctor` tests each part and prints one line to mend what fails. Without an MPI of the cluster's "
         "own: pip install 'hpckit[mpi]'. Under Slurm with the mpich wheel: srun --mpi=pmi2.",
     ),
+    "HPK-301": (
+        "Another process runs in the run directory.",
+        "The run goes on still, or was resumed twice. A job that was lost a moment ago may have ranks that end now.",
+        "The message names the process, its host and since when. Wait for its end, or stop it: Ctrl-C there, or "
+        "SIGTERM; then `hpckit resume DIR`. The lock is released by itself when the last process of the run is gone.",
+    ),
     "HPK-400": (
         "The solution is no longer finite, or the time step breaks its CFL limit; the run stopped before writing it.",
         "A time step that is too long, a grid that is too coarse for a sharp gradient, or initial data that are not "
@@ -51,7 +57,8 @@ EXPLANATIONS = {
     "HPK-500": (
         "A file that was complete once is no longer: it does not parse, or its checksum does not match.",
         "A failing disk, a copy that was cut off, or a file that was edited.",
-        "Use an earlier copy, or run again: `hpckit run DIR/run.toml`.",
+        "Checkpoints: `hpckit ckpt verify DIR` names the bytes, and a resumed run falls back to an older generation "
+        "by itself. Else use an earlier copy, or run again: `hpckit run DIR/run.toml`.",
     ),
     "HPK-600": (
         "Ranks wait in an operation for others that do not come.",
@@ -71,7 +78,7 @@ EXPLANATIONS = {
         "A rank ended without an answer, and the launcher ended the others.",
         "The kernel or the batch system killed it (memory above all: exit by signal 9), a crash in compiled code "
         "(signal 11 or 6), os._exit in user code, or the user asked twice to stop.",
-        "`hpckit run FILE -n RANKS --dry-run` prints the memory per rank. Look at attempts/000/launcher.log and "
+        "`hpckit run FILE -n RANKS --dry-run` prints the memory per rank. Look at attempts/NNN/launcher.log and "
         "ranks/, at dmesg for an out-of-memory kill, and at the job's state in the batch system.",
     ),
 }

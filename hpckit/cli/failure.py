@@ -9,9 +9,17 @@ from pathlib import Path
 
 from hpckit.errors import HpckitError
 from hpckit.run_context import utc_now
+from hpckit.run_directory import RunDirectory
 
-FAILURE = "attempts/000/failure.json"
-STALLS = "attempts/000/watch"  # a folder a node, with the report of its last stall
+
+def failure_file(directory: RunDirectory) -> str:
+    """Where the failure of the last attempt is, relative to the run directory."""
+    return f"{directory.attempt_name}/failure.json"
+
+
+def stalls_folder(directory: RunDirectory) -> Path:
+    """Where the watch of the last attempt reports to: a folder a node, with its last stall."""
+    return directory.attempt / "watch"
 
 
 def failure_record(

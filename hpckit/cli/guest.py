@@ -38,10 +38,14 @@ def main(arguments: list[str]) -> None:
 def start_watch(options: dict[str, Any] | None) -> None:
     """Watch the ranks of the program, where that was asked for: `options` are the arguments of `hpckit.Watch`."""
     if options is not None:
-        from hpckit.mesh import world
-        from hpckit.watch import Watch
+        from mpi4py import MPI
 
-        Watch(world(), **options)
+        from hpckit.watch import Watch
+        from hpckit.watched_comm import WatchedComm
+
+        setattr(MPI, "COMM_WORLD", WatchedComm(MPI.COMM_WORLD))  # noqa: B010  (final for mypy; the program's calls are seen)
+        MPI.COMM_WORLD.Set_name("world")
+        Watch(MPI.COMM_WORLD, **options)
 
 
 def run_words(words: list[str]) -> None:

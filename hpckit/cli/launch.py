@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hpckit.cli.first_exit import FirstExit
 from hpckit.errors import SetupError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
 # Runs mpiexec in such a way that it is killed, and its ranks with it, when the front end is.
 END_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -101,12 +101,14 @@ def run_job(
     on_stop: Callable[[int, subprocess.Popen], None],
     on_tick: Callable[[], None] = lambda: None,
     first: FirstExit | None = None,
+    keep: Sequence[int] = (),
 ) -> JobEnd:
     """Run mpiexec to its end in a session of its own, so that Ctrl-C reaches only us.
 
     `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called when the user asks for the
-    n-th time (Ctrl-C, SIGTERM, SIGHUP) to stop; from the second time on the job is ended. `on_tick` runs a few times a
-    second. A job that goes on without the rank that `first` saw leave is ended too.
+    n-th time (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) to stop; from the second time on the job is ended. `on_tick` runs a few
+    times a second. A job that goes on without the rank that `first` saw leave is ended too. The ranks inherit the open
+    files `keep`.
     """
     if sys.platform == "linux":
         words = [sys.executable, "-ISc", END_WITH_PARENT, shutil.which(words[0]) or words[0], *words[1:]]
@@ -119,6 +121,7 @@ def run_job(
         text=True,
         errors="replace",
         start_new_session=True,
+        pass_fds=keep,
     )
     end = JobEnd(0)
     asked: list[int] = []

@@ -10,10 +10,11 @@ from pydantic import ValidationError
 
 from hpckit.cli.apps import find_preset
 from hpckit.cli.config import check
-from hpckit.cli.failure import FAILURE, failure_record
+from hpckit.cli.failure import failure_file, failure_record
 from hpckit.cli.run_file import run_file_text
 from hpckit.errors import BlowUpError, InputError
-from hpckit.run_context import Run, share_json
+from hpckit.json_bytes import share_json
+from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 
 CASES = "cases"
@@ -71,8 +72,8 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
 
 def _keep_failure(run: Run, error: BlowUpError) -> None:
     if run.rank == 0:
-        record = failure_record(error, run.rank, run.size, run.step, run.directory.path / FAILURE)
-        run.directory.create_json(FAILURE, record)
+        record = failure_record(error, run.rank, run.size, run.step, run.directory.path / failure_file(run.directory))
+        run.directory.create_json(failure_file(run.directory), record)
         summary = {"app": run.app, "title": run.title, "ranks": run.size, "status": "failed"}
         run.directory.write_json("summary.json", {**summary, "exit_code": error.exit_code, "error": error.to_dict()})
 

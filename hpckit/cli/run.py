@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from hpckit.cli import launch
 from hpckit.cli.apps import App, apps
 from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import Joined, check_world, joined, leave
+from hpckit.cli.run_lock import locked
 from hpckit.cli.terminal import LiveBar, bytes_text, display, print_table, ranks_text
 from hpckit.errors import HpckitError, InputError
 from hpckit.gpu_driver import missing, no_gpu
@@ -47,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE|PRESET|PROGRAM.py [key=value …]",
         help="what to run (`hpckit init` lists presets), and settings on top of it: grid.nx=400",
     )
-    it.add_argument("-n", "--ranks", type=_positive, metavar="RANKS", help="MPI ranks to start (1)")
+    it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
     it.add_argument(
@@ -68,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long (600)"
     )
+    it.add_argument(
+        "--trace", action="store_true", help="keep a timeline of all ranks in trace.json, for Perfetto, and draw it"
+    )
     it.add_argument("--no-watch", action="store_true", help="nobody watches the ranks")
     it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
@@ -78,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """The verb `run`; returns the exit code of the job."""
     above = joined(os.environ)
-    with _only_root_speaks(above):
+    with only_root_speaks(above):
         try:
             return leave(above, _main(arguments, above))
         except HpckitError as error:
@@ -135,7 +141,7 @@ def dry_run(configuration: Configuration, ranks: int) -> None:
     for line in plan.decomposition:
         print(f"  {line}")
     print_table(
-        ("halo per rank and step", "memory per rank", "output", "frames"),
+        (f"{plan.moved} per rank and step", "memory per rank", "output", "frames"),
         [(bytes_text(plan.halo_bytes), bytes_text(plan.memory_per_rank), bytes_text(plan.output_bytes), plan.frames)],
     )
     for note in plan.notes:
@@ -167,6 +173,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "steps": plan.steps,
         "gpu": gpu,
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
+        "trace": options.trace,
         "values": configuration.values(),
         "origins": configuration.origins,
     }
@@ -176,11 +183,17 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
 
 
 def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int) -> int:
-    """Start mpiexec, show its lines, and tell the end."""
-    from hpckit.cli.ending import end_of_run
-
+    """Make the run directory and run in it."""
     launch.find_mpiexec()
     directory = prepare(options, arguments, ranks)
+    with locked(directory, "run") as lock:
+        return run_launched(directory, ranks, lock, report=not options.no_report)
+
+
+def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool) -> int:
+    """Start mpiexec, show its lines, and tell the end. The ranks hold the lock of the directory with us."""
+    from hpckit.cli.ending import end_of_run
+
     launch.warn_if_crowded(ranks)
     with display() as screen:
         words = ["-m", "hpckit.cli.worker", str(directory.path)]
@@ -189,7 +202,7 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
 
         def on_stop(times: int, process: subprocess.Popen) -> None:
             if times == 1:
-                directory.request_stop()
+                _request_stop(directory)
                 screen.line("stopping at the next check, with complete files; once more ends it at once", True)
             else:
                 screen.line("ending the ranks now", True)
@@ -217,41 +230,71 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
             on_stop,
             on_tick,
             first,
+            keep=(lock,),
         )
         screen.update(directory.read_json("progress.json"))
-    return end_of_run(directory, end, report=not options.no_report)
+    return end_of_run(directory, end, report=report)
+
+
+def _request_stop(directory: RunDirectory) -> None:
+    """Ask the ranks to stop, by a file; where the disk takes none, by a signal to those on this host."""
+    try:
+        directory.request_stop()
+    except OSError:
+        for place in (directory.read_json("provenance.json") or {}).get("placement", []):
+            if place["host"] == socket.gethostname():
+                with contextlib.suppress(OSError):
+                    os.kill(place["pid"], signal.SIGUSR1)
 
 
 def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined) -> int:
-    """Rank 0 prepares while the others wait; then all of them work, in the processes that the launcher started."""
+    """As `run_joined`, with a new run directory."""
+    return run_joined(
+        None, lambda size: prepare(options, arguments, size), above, report=not options.no_report, verb="run"
+    )
+
+
+def run_joined(
+    directory: RunDirectory | None, prepare: Callable[[int], RunDirectory], above: Joined, *, report: bool, verb: str
+) -> int:
+    """Rank 0 prepares while the others wait; then all of them work, in the processes that the launcher started.
+
+    `directory` is the run directory where it is there already: it is locked before it is prepared.
+    """
     from mpi4py import MPI
 
     from hpckit.cli.ending import end_of_run
     from hpckit.cli.worker import execute
-    from hpckit.run_context import share_json
+    from hpckit.json_bytes import share_json
 
     comm = MPI.COMM_WORLD
     check_world(above, comm.size)
     message: dict[str, Any] = {}
-    if comm.rank == 0:
-        try:
-            message["directory"] = str(prepare(options, arguments, comm.size).path)
-        except HpckitError as error:
-            print(error.report(), file=sys.stderr, flush=True)
-            message["exit_code"] = error.exit_code
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            comm.Abort(1)
-    message = share_json(comm, message)
-    if "exit_code" in message:
-        return message["exit_code"]
-    directory = RunDirectory(message["directory"])
-    if comm.rank == 0:
-        print(directory.path, flush=True)
-    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    execute(directory, comm, announce=True)
-    MPI.Finalize()
-    return end_of_run(directory, launch.JobEnd(0), report=not options.no_report) if above.rank == 0 else 0
+    with contextlib.ExitStack() as held:  # the lock, until the end
+        if comm.rank == 0:
+            try:
+                if directory is not None:
+                    held.enter_context(locked(directory, verb))
+                made = prepare(comm.size)
+                if directory is None:
+                    held.enter_context(locked(made, verb))
+                message["directory"] = str(made.path)
+            except HpckitError as error:
+                print(error.report(), file=sys.stderr, flush=True)
+                message["exit_code"] = error.exit_code
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                comm.Abort(1)
+        message = share_json(comm, message)
+        if "exit_code" in message:
+            return message["exit_code"]
+        directory = RunDirectory(message["directory"])
+        if comm.rank == 0:
+            print(directory.path, flush=True)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        execute(directory, comm, announce=True)
+        MPI.Finalize()
+        return end_of_run(directory, launch.JobEnd(0), report=report) if above.rank == 0 else 0
 
 
 def load_checked(options: argparse.Namespace, ranks: int) -> tuple[Configuration, Any]:
@@ -326,7 +369,15 @@ def _check_gpu_form(options: argparse.Namespace, app: App) -> None:
 
 
 def _plan(configuration: Configuration, ranks: int) -> Any:
-    """The app's dry run. Importing an app may import MPI's binding, which must not start MPI in the front end."""
+    """The app's dry run."""
+    return check_plan(configuration.app, configuration.config, ranks)
+
+
+def check_plan(app: App, config: Any, ranks: int) -> Any:
+    """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
+
+    Raises `InputError` where the settings cannot be had on that many ranks.
+    """
     import mpi4py
 
     from hpckit.cli.config import BEYOND
@@ -335,7 +386,7 @@ def _plan(configuration: Configuration, ranks: int) -> Any:
     if joined(os.environ) is None:
         mpi4py.rc.initialize = False
     try:
-        return configuration.app.run_module.dry_run(configuration.config, ranks)
+        return app.run_module.dry_run(config, ranks)
     except ArithmeticError as error:
         raise InputError(
             f"{BEYOND}: {error}",
@@ -360,7 +411,7 @@ def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 @contextlib.contextmanager
-def _only_root_speaks(above: Joined | None) -> Iterator[None]:
+def only_root_speaks(above: Joined | None) -> Iterator[None]:
     """Under a launcher all ranks run the front end: one of them is enough to say what is wrong."""
     if above is None or above.rank == 0:
         yield
@@ -380,7 +431,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     """A number of ranks."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; give a whole number of at least 1")

@@ -12,10 +12,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hpckit.cli.failure import FAILURE, STALLS, failure_record
+from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.nested import start_nested
+from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
-from hpckit.run_context import Run, gather_json, rank_logger
+from hpckit.json_bytes import gather_json
+from hpckit.rank_log import rank_logger
+from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 from hpckit.run_settings import with_common
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.device import Device
+    from hpckit.io.checkpoint.keeper import Keeper
     from hpckit.watch import Watch
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
@@ -46,6 +50,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
+    from hpckit.watched_comm import WatchedComm
+
     run = None
     try:
         faulthandler.enable()
@@ -57,8 +63,23 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
+        comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
         names = {"app": record["app"], "title": record["title"]}
-        run = Run(comm, directory, **names, lines=lines, device=device, start=start_nested, watch=watch)
+        keeper = _keeper(comm, config, record, directory)
+        limit = getattr(getattr(config, "time", None), "limit", "")
+        run = Run(
+            comm,
+            directory,
+            **names,
+            lines=lines,
+            device=device,
+            start=start_nested,
+            watch=watch,
+            traced=bool(record.get("trace")),
+            keeper=keeper,
+            limit=seconds_of(limit) if limit else None,
+        )
+        _say_resumed(run, keeper)
         if device.is_gpu:
             run.say(f"GPU: {device.describe()}")
             if comm.rank == 0:
@@ -97,7 +118,28 @@ def _watch(comm: MPI.Intracomm, options: dict[str, Any] | None, directory: RunDi
     """The watch that the run asked for. Collective."""
     from hpckit.watch import Watch
 
-    return None if options is None else Watch(comm, **options, folder=directory.path / STALLS)
+    return None if options is None else Watch(comm, **options, folder=stalls_folder(directory))
+
+
+def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory: RunDirectory) -> Keeper:
+    """The checkpoints of the run; of one that is resumed, with the state that it goes on from. Collective."""
+    from hpckit.io.checkpoint.keeper import Keeper
+
+    facts = {"app": record["app"], "title": record["title"]}
+    keeper = Keeper(comm, directory.checkpoints, config.checkpoint, facts, resume=record.get("attempt", 0) > 0)
+    if keeper.resumed and comm.rank == 0:
+        directory.cut_metrics(0 if keeper.restored is None else keeper.restored.outputs.get("metrics", 0))
+    return keeper
+
+
+def _say_resumed(run: Run, keeper: Keeper) -> None:
+    """Where a resumed run goes on, and which checkpoints it does not use."""
+    for note in keeper.notes:
+        run.say(f"not used: {note}")
+    if keeper.restored is not None:
+        run.say(f"resumed from {keeper.restored.path.name}, step {keeper.restored.step}")
+    elif keeper.resumed:
+        run.say("no checkpoint yet: from the start")
 
 
 def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
@@ -127,10 +169,10 @@ def _abort(
     directory: RunDirectory, comm: MPI.Intracomm, error: BaseException, step: int | None, announce: bool
 ) -> NoReturn:
     """Keep the failure if it is the first of all ranks, and end the job."""
-    record = failure_record(error, comm.rank, comm.size, step, directory.path / FAILURE)
+    record = failure_record(error, comm.rank, comm.size, step, directory.path / failure_file(directory))
     code = int(str(record["exit_code"]))
     try:
-        first = directory.create_json(FAILURE, record)
+        first = directory.create_json(failure_file(directory), record)
     except OSError:  # the disk may be what failed
         first, announce = True, True
     if first and announce:

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io import frames as fr
 from hpckit.io.files import sync_directory
 from hpckit.io.layout import make_layout
@@ -43,6 +43,7 @@ class FieldWriter:
     Every file is written beside its place, forced to disk and moved there, the master last: whoever opens
     `fields.h5`, at any instant and after any kill, sees complete frames only. `append=True` goes on after the frames
     that are there, whatever number of ranks wrote them; frames at or after the first time written are replaced.
+    `resume` goes on where a writer was whose `kept` said so, and forgets later frames; {} forgets all there are.
 
     All methods are collective. Raises `InputError` for arguments that do not fit and `SetupError` where the disk or
     its permissions do not allow it, on all ranks alike. `nbytes` and `seconds` count what was written so far (all
@@ -61,6 +62,7 @@ class FieldWriter:
         driver: str = "auto",
         compression: int = 1,
         append: bool = False,
+        resume: Mapping[str, Any] | None = None,
     ) -> None:
         if not 0 <= compression <= 9:
             raise InputError(f"compression is a gzip level from 0 (none) to 9, not {compression}")
@@ -76,7 +78,7 @@ class FieldWriter:
         self._frames: list[fr.Frame] = []  # on rank 0 only
         self._last = -math.inf
         self._next = 0
-        together(self.comm, self.directory, lambda: self._start(append))
+        together(self.comm, self.directory, lambda: self._start(append, resume))
         self._share_start()
 
     def write(self, time: float, fields: Mapping[str, Array]) -> None:
@@ -113,18 +115,26 @@ class FieldWriter:
     ) -> None:
         self.close()
 
+    def kept(self) -> dict[str, Any]:
+        """On rank 0 what a resumed run needs to go on here: the frames there are, and their types."""
+        frames = [[frame.number, frame.time] for frame in self._frames]
+        return {"frames": frames, "dtypes": {name: dtype.str for name, dtype in self._dtypes.items()}}
+
     @property
     def speed(self) -> str:
         """Bytes written and seconds taken as a line of text."""
         rate = self.nbytes / self.seconds / 1e6 if self.seconds else 0.0
         return f"{self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s ({rate:.0f} MB/s, {self.driver})"
 
-    def _start(self, append: bool) -> int:
+    def _start(self, append: bool, resume: Mapping[str, Any] | None) -> int:
         """Rank 0 makes the directory and looks at what is there."""
         if self.comm.rank:
             return 0
         (self.directory / fr.FRAMES).mkdir(parents=True, exist_ok=True)
         self._next = 1 + max(fr.numbers(self.directory), default=-1)
+        if resume is not None:
+            self._go_on(resume)
+            return 0
         self._frames = fr.complete_frames(self.directory)
         if self._frames and not append:
             raise InputError(
@@ -135,6 +145,19 @@ class FieldWriter:
         if self._frames:
             self._refuse_other_grid()
         return 0
+
+    def _go_on(self, resume: Mapping[str, Any]) -> None:
+        """Take up the frames that a writer had; raises `CorruptDataError` where one is gone."""
+        self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
+        for frame in self._frames:
+            if not (self.directory / frame.file).is_file():
+                raise CorruptDataError(
+                    f"the frame at {frame.time:g} s is gone",
+                    where=str(self.directory / frame.file),
+                    do="put it back, or start the run again: hpckit run DIR/run.toml",
+                )
+        self._last = self._frames[-1].time if self._frames else -math.inf
+        self._dtypes = {name: np.dtype(text) for name, text in resume.get("dtypes", {}).items()}
 
     def _refuse_other_grid(self) -> None:
         """Frames to go on after must hold the same variables on the same grid."""
@@ -152,7 +175,9 @@ class FieldWriter:
     def _share_start(self) -> None:
         """Numbers and types that only rank 0 has read."""
         types = {name: dtype.str for name, dtype in self._dtypes.items()}
-        self._next, types = bcast_json(self.comm, [self._next, types])
+        last = None if math.isinf(self._last) else self._last
+        self._next, types, last = bcast_json(self.comm, [self._next, types, last])
+        self._last = -math.inf if last is None else last
         self._dtypes = {name: np.dtype(text) for name, text in types.items()}
 
     def _check(self, time: float, fields: Mapping[str, Array], blocks: Blocks) -> int:

@@ -41,7 +41,7 @@ class DeviceForces:
         stored = stored_table(interaction.table, forms[False], interaction.rows, rows_at)
         self._table = device.to_device(stored)
         self._singles = device.zeros((0, RECORD), np.float32)
-        self._tallies = device.zeros((0, TALLY))
+        self.tallies = device.zeros((0, TALLY))
 
     def prepare(self, particles: DeviceParticles, neighbors: DeviceNeighborList) -> None:
         """Take over the positions of all slots, where pairs are computed in float32."""
@@ -57,12 +57,12 @@ class DeviceForces:
 
     def compute(self, particles: DeviceParticles, neighbors: DeviceNeighborList, measure: bool) -> None:
         """Write the forces of own particles; with `measure` their energies and virials too."""
-        if measure and len(self._tallies) < particles.slots:
-            self._tallies = self.device.zeros((particles.capacity, TALLY))
+        if measure and len(self.tallies) < particles.slots:
+            self.tallies = self.device.zeros((particles.capacity, TALLY))
         lists = neighbors.table, neighbors.lengths, self._table, self.interaction.types
         made, records = self._kernels[measure], self.records(particles)
-        forces(made, records, particles.slots, *lists, particles.forces, self._tallies)
+        forces(made, records, particles.slots, *lists, particles.forces, self.tallies)
 
     def tally_sums(self, slots: int) -> np.ndarray:
         """The sums over own particles of what was measured: energy, xx, yy, zz, xy, xz, yz."""
-        return self.device.to_host(self._tallies[:slots].sum(axis=0))[:7]
+        return self.device.to_host(self.tallies[:slots].sum(axis=0))[:7]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpckit.device import Device
 from hpckit.errors import InputError
-from hpckit.kernels.integrate.dispatch import kinetic, wrap
+from hpckit.kernels.cells.constants import RECORD
+from hpckit.kernels.integrate.dispatch import wrap
 from hpckit.kernels.records.cuda import of_types
 from hpckit.md.device_forces import DeviceForces
 from hpckit.md.device_ghosts import DeviceGhostExchange
@@ -34,7 +36,7 @@ class DeviceSystem(System):
     def __init__(self, *arguments: Any, device: Device, precision: str = "double", **options: Any) -> None:
         if options.pop("repro", False):
             raise InputError("reproducible forces have no form for GPUs", do="leave repro out, or --gpu")
-        self.device = device
+        self.device, self._pairs = device, 0.0  # pairs in the list, counted where the cuts move
         super().__init__(*arguments, precision=precision, **options)
         self.forces = DeviceForces(self.interaction, precision, device)
         self.ghosts = DeviceGhostExchange(self.mesh, device)
@@ -61,12 +63,16 @@ class DeviceSystem(System):
         of_types(particles.positions, particles.slots, self._inverse_values, self.inverse_masses)
         self.builds += 1
         self._since = 0
+        if self.balance_every:
+            self._pairs = float(self.neighbors.lengths[: particles.slots].sum())
         self.forces.prepare(particles, self.neighbors)
 
     def compute(self, measure: bool = False) -> None:
-        """Forces where ghosts are up to date, as after `rebuild`."""
+        """Forces where ghosts are up to date, as after `rebuild`. The rank's load is the pairs that are looked at."""
+        self._load += self._pairs
         with self.timer("force"):
             self.forces.compute(self.particles, self.neighbors, measure)
+            self._add_external(measure)
 
     def _compute_with_exchange(self, measure: bool) -> None:
         with self.timer("exchange"):
@@ -75,15 +81,29 @@ class DeviceSystem(System):
             self.forces.prepare(self.particles, self.neighbors)
         self.compute(measure)
 
-    def kinetic(self) -> np.ndarray:
-        """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
-        sums, particles = self.device.zeros((6,)), self.particles
-        kinetic(particles.velocities, self.slot_masses, particles.ids, particles.slots, sums)
+    def _sums(self, kernel: Callable[..., None], count: int, *arrays: Any) -> np.ndarray:
+        """As of `System`; waits for the GPU."""
+        sums = self.device.zeros((count,))
+        kernel(*arrays, self.particles.slots, sums)
         return self.device.to_host(sums)
+
+    def _own_places(self) -> np.ndarray:
+        """As of `System`; waits for the GPU."""
+        return self.device.to_host(self.particles.positions[: self.particles.slots])[:, :3]
+
+    def make_records(self) -> Any:
+        """As `System.make_records`."""
+        return self.device.zeros((self.particles.capacity, RECORD))
 
     def tally_sums(self) -> np.ndarray:
         """As `System.tally_sums`."""
         return self.forces.tally_sums(self.particles.slots)
+
+    keeps_lists = False
+
+    def built_positions(self) -> np.ndarray:
+        """Where particles are: a system that goes on on a GPU rebuilds."""
+        return self.on_host().positions
 
     def on_host(self) -> Particles:
         """A copy of the particles of this rank, in the host's memory."""

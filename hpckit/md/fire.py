@@ -7,11 +7,11 @@ a step back where it went uphill, and no faster steps for a while after the star
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
-from hpckit.kernels.integrate.dispatch import drift, powers, scale, steer
+from hpckit.kernels.integrate.dispatch import drift, scale, steer
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 
@@ -55,10 +55,16 @@ class Fire:
         system.update(measure)
         half_kick(system, self._step)
 
+    def saved(self) -> dict[str, Any]:
+        """The time step and what it depends on."""
+        return {"step": self._step, "alpha": self._alpha, "downhill": self._downhill}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the time step."""
+        self._step, self._alpha, self._downhill = values["step"], values["alpha"], values["downhill"]
+
     def _powers(self, system: System) -> tuple[float, float, float]:
-        particles = system.particles
-        own = np.empty(4)
-        powers(particles.velocities, particles.forces, particles.ids, particles.slots, own)
+        own = system.powers()
         sums, largest = own[:3].copy(), own[3:].copy()
         system.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         system.mesh.comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -12,8 +13,8 @@ from mpi4py import MPI
 from hpckit.errors import InputError
 from hpckit.ghosts import GhostExchange
 from hpckit.io.particles.snapshot import Snapshot
-from hpckit.kernels.cells.constants import FAR
-from hpckit.kernels.integrate.dispatch import kinetic, largest_move, wrap
+from hpckit.kernels.cells.constants import FAR, RECORD
+from hpckit.kernels.integrate.dispatch import kinetic, largest_move, powers, wrap
 from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
@@ -161,8 +162,7 @@ class System:
         """
         self.imbalance = imbalance(self.mesh.comm, self._load)
         if self.mesh.size > 1:
-            own = self.particles.positions[self.particles.own, :3]
-            self.bricks = moved_cuts(self.mesh.comm, self.bricks, own, self._load, self.reach)
+            self.bricks = moved_cuts(self.mesh.comm, self.bricks, self._own_places(), self._load, self.reach)
             self.neighbors.bricks = self.bricks
         self._load = 0.0
         self.rebuild()
@@ -221,6 +221,25 @@ class System:
             self.missed += self._since > 1
         return bool(late)
 
+    keeps_lists = True  # a checkpoint can take up the lists of the last rebuild
+
+    def built_positions(self) -> np.ndarray:
+        """Where particles were at the last rebuild, by slot, in the host's memory."""
+        return self.neighbors.built
+
+    @property
+    def clock(self) -> dict[str, int]:
+        """Steps since the last rebuild, and all steps: what says when the next rebuild is."""
+        return {"since": self._since, "steps": self._steps}
+
+    @clock.setter
+    def clock(self, values: dict[str, int]) -> None:
+        self._since, self._steps = values["since"], values["steps"]
+
+    def refresh(self, measure: bool = False) -> None:
+        """Collective: forces at the positions as they are, with the lists as they are."""
+        self._compute_with_exchange(measure)
+
     def total(self, value: float | int) -> int:
         """Collective: the sum of a whole number over the ranks."""
         number = np.array(value, np.int64)
@@ -247,9 +266,25 @@ class System:
 
     def kinetic(self) -> np.ndarray:
         """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
-        sums = np.empty(6)
-        kinetic(self.particles.velocities, self.slot_masses, self.particles.ids, self.particles.slots, sums)
+        return self._sums(kinetic, 6, self.particles.velocities, self.slot_masses, self.particles.ids)
+
+    def powers(self) -> np.ndarray:
+        """The sums of F v, F F and v v of this rank, and the largest |component| of a force."""
+        return self._sums(powers, 4, self.particles.velocities, self.particles.forces, self.particles.ids)
+
+    def _sums(self, kernel: Callable[..., None], count: int, *arrays: Any) -> np.ndarray:
+        """What a kernel finds over the slots of this rank."""
+        sums = np.empty(count)
+        kernel(*arrays, self.particles.slots, sums)
         return sums
+
+    def _own_places(self) -> np.ndarray:
+        """The positions [n, 3] of this rank's particles, in the host's memory."""
+        return self.particles.positions[self.particles.own, :3]
+
+    def make_records(self) -> Any:
+        """Room for a record a slot, where the particles are."""
+        return np.empty((self.particles.capacity, RECORD))
 
     def tally_sums(self) -> np.ndarray:
         """The sums over this rank of what forces were computed with: energy, virial xx, yy, zz, xy, xz, yz; doubled."""

@@ -6,6 +6,7 @@ Random numbers are functions of (seed, step, particle), so that trajectories do 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Langevin:
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
-        self._noise = np.empty((0, 4))
+        self._noise: Any = np.empty((0, 4))
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """As `Dynamics.step`."""
@@ -37,7 +38,7 @@ class Langevin:
         half_kick_and_drift(system, dt, 0.5 * dt)
         with system.timer("integrate"):
             if len(self._noise) < slots:
-                self._noise = np.empty((particles.capacity, 4))
+                self._noise = system.make_records()
             normals(self.seed, self.number, particles.ids[:slots], LANGEVIN, self._noise)
             keep = math.exp(-dt / self.damping)
             strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)
@@ -46,6 +47,14 @@ class Langevin:
             drift(particles.positions, particles.velocities, slots, 0.5 * dt)
         system.update(measure)
         half_kick(system, dt)
+
+    def saved(self) -> dict[str, Any]:
+        """The step, which random numbers are a function of."""
+        return {"number": self.number}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the random numbers of the next step."""
+        self.number = values["number"]
 
 
 class Bussi:
@@ -70,6 +79,14 @@ class Bussi:
             with system.timer("integrate"):
                 particles = system.particles
                 scale(particles.velocities, particles.slots, math.sqrt(self._share(kinetic, system, dt)))
+
+    def saved(self) -> dict[str, Any]:
+        """The step, which random numbers are a function of."""
+        return {"number": self.number}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the random numbers of the next step."""
+        self.number = values["number"]
 
     def _share(self, kinetic: float, system: System, dt: float) -> float:
         """New over old kinetic energy: their equation A7."""
@@ -105,6 +122,14 @@ class NoseHoover:
         system.update(measure)
         half_kick(system, dt)
         self._half(system, dt)
+
+    def saved(self) -> dict[str, Any]:
+        """The chain."""
+        return {"places": self.places.tolist(), "speeds": self.speeds.tolist()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the chain."""
+        self.places, self.speeds = np.array(values["places"]), np.array(values["speeds"])
 
     def conserved(self, system: System, total: float) -> float:
         """What the dynamics keeps: total energy and that of the chain."""

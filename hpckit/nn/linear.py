@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
@@ -52,22 +54,26 @@ class Linear:
         self.apply(x, y)
         return y, x
 
-    def apply(self, x: Any, y: Any, add: bool = False) -> None:
-        """Y = x weight + bias, or y += it with `add`."""
-        if self.bias is not None:
-            if add:
-                y += self.bias.value
-            else:
-                y[...] = self.bias.value
-        multiply(rows(x), self.weight.value, rows(y), add or self.bias is not None)
+    def apply(self, x: Any, y: Any, onto: Any = None) -> None:
+        """Y = x weight + bias, plus `onto` where it is given: what the product is added to."""
+        start = onto if self.bias is None else self.bias.value
+        if onto is not None and self.bias is not None:
+            np.add(onto, self.bias.value, out=y)
+        elif start is not None:
+            y[...] = start
+        multiply(rows(x), self.weight.value, rows(y), start is not None)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """Dx = dy weight^T."""
         if not self.input_gradient:
             return None
         dx = empty((*dy.shape[:-1], self.weight.shape[0]), dy)
-        multiply(rows(dy), self.weight.value.T, rows(dx))
+        self.transposed(dy, dx)
         return dx
+
+    def transposed(self, dy: Any, dx: Any, add: bool = False) -> None:
+        """Dx = dy weight^T, added to what is there with `add`."""
+        multiply(rows(dy), self.weight.value.T, rows(dx), add)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """Adds x^T dy, and the sum of dy over the rows."""

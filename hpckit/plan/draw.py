@@ -12,9 +12,10 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.flights import Flight, flight_count, flights, ranks_of
-from hpckit.plan.gantt import draw_schedule, draw_schedule_svg
+from hpckit.plan.gantt import draw_measured, draw_measured_svg, draw_schedule, draw_schedule_svg
 from hpckit.plan.halo import HaloPlan
 from hpckit.plan.machine import Level, Machine
+from hpckit.plan.measured_step import MeasuredStep
 from hpckit.plan.price import Event, timeline
 from hpckit.plan.schedule import Schedule
 
@@ -28,7 +29,10 @@ ROW, LEFT, TOP, WIDTH = 26, 70, 46, 900
 
 @functools.singledispatch
 def draw(plan: object, *arguments: Any, **options: Any) -> str:
-    """A plan as text: a `CollectivePlan` or `HaloPlan` by `draw_messages`, a `Schedule` by `draw_schedule`."""
+    """A plan as text: a `CollectivePlan` or `HaloPlan` by `draw_messages`, a `Schedule` by `draw_schedule`.
+
+    Also a `MeasuredStep` of a pipeline.
+    """
     raise InputError(f"a halo plan, a collective plan or a pipeline's schedule can be drawn, not {type(plan).__name__}")
 
 
@@ -96,7 +100,9 @@ def draw_messages_svg(
 
 
 draw.register(Schedule, draw_schedule)
+draw.register(MeasuredStep, draw_measured)
 draw_svg.register(Schedule, draw_schedule_svg)
+draw_svg.register(MeasuredStep, draw_measured_svg)
 
 
 def title(plan: CollectivePlan | HaloPlan) -> str:

@@ -7,6 +7,7 @@ from math import ceil
 
 from hpckit.errors import InputError
 from hpckit.plan.machine import Machine
+from hpckit.plan.measured_step import MeasuredStep
 from hpckit.plan.price_schedule import Interval, SchedulePrice, price_schedule
 from hpckit.plan.schedule import Schedule
 from hpckit.plan.stage_times import UNIT, StageTimes
@@ -34,7 +35,11 @@ def draw_schedule(
     Several stages a rank: `4F3` with the stage. Long steps are drawn by kind only, a rank's second stage in small
     letters. Arguments as of `price_schedule`. Raises `InputError` for what is too large to draw.
     """
-    price = _priced(schedule, machine, nbytes, times, stride)
+    return text_of(schedule, _priced(schedule, machine, nbytes, times, stride))
+
+
+def text_of(schedule: Schedule, price: SchedulePrice) -> str:
+    """A line a rank, as of `draw_schedule`, of actions whose times are known."""
     shortest = min((it.end - it.begin for it in price.intervals if it.end > it.begin), default=1.0)
     units = max(price.seconds / shortest, 1e-9)
     label = max(len(_label(schedule, it)) for it in price.intervals)
@@ -68,6 +73,13 @@ def draw_schedule_svg(
     Raises `InputError` for what is too large to draw.
     """
     price = _priced(schedule, machine, nbytes, times, stride)
+    seconds = f"{1e3 * price.seconds:.4g} ms"
+    unit = f"{price.seconds:g} times F of a stage" if times == UNIT and machine is None else seconds
+    return svg_of(schedule, price, unit + (f" on {machine.name}" if machine else ""))
+
+
+def svg_of(schedule: Schedule, price: SchedulePrice, time: str) -> str:
+    """An SVG Gantt chart, as of `draw_schedule_svg`, of actions whose times are known; `time` tells how long it is."""
     end = price.seconds or 1.0
     height = TOP + ROW * schedule.ranks + 40
     parts = [
@@ -84,14 +96,18 @@ def draw_schedule_svg(
     level = _levels(schedule)
     for interval in price.intervals:
         parts.append(_bar(interval, end, level[interval.action.stage], len(price.intervals) <= MOST_LABELS))
-    unit = (
-        f"{price.seconds:g} times F of a stage"
-        if times == UNIT and machine is None
-        else f"{1e3 * price.seconds:.4g} ms"
-    )
-    on = f" on {escape(machine.name)}" if machine else ""
-    parts.append(f'<text x="{LEFT}" y="{height - 14}">time: {unit}{on}</text></svg>')
+    parts.append(f'<text x="{LEFT}" y="{height - 14}">time: {escape(time)}</text></svg>')
     return "\n".join(parts)
+
+
+def draw_measured(step: MeasuredStep) -> str:
+    """A step that was run, a line a rank, as of `draw_schedule`."""
+    return text_of(step.schedule, step.price)
+
+
+def draw_measured_svg(step: MeasuredStep) -> str:
+    """An SVG Gantt chart of a step that was run."""
+    return svg_of(step.schedule, step.price, f"{1e3 * step.price.seconds:.4g} ms, measured")
 
 
 def title(schedule: Schedule, price: SchedulePrice) -> str:

@@ -11,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.report.units import metric_unit, with_units
 
 Record = dict[str, Any]
-FAILURES = "attempts/*/failure.json"
+ATTEMPTS = "attempts/[0-9]*"
 
 
 @dataclass
@@ -105,9 +105,9 @@ def load_run(directory: Path) -> RunData:
     run = RunData(directory)
     for name in ("summary", "provenance", "resolved", "progress"):
         setattr(run, name, _read_record(directory / f"{name}.json", run.problems))
-    failures = sorted(directory.glob(FAILURES))
-    if failures:
-        run.failure = _read_record(failures[-1], run.problems)
+    attempts = sorted(directory.glob(ATTEMPTS))
+    if attempts and (attempts[-1] / "failure.json").is_file():
+        run.failure = _read_record(attempts[-1] / "failure.json", run.problems)
     metrics = directory / "metrics.jsonl"
     if metrics.is_file():
         run.metrics = _read_lines(metrics, run.problems)

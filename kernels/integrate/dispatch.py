@@ -7,7 +7,7 @@ from typing import Any
 
 from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.integrate import simd
-from hpckit.kernels.integrate.simd import find_leavers, hold_off, mix_noise, powers, push, scale, steer
+from hpckit.kernels.integrate.simd import find_leavers
 
 __all__ = [
     "drift",
@@ -64,3 +64,35 @@ def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, period
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:
     """As `reference.kinetic`."""
     _form(velocities).kinetic(velocities, masses, ids, slots, sums)
+
+
+def scale(velocities: Any, slots: int, factor: float) -> None:
+    """As `reference.scale`."""
+    _form(velocities).scale(velocities, slots, factor)
+
+
+def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:
+    """As `reference.mix_noise`."""
+    _form(velocities).mix_noise(velocities, noise, masses, ids, slots, keep, strength)
+
+
+def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> None:
+    """As `reference.powers`."""
+    _form(velocities).powers(velocities, forces, ids, slots, sums)
+
+
+def steer(velocities: Any, forces: Any, slots: int, keep: float, toward: float) -> None:
+    """As `reference.steer`."""
+    _form(velocities).steer(velocities, forces, slots, keep, toward)
+
+
+def push(
+    forces: Any, tallies: Any, positions: Any, masses: Any, ids: Any, slots: int, field: Any, measure: bool
+) -> None:
+    """As `reference.push`; the field comes as a NumPy array."""
+    _form(forces).push(forces, tallies, positions, masses, ids, slots, field, measure)
+
+
+def hold_off(forces: Any, tallies: Any, positions: Any, ids: Any, slots: int, dim: int, side: float, *wall: Any) -> int:
+    """As `reference.hold_off`; a GPU counts the particles behind the wall only where it measures."""
+    return _form(forces).hold_off(forces, tallies, positions, ids, slots, dim, side, *wall)

@@ -87,3 +87,18 @@ def adamw(values: Any, grads: Any, mean: Any, square: Any, bounds: Any, decays: 
 def momentum(values: Any, grads: Any, velocity: Any, bounds: Any, decays: Any, settings: Any) -> None:
     """See `reference.momentum`."""
     _form(values).momentum(values, grads, velocity, bounds, decays, settings)
+
+
+def embed(tokens: Any, table: Any, positions: Any, y: Any) -> None:
+    """See `reference.embed`."""
+    _form(table).embed(tokens, table, positions, y)
+
+
+def embed_gradient(tokens: Any, dy: Any, dtable: Any, dpositions: Any) -> None:
+    """See `reference.embed_gradient`."""
+    _form(dtable).embed_gradient(tokens, dy, dtable, dpositions)
+
+
+def dropout(x: Any, y: Any, key: int, step: int, first: int, rate: float) -> None:
+    """See `reference.dropout`: samples along the first dim; 0 <= rate < 1, key below 2^64."""
+    _form(x).dropout(x.reshape(len(x), -1), y.reshape(len(x), -1), key, step, first, rate)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpckit.kernels.noise.reference import uniforms
+
 GELU_SLOPE, GELU_CUBIC = 0.7978845608028654, 0.044715  # sqrt(2 / pi), and Hendrycks and Gimpel's coefficient
 LEAST_LOG = 708.0  # exp of minus this is still a normal double
 
@@ -147,3 +149,33 @@ def momentum(
         g = factor * grads[part] + decay * values[part]
         velocity[part] = mu * velocity[part] + g
         values[part] -= rate * (g + mu * velocity[part] if nesterov else velocity[part])
+
+
+# ---- embeddings, dropout
+
+
+def embed(tokens: np.ndarray, table: np.ndarray, positions: np.ndarray, y: np.ndarray) -> None:
+    """y[i, t] = table[tokens[i, t]] + positions[t]: [B, T, d]; positions [T or more, d], or [0, d] for none."""
+    y[...] = table[tokens]
+    if len(positions):
+        y += positions[: tokens.shape[1]]
+
+
+def embed_gradient(tokens: np.ndarray, dy: np.ndarray, dtable: np.ndarray, dpositions: np.ndarray) -> None:
+    """Adds dy to the rows of the tables that it came from, token by token in their order."""
+    np.add.at(dtable, tokens.reshape(-1), dy.reshape(-1, dy.shape[-1]))
+    if len(dpositions):
+        dpositions[: tokens.shape[1]] += dy.sum(axis=0)
+
+
+def dropout(x: np.ndarray, y: np.ndarray, key: int, step: int, first: int, rate: float) -> None:
+    """Y = x / (1 - rate), or 0 with probability `rate`. Srivastava et al., "Dropout", 2014.
+
+    x: [samples, numbers of a sample]. Whether number i of sample `first` + k is kept is a function of (key, step,
+    first + k, i): word i % 4 of Philox under counter i // 4 + (first + k) ceil(numbers / 4), below 2^48.
+    """
+    samples, each = x.shape
+    groups = -(-each // 4)
+    ids = ((first + np.arange(samples))[:, None] * groups + np.arange(groups)).reshape(-1)
+    kept = uniforms(key, step, ids, 0).reshape(samples, -1)[:, :each] > rate
+    y[...] = np.where(kept, x * x.dtype.type(1 / (1 - rate)), 0)

@@ -14,6 +14,7 @@ import numpy as np
 from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
+from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
 
@@ -225,3 +226,55 @@ def momentum(values, grads, velocity, bounds, decays, settings):
             velocity[i] = v
             # nesterov is 0 or 1: g + mu v, or v
             values[i] -= rate * (nesterov * (g + mu * v - v) + v)
+
+
+# ---- embeddings, dropout
+
+
+@jit(noalias=True)
+def embed(tokens, table, positions, y):
+    """As `reference.embed`."""
+    for i in range(u8(tokens.shape[0])):
+        for t in range(u8(tokens.shape[1])):
+            row, out = table[u8(tokens[i, t])], y[i, t]
+            if len(positions):
+                place = positions[t]
+                for j in range(u8(out.size)):
+                    out[j] = row[j] + place[j]
+            else:
+                for j in range(u8(out.size)):
+                    out[j] = row[j]
+
+
+@jit(noalias=True)
+def embed_gradient(tokens, dy, dtable, dpositions):
+    """As `reference.embed_gradient`."""
+    for i in range(u8(tokens.shape[0])):
+        for t in range(u8(tokens.shape[1])):
+            row, slope = dtable[u8(tokens[i, t])], dy[i, t]
+            for j in range(u8(slope.size)):
+                row[j] += slope[j]
+            if len(dpositions):
+                place = dpositions[t]
+                for j in range(u8(slope.size)):
+                    place[j] += slope[j]
+
+
+@jit
+def _dropout(x, y, key, step, first, limit, factor):
+    zero, four = x.dtype.type(0), u8(4)
+    samples, each = u8(x.shape[0]), u8(x.shape[1])
+    groups = (each + u8(3)) // four
+    for k in range(samples):
+        row, out = x[k], y[k]
+        for g in range(groups):
+            words = four_words(u8(key), u8(step), (u8(first) + k) * groups + g, u8(0))
+            for lane in range(u8(min(four, each - four * g))):
+                i = four * g + lane
+                out[i] = row[i] * factor if words[lane] >= limit else zero
+
+
+def dropout(x, y, key, step, first, rate):
+    """As `reference.dropout`: a word's number is above `rate` from this word on."""
+    limit = u8(math.floor(rate * 2.0**32 - 0.5) + 1)
+    _dropout(x, y, u8(key), u8(step), u8(first), limit, x.dtype.type(1 / (1 - rate)))

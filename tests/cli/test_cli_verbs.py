@@ -116,7 +116,7 @@ def test_explain_knows_every_code(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", code.removeprefix("HPK-")]) == 0
         assert "do:" in capsys.readouterr().out
     assert main(["explain", "75"]) == 0
-    assert "run it again" in capsys.readouterr().out
+    assert "hpckit resume DIR" in capsys.readouterr().out
 
 
 def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,14 +63,14 @@ def two_ranks(tmp_path: Path):
     """A watcher of two processes: rank 0 waits in an operation that rank 1, asleep or not, has not come to."""
     sleeps, computes = (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        for code in ("import time; time.sleep(60)", "while True: pass")
+        for code in ("import time; time.sleep(60)", "import time; time.sleep(59)")
     )
     table = table_of(tmp_path, 2, create=True)
     for slot in (0, 1):
         HEAD.pack_into(table, place(slot), sleeps.pid, RUNNING, slot, 0, 0)
-        words = [["group", 0, "dp", "dp", [0, 1]], ["site", 1, 0, "sum", "float64", "/a/b.py", 7, "f"]]
+        words = [["group", 0, "dp", "dp", [0, 1]], ["site", 1, 0, "sum", "float64", "/a/b.py", 7, "f", -1]]
         (tmp_path / f"sites-{slot}").write_text("".join(json.dumps(line) + "\n" for line in words))
-    RECORD.pack_into(table, place(0) + RING, 1, 1, 1, 4, -1, 0)
+    RECORD.pack_into(table, place(0) + RING, 1, 1, 1, 4, -1, 0, 0)
     table[place(0) + GROUPS] = 1
 
     def watcher(**options) -> Watcher:
@@ -104,7 +104,9 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
     # Rank 1 computes: a program of the user's own may take its time, a run of an app may not.
     HEAD.pack_into(table, place(1), computing, RUNNING, 1, 0, 0)
     spared = watcher(spare_computing=True)
-    monkeypatch.setattr("hpckit.watcher._process", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count)))
+    monkeypatch.setattr(
+        "hpckit.watcher.process_state", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count))
+    )
     assert look(spared, 4.0, monkeypatch) == []
     assert spared.told is not None
     assert look(watcher(), 4.0, monkeypatch) == [asleep, computing]
@@ -127,7 +129,7 @@ def test_a_rank_that_compiles_or_moves_files_is_no_culprit(two_ranks, monkeypatc
 
 def test_a_node_where_nothing_begins_is_idle(two_ranks, monkeypatch) -> None:
     table, watcher, asleep, _ = two_ranks
-    RECORD.pack_into(table, place(0) + RING, 1, 1, 1, 4, -1, 1)  # rank 0 is out of its operation
+    RECORD.pack_into(table, place(0) + RING, 1, 1, 1, 4, -1, 1, 0)  # rank 0 is out of its operation
     it = watcher()
     assert look(it, 2.0, monkeypatch) == []
     assert it.told is None, "computing for longer than the first limit is no stall"

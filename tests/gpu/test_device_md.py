@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
-from hpckit.apps.md.config import Config
-from hpckit.apps.md.gpu import require_gpu_form
-from hpckit.errors import InputError
 from hpckit.io.particles.lammps_data import read_lammps_data
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -29,6 +26,12 @@ def hpckit(*words: object, cwd: Path, **more: str):
 def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert "all good 3" in mpirun(ranks, "md_device.py", timeout=280).stdout
+
+
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3))])
+def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert "all good 6" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
 def test_a_run_with_gpu_equals_one_without(tmp_path):
@@ -51,16 +54,3 @@ def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):
     assert done.code != 0
     assert "no form for GPUs: repro = True" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("setting", ["dynamics.kind=langevin", "dynamics.kind=fire", "dynamics.field=[0.0,0.0,1.0]"])
-def test_other_motion_than_nve_is_refused_on_gpus_by_name(tmp_path, setting):
-    name = setting.partition("=")[0]
-    with pytest.raises(InputError, match=f"no form for GPUs: {name} = ") as fault:
-        require_gpu_form(Config.model_validate(_nested(setting)))
-    assert "leave --gpu out" in fault.value.do
-
-
-def _nested(setting: str) -> dict:
-    (section, name), value = setting.partition("=")[0].split("."), setting.partition("=")[2]
-    return {section: {name: json.loads(value) if value.startswith("[") else value}}

@@ -1,0 +1,120 @@
+"""`hpckit resume DIR [-n RANKS]`: go on with a run from its newest whole checkpoint, on any number of ranks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpckit.cli import launch
+from hpckit.cli.apps import App, find_app
+from hpckit.cli.config import check
+from hpckit.cli.joined import Joined, joined, leave
+from hpckit.cli.nested import CASES
+from hpckit.cli.provenance import provenance
+from hpckit.cli.run import check_plan, only_root_speaks, positive, run_joined, run_launched
+from hpckit.cli.run_lock import locked
+from hpckit.errors import HpckitError, InputError
+from hpckit.run_directory import RunDirectory
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `hpckit resume`."""
+    it = argparse.ArgumentParser(
+        prog="hpckit resume",
+        description="Go on with a run that was stopped, killed or lost, from its newest whole checkpoint.",
+        epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",
+        allow_abbrev=False,
+    )
+    it.add_argument("directory", metavar="DIR", help="the run directory; `hpckit ls` lists them")
+    it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks, any number (as many as before)")
+    it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
+    return it
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `resume`; returns the exit code of the job."""
+    above = joined(os.environ)
+    with only_root_speaks(above):
+        try:
+            return leave(above, _main(arguments, above))
+        except HpckitError as error:
+            print(error.report(), file=sys.stderr, flush=True)
+            return leave(above, error.exit_code)
+        except SystemExit as error:  # argparse has said what is wrong
+            return leave(above, error.code if isinstance(error.code, int) else 2)
+
+
+def _main(arguments: list[str], above: Joined | None) -> int:
+    options = parser().parse_args(arguments)
+    if options.ranks and above and options.ranks != above.size:
+        raise InputError(
+            f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
+            do=f"leave -n out, or start without {above.launcher}",
+        )
+    directory = RunDirectory(options.directory)
+    record = _record(directory)
+    if _is_done(directory):
+        print(f"the run is done already: {directory.path}", flush=True)
+        return 0
+    ranks = above.size if above else options.ranks or int(record["ranks"])
+    report = not options.no_report
+
+    def prepare(size: int) -> RunDirectory:
+        _prepare(directory, arguments, size)
+        return directory
+
+    if above:
+        return run_joined(directory, lambda size: prepare(size), above, report=report, verb="resume")
+    _check(directory, record, ranks)
+    launch.find_mpiexec()
+    with locked(directory, "resume") as lock:
+        return run_launched(prepare(ranks), ranks, lock, report=report)
+
+
+def _record(directory: RunDirectory) -> dict[str, Any]:
+    """What the run is, as `hpckit run` resolved it."""
+    record = directory.read_json("resolved.json")
+    if not isinstance(record, dict) or not {"app", "ranks", "values", "package"} <= set(record):
+        raise InputError(
+            f"{directory.path} is no run of an app",
+            likely="another folder was meant",
+            do="give a directory that `hpckit run` made; `hpckit ls` lists them",
+        )
+    return record
+
+
+def _is_done(directory: RunDirectory) -> bool:
+    return (directory.read_json("summary.json") or {}).get("status") in ("done", "missed")
+
+
+def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
+    """The settings are good, and can be had on that many ranks; raises `InputError` where not."""
+    if (directory.path / CASES).exists():
+        raise InputError(
+            f"{directory.path} is a run of runs, which has no state of its own",
+            do=f"start it again: hpckit run {directory.path}/run.toml",
+        )
+    app: App = find_app(str(record["app"]))
+    try:
+        config = check(app.config, record["values"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            where=str(directory.path / "resolved.json"),
+            likely="another version of hpckit or of the app has written it",
+        ) from None
+    check_plan(app, config, ranks)
+
+
+def _prepare(directory: RunDirectory, arguments: list[str], ranks: int) -> None:
+    """Under the lock: another attempt, with what the ranks need."""
+    record = _record(directory)
+    _check(directory, record, ranks)
+    number = directory.begin_attempt()
+    directory.write_json("resolved.json", {**record, "ranks": ranks, "attempt": number})
+    directory.write_json("provenance.json", provenance(["resume", *arguments], ranks, launch.rank_environment(ranks)))

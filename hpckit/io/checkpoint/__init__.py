@@ -1,0 +1,1 @@
+"""Checkpoints: numbered generations that cannot be torn and load on any number of ranks."""

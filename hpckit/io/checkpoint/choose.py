@@ -1,0 +1,75 @@
+"""Which generation a run goes on from: the newest that is whole, agreed on by all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import CorruptDataError, HpckitError, SetupError
+from hpckit.io.checkpoint.manifest import committed, generations, is_refused, parse, read_manifest, refuse
+from hpckit.io.checkpoint.reader import Generation
+from hpckit.io.together import bcast_json
+from hpckit.same import broadcast_bytes
+
+
+def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
+    """Collective: the newest committed generation of which every byte is as it was written, and why newer ones are not.
+
+    The ranks share the reading. None where there never was one. Generations passed over are marked, so that a run that
+    goes on from an older one does not later go back to them. Raises `CorruptDataError` where all are damaged.
+    """
+    numbers, notes = bcast_json(comm, _numbers(root) if comm.rank == 0 else None)
+    for number in reversed(numbers):
+        content, problem = b"", ""
+        if comm.rank == 0:
+            try:
+                content = read_manifest(root, number)
+            except (HpckitError, OSError) as error:
+                problem = str(error)
+        content = broadcast_bytes(comm, content, 0)
+        generation = None
+        if content:
+            try:
+                generation = Generation(root, parse(content, number))
+                generation.verify(comm.rank, comm.size)
+            except CorruptDataError as error:
+                problem = str(error)
+        problem = _first(comm, problem)
+        if generation is not None and not problem:
+            if comm.rank == 0:
+                _refuse_newer(root, number, notes)
+            return generation, notes
+        notes.append(f"g{number:06d}: {problem}")
+    if numbers:
+        raise CorruptDataError(
+            "no generation is whole: " + "; ".join(notes),
+            where=str(root),
+            do="restore a copy, or start the run again: hpckit run DIR/run.toml",
+        )
+    return None, notes
+
+
+def _numbers(root: Path) -> tuple[list[int], list[str]]:
+    """Committed generations, and a note on each that was begun later than the last of them."""
+    numbers = committed(root)
+    later = [each for each in generations(root) if each > max(numbers, default=0) and not is_refused(root, each)]
+    return numbers, [f"g{each:06d}: was not finished" for each in later]
+
+
+def _refuse_newer(root: Path, number: int, notes: list[str]) -> None:
+    for newer in committed(root):
+        if newer > number:
+            try:
+                refuse(root, newer, next(note for note in notes if note.startswith(f"g{newer:06d}")))
+            except OSError as error:
+                raise SetupError(f"g{newer:06d} cannot be marked: {error.strerror}", where=str(root)) from None
+
+
+def _first(comm: Any, problem: str) -> str:
+    """Collective: the problem of the lowest rank that has one."""
+    mine, every = np.array([bool(problem)], np.int64), np.empty(comm.size, np.int64)
+    comm.Allgather(mine, every)
+    bad = np.flatnonzero(every)
+    return broadcast_bytes(comm, problem.encode(), int(bad[0])).decode() if bad.size else ""

@@ -1,0 +1,151 @@
+"""Generations on disk: numbered folders, each with its manifest and the COMMIT that makes it count.
+
+    ckpt/g000012/shard-00000.h5   what a rank owned
+    ckpt/g000012/manifest.json    step, values, arrays, and of every shard size, places and hashes
+    ckpt/g000012/COMMIT           length and hash of the manifest, then a hash of this line itself
+    ckpt/LATEST                   the name of the newest, for people
+
+Order: shards and their fsync, manifest, COMMIT, fsync of the folder and of the one above it, LATEST. A number is never
+used twice: a manifest says which generation it is, so that files copied from an older one are not believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import CorruptDataError, InputError
+from hpckit.io import disk
+from hpckit.io.checkpoint.hashes import hash_named
+
+SCHEMA = 1  # of manifests that are written
+READABLE = (1,)  # those of files up to two versions back
+FORMAT = "hpckit checkpoint"
+MANIFEST, COMMIT, LATEST = "manifest.json", "COMMIT", "LATEST"
+REFUSED = "REFUSED"  # why a generation was passed over when a run was resumed
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a part of the name of an array
+MOST_MANIFEST, MOST_COMMIT = 256 << 20, 4096  # bytes that are read
+
+
+def folder(root: Path, generation: int) -> Path:
+    """The folder of a generation."""
+    return root / f"g{generation:06d}"
+
+
+def generations(root: Path) -> list[int]:
+    """The numbers of all generations, complete or not, rising."""
+    if not root.is_dir():
+        return []
+    names = (entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+    return sorted(int(name[1:]) for name in names if re.fullmatch(r"g\d{6,12}", name))
+
+
+def committed(root: Path) -> list[int]:
+    """The generations that count, as far as their files say without being read, rising."""
+    return [
+        each for each in generations(root) if (folder(root, each) / COMMIT).is_file() and not is_refused(root, each)
+    ]
+
+
+def is_refused(root: Path, generation: int) -> bool:
+    """A run has gone on from an older generation since."""
+    return (folder(root, generation) / REFUSED).is_file()
+
+
+def commit_line(manifest: bytes, hash_name: str) -> bytes:
+    """The content of COMMIT."""
+    body = f"hpckit-commit 1 {hash_name} {len(manifest)} {hash_named(hash_name)(manifest)}"
+    return f"{body} {hashlib.sha256(body.encode()).hexdigest()}\n".encode()
+
+
+def publish(root: Path, manifest: dict[str, Any]) -> None:
+    """Make a generation count whose shards are on disk. Raises `OSError`."""
+    generation, place = manifest["generation"], folder(root, manifest["generation"])
+    content = json.dumps(manifest).encode()
+    disk.write_whole(place / MANIFEST, content, "manifest.write", "manifest.fsync")
+    line = commit_line(content, manifest["hash"])
+    disk.sync_names(place, "generation.fsync")  # the shards' names, before anything says that they are there
+    disk.write_whole(place / COMMIT, line, "commit.write", "commit.fsync")
+    disk.sync_names(place, "generation.fsync")
+    disk.sync_names(root, "root.fsync")
+    temporary = root / f".{LATEST}.{generation}.tmp"
+    temporary.unlink(missing_ok=True)
+    disk.write_whole(temporary, f"{place.name}\n".encode(), "latest.write", "latest.fsync")
+    disk.rename(temporary, root / LATEST, "latest.rename")
+    disk.sync_names(root, "root.fsync")
+
+
+def read_manifest(root: Path, generation: int) -> bytes:
+    """The bytes of a manifest that belongs to its COMMIT and to this generation.
+
+    Raises `CorruptDataError` for what does not fit or is not there, `OSError` for what cannot be read.
+    """
+    place = folder(root, generation)
+    try:
+        line = disk.read_whole(place / COMMIT, MOST_COMMIT)
+        content = disk.read_whole(place / MANIFEST, MOST_MANIFEST)
+    except FileNotFoundError as error:
+        raise CorruptDataError(f"{Path(error.filename).name} is missing", where=str(place)) from None
+    words = line.decode("latin-1").split(" ")
+    if len(words) != 6 or words[:2] != ["hpckit-commit", "1"]:
+        raise CorruptDataError("COMMIT is not one that this hpckit knows", where=str(place / COMMIT))
+    body = " ".join(words[:5])
+    if words[5] != f"{hashlib.sha256(body.encode('latin-1')).hexdigest()}\n":
+        raise CorruptDataError("COMMIT has changed since it was written", where=str(place / COMMIT))
+    if line != commit_line(content, words[2]):
+        raise CorruptDataError("COMMIT and manifest do not belong together", where=str(place / MANIFEST))
+    return content
+
+
+def parse(content: bytes, generation: int) -> dict[str, Any]:
+    """The manifest in these bytes, whose hash was found right before."""
+    manifest = json.loads(content)
+    if manifest.get("format") != FORMAT or manifest.get("schema") not in READABLE:
+        raise InputError(
+            f"the checkpoint has the format {manifest.get('format')!r} of version {manifest.get('schema')};"
+            f" read here: {FORMAT!r} of versions {', '.join(map(str, READABLE))}",
+            likely="a newer hpckit has written it",
+            do="resume with that hpckit",
+        )
+    if manifest["generation"] != generation:
+        raise CorruptDataError(f"the manifest belongs to generation {manifest['generation']}, not {generation}")
+    for shard in manifest["shards"]:
+        if not re.fullmatch(r"shard-\d{5,9}\.h5", shard["file"]):
+            raise CorruptDataError(f"the manifest names the file {shard['file']!r}")
+    return manifest
+
+
+def refuse(root: Path, generation: int, reason: str) -> None:
+    """Mark a generation that a run did not go on from, so that no later one does."""
+    place = folder(root, generation) / REFUSED
+    if not place.exists():
+        disk.write_whole(place, f"{reason}\n".encode(), "commit.write", "commit.fsync")
+
+
+def prune(root: Path, keep: int, below: int | None = None) -> list[int]:
+    """Remove all but the newest `keep` committed generations, and unfinished ones; only those before `below`.
+
+    Their COMMIT goes first, so that what is half removed does not count. Returns what was removed.
+    """
+    there = generations(root)
+    kept = set(committed(root)[-keep:])
+    newest = max(kept, default=0)
+    gone = [each for each in there if each not in kept and each < (newest if below is None else below)]
+    for each in gone:
+        place = folder(root, each)
+        if (place / COMMIT).exists():
+            disk.unlink(place / COMMIT, "prune.unlink")
+            disk.sync_names(place, "generation.fsync")
+        remove(root, each)
+    return gone
+
+
+def remove(root: Path, generation: int) -> None:
+    """Remove the files of a generation that does not count."""
+    place = folder(root, generation)
+    for path in sorted(place.iterdir()):
+        disk.unlink(path, "prune.unlink")
+    place.rmdir()

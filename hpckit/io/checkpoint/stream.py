@@ -1,0 +1,137 @@
+"""Arrays as streams of bytes in memory that a disk takes directly: page-aligned, a few pieces at a time."""
+
+from __future__ import annotations
+
+import mmap
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hpckit.io.checkpoint.hashes import PIECE, Hash
+
+PAGE = 4096
+SLAB = 1 << 20  # bytes that are copied at once out of an array with gaps
+BUFFERS = 4  # pieces under way between copying, hashing and writing
+Taken = tuple[memoryview, str]
+
+
+def pages(nbytes: int) -> np.ndarray:
+    """Bytes on fresh pages, which the disk can take without another copy."""
+    memory = mmap.mmap(-1, max(nbytes, 1))
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # fewer faults at the first touch
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8, count=nbytes)
+
+
+def flat(block: np.ndarray) -> np.ndarray:
+    """A C-contiguous array as bytes."""
+    return block.reshape(-1).view(np.uint8)
+
+
+def slabs(block: np.ndarray) -> Iterator[np.ndarray]:
+    """Parts of the array in the order of its elements, of at most about `SLAB` bytes each."""
+    dim, inner = block.ndim, block.itemsize
+    while dim > 1 and inner * block.shape[dim - 1] <= SLAB:
+        dim -= 1
+        inner *= block.shape[dim]
+    if block.ndim == 0 or block.size == 0:
+        yield block
+        return
+    # Dims before `dim - 1` one by one, `dim - 1` in runs, those after it whole.
+    run = max(1, SLAB // inner)
+    for outer in np.ndindex(*block.shape[: dim - 1]):
+        rows = block[outer]
+        for first in range(0, len(rows), run):
+            yield rows[first : first + run]
+
+
+class _Stopped(Exception):
+    """The one that takes the pieces has failed."""
+
+
+class Stream:
+    """Gives the bytes of arrays in pieces with their hashes; a thread copies and hashes ahead of the taker.
+
+    What is contiguous on aligned memory is not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays.
+    """
+
+    def __init__(self, hashed: Hash) -> None:
+        self._hashed = hashed
+        self._free: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
+        self._made = 0
+        self._ready: queue.Queue[Any] = queue.Queue(maxsize=BUFFERS - 2)
+        self._stop = False
+
+    def run(self, blocks: list[np.ndarray], take: Callable[[int, int, memoryview, str], None]) -> None:
+        """Call `take(number of the block, offset in its bytes, bytes, hash)` for every piece of every block in turn."""
+        thread = threading.Thread(target=self._produce, args=(blocks,), daemon=True)
+        thread.start()
+        try:
+            while (item := self._ready.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                number, offset, data, digest, buffer = item
+                take(number, offset, data, digest)
+                if buffer is not None:
+                    self._free.put(buffer)
+        finally:
+            self._stop = True
+            while thread.is_alive():  # it may wait for room, or for a buffer
+                while not self._ready.empty():
+                    self._ready.get()
+                self._free.put(pages(0))
+                thread.join(0.01)
+
+    def _produce(self, blocks: list[np.ndarray]) -> None:
+        try:
+            for number, block in enumerate(blocks):
+                self._produce_block(number, block)
+            self._put(None)
+        except _Stopped:
+            pass
+        except BaseException as error:
+            self._ready.put(error)
+
+    def _produce_block(self, number: int, block: np.ndarray) -> None:
+        if block.flags.c_contiguous and (block.ctypes.data % PAGE == 0 or block.nbytes < PAGE):
+            view = flat(block).data
+            for offset in range(0, len(view), PIECE):
+                data = view[offset : offset + PIECE]
+                self._put((number, offset, data, self._hashed(data), None))
+            return
+        buffer, filled, offset = self._buffer(), 0, 0
+        for slab in slabs(block):
+            room = buffer[filled : filled + slab.nbytes].view(block.dtype).reshape(slab.shape)
+            np.copyto(room, slab)
+            filled += slab.nbytes
+            if filled >= PIECE:
+                rest, full = buffer[PIECE:filled], buffer
+                buffer, filled = self._buffer(), filled - PIECE
+                buffer[:filled] = rest
+                self._put_buffer(number, offset, full, PIECE)
+                offset += PIECE
+        if filled:
+            self._put_buffer(number, offset, buffer, filled)
+        else:
+            self._free.put(buffer)
+
+    def _put_buffer(self, number: int, offset: int, buffer: np.ndarray, nbytes: int) -> None:
+        data = buffer.data[:nbytes]
+        self._put((number, offset, data, self._hashed(data), buffer))
+
+    def _put(self, item: Any) -> None:
+        if self._stop:
+            raise _Stopped
+        self._ready.put(item)
+
+    def _buffer(self) -> np.ndarray:
+        if self._made < BUFFERS:
+            self._made += 1
+            return pages(PIECE + 2 * SLAB)
+        buffer = self._free.get()
+        if self._stop:
+            raise _Stopped
+        return buffer

@@ -1,0 +1,78 @@
+"""A transformer's block, and recomputation in place of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.nn.attention import Attention
+from hpckit.nn.dropout import Dropout
+from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.layer import Layer, Pass
+from hpckit.nn.norms import LayerNorm, RMSNorm
+from hpckit.nn.parameters import Parameter
+
+
+class Residual:
+    """y = x + dropout(branch(norm(x))), with the sum part of the branch's last product where nothing is dropped."""
+
+    def __init__(
+        self,
+        norm: LayerNorm | RMSNorm,
+        branch: Attention | FeedForward | GatedFeedForward,
+        dropout: Dropout | None = None,
+    ) -> None:
+        self.norm, self.branch, self.dropout = norm, branch, dropout if dropout and dropout.rate else None
+
+    def parameters(self) -> list[Parameter]:
+        """Of the norm, then of the branch."""
+        return self.norm.parameters() + self.branch.parameters()
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """What norm and branch saved, and the pass for dropout, are what backward needs."""
+        normed, of_norm = self.norm.forward(x, step)
+        if self.dropout is None:
+            y, of_branch = self.branch.forward(normed, step, onto=x)
+        else:
+            change, of_branch = self.branch.forward(normed, step)
+            y = x + self.dropout.forward(change, step)[0]
+        return y, {"norm": of_norm, "branch": of_branch, "pass": step}
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """The gradient of x; those between the parts are kept for W."""
+        saved["dbranch"] = dy if self.dropout is None else self.dropout.backward_input(saved["pass"], dy)
+        saved["dnorm"] = self.branch.backward_input(saved["branch"], saved["dbranch"])
+        return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds to the gradients of the branch, then of the norm."""
+        self.branch.backward_weight(saved["branch"], saved["dbranch"])
+        self.norm.backward_weight(saved["norm"], saved["dnorm"])
+
+
+class Recompute:
+    """A layer that keeps only its input, and runs forward once more when backward comes: the same bits for less memory.
+
+    Chen et al., "Training deep nets with sublinear memory cost", 2016. Dropout draws the same numbers again.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+
+    def parameters(self) -> list[Parameter]:
+        """Of the layer."""
+        return self.layer.parameters()
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """X and the pass are what backward needs."""
+        y, _ = self.layer.forward(x, step)
+        return y, [x, step]
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """Forward again, then B."""
+        _, inner = self.layer.forward(*saved)
+        saved[:] = [inner]
+        return self.layer.backward_input(inner, dy)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W, from what B computed."""
+        self.layer.backward_weight(saved[0], dy)

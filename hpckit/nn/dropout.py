@@ -1,0 +1,48 @@
+"""Dropout, with random numbers that are a function of where they are used."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from hpckit.errors import InputError
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import empty_like
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameter
+
+
+class Dropout:
+    """Each number is 0 with probability `rate`, else divided by 1 - rate; nothing where a pass is not training.
+
+    Which ones is a function of (seed, step, the sample's number in the whole batch, name): it does not depend on how
+    samples are spread over ranks and microbatches, and backward draws it again instead of keeping it.
+    """
+
+    def __init__(self, rate: float, name: str = "dropout") -> None:
+        if not 0 <= rate < 1:
+            raise InputError(f"a dropout rate of {rate} leaves nothing over", do="give 0 to below 1, as 0.1")
+        self.rate, self.name = rate, name
+
+    def parameters(self) -> list[Parameter]:
+        """None."""
+        return []
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """x: [samples, …]. The pass is what backward needs."""
+        return self._drop(x, step), step
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """The same numbers of dy are dropped."""
+        return self._drop(dy, saved)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Nothing to add."""
+
+    def _drop(self, x: Any, step: Pass) -> Any:
+        if not self.rate or not step.training:
+            return x
+        digest = hashlib.sha256(f"{step.seed}/{self.name}".encode()).digest()
+        y = empty_like(x)
+        dispatch.dropout(x, y, int.from_bytes(digest[:8], "little"), step.step, step.first_sample, self.rate)
+        return y

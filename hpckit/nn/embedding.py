@@ -1,0 +1,81 @@
+"""Tokens to vectors and back: embeddings with learned positions, and the head that scores the next token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.matmul import multiply
+from hpckit.kernels.nn.memory import empty
+from hpckit.nn.layer import Pass
+from hpckit.nn.linear import rows
+from hpckit.nn.parameters import Parameter
+
+
+class Embedding:
+    """y[i, t] = token[tokens[i, t]] + position[t]: integers [B, T] -> [B, T, width].
+
+    context: the most positions, 0 for none (rotary positions are the attention's). shared: a head has the same table.
+    """
+
+    def __init__(
+        self, vocab: int, width: int, name: str = "embed", context: int = 0, std: float = 0.02, shared: bool = False
+    ) -> None:
+        self.token = Parameter(f"{name}.token.weight", (vocab, width), std, shared=shared)
+        self.position = Parameter(f"{name}.position.weight", (context, width), std) if context else None
+
+    def parameters(self) -> list[Parameter]:
+        """The tokens' table, then the positions'."""
+        return [self.token] if self.position is None else [self.token, self.position]
+
+    def forward(self, tokens: Any, step: Pass) -> tuple[Any, Any]:
+        """The tokens are what backward needs. Raises ValueError for tokens outside the table or too many."""
+        vocab, table = self.token.shape[0], self.token.value
+        if type(tokens).__module__ != "cupy":
+            tokens = np.ascontiguousarray(tokens, np.int64)
+        if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
+            raise ValueError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
+        if self.position is not None and tokens.shape[1] > self.position.shape[0]:
+            raise ValueError(f"{tokens.shape[1]} tokens a sample are more than the context of {self.position.shape[0]}")
+        y = empty((*tokens.shape, table.shape[1]), table)
+        dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value, y)
+        return y, tokens
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """Tokens have no gradient: None."""
+        return None
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds dy to the rows that it came from."""
+        table = self.token.grad
+        dispatch.embed_gradient(saved, dy, table, table[:0] if self.position is None else self.position.grad)
+
+
+class Unembedding:
+    """Logits = x weight^T: [..., width] -> [..., vocab]. The weight [vocab, width] may be an `Embedding`'s table."""
+
+    def __init__(self, vocab: int, width: int, name: str = "head", std: float = 0.02, tied: Parameter | None = None):
+        self.weight = Parameter(f"{name}.weight", (vocab, width), std) if tied is None else tied
+
+    def parameters(self) -> list[Parameter]:
+        """The weight."""
+        return [self.weight]
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """X is what backward needs."""
+        y = empty((*x.shape[:-1], self.weight.shape[0]), x)
+        multiply(rows(x), self.weight.value.T, rows(y))
+        return y, x
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """Dx = dy weight."""
+        dx = empty((*dy.shape[:-1], self.weight.shape[1]), dy)
+        multiply(rows(dy), self.weight.value, rows(dx))
+        return dx
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds dy^T x, for a shared weight to its second gradient."""
+        grad = self.weight.grad if self.weight.second_grad is None else self.weight.second_grad
+        multiply(rows(dy).T, rows(saved), grad, add=True)

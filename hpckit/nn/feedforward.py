@@ -1,0 +1,83 @@
+"""The two or three linear maps between which a transformer's block has its activation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import empty, empty_like
+from hpckit.nn.layer import Pass
+from hpckit.nn.linear import Linear
+from hpckit.nn.parameters import Parameter
+
+
+class FeedForward:
+    """Down(gelu(up(x))): [..., width] -> [..., width], as in GPT-2."""
+
+    def __init__(
+        self, width: int, hidden: int, name: str = "mlp", std: float = 0.02, out_std: float | None = None
+    ) -> None:
+        self.up = Linear(width, hidden, f"{name}.up", std=std)
+        self.down = Linear(hidden, width, f"{name}.down", std=std if out_std is None else out_std)
+
+    def parameters(self) -> list[Parameter]:
+        """Of up, then of down."""
+        return self.up.parameters() + self.down.parameters()
+
+    def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
+        """The result, added to `onto` where a residual goes around."""
+        slope, _ = self.up.forward(x, step)
+        hidden, y = empty_like(slope), empty_like(x)
+        dispatch.gelu(slope, hidden)
+        self.down.apply(hidden, y, onto)
+        return y, (x, slope, hidden)
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """The gradient of x; the slope becomes the gradient of the hidden numbers, which W needs."""
+        dispatch.scale(saved[1], self.down.backward_input(None, dy))
+        return self.up.backward_input(None, saved[1])
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds to the gradients of down, then of up."""
+        x, dhidden, hidden = saved
+        self.down.backward_weight(hidden, dy)
+        self.up.backward_weight(x, dhidden)
+
+
+class GatedFeedForward:
+    """down(silu(gate(x)) up(x)) without biases: [..., width] -> [..., width], as in Llama (SwiGLU)."""
+
+    def __init__(
+        self, width: int, hidden: int, name: str = "mlp", std: float = 0.02, out_std: float | None = None
+    ) -> None:
+        self.gate = Linear(width, hidden, f"{name}.gate", bias=False, std=std)
+        self.up = Linear(width, hidden, f"{name}.up", bias=False, std=std)
+        self.down = Linear(hidden, width, f"{name}.down", bias=False, std=std if out_std is None else out_std)
+
+    def parameters(self) -> list[Parameter]:
+        """Of gate, up, down."""
+        return self.gate.parameters() + self.up.parameters() + self.down.parameters()
+
+    def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
+        """The result, added to `onto` where a residual goes around."""
+        (gate, _), (up, _) = self.gate.forward(x, step), self.up.forward(x, step)
+        hidden, y = empty_like(gate), empty_like(x)
+        dispatch.swiglu(gate, up, hidden)
+        self.down.apply(hidden, y, onto)
+        return y, (x, gate, up, hidden)
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """The gradient of x; the slopes become the gradients of gate and up, which W needs."""
+        x, gate, up, _ = saved
+        dispatch.scale_two(self.down.backward_input(None, dy), gate, up)
+        dx = empty(x.shape, x)
+        self.gate.transposed(gate, dx)
+        self.up.transposed(up, dx, add=True)
+        return dx
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """Adds to the gradients of down, up, gate."""
+        x, dgate, dup, hidden = saved
+        self.down.backward_weight(hidden, dy)
+        self.up.backward_weight(x, dup)
+        self.gate.backward_weight(x, dgate)

@@ -1,0 +1,100 @@
+"""Language models in the shapes of GPT-2 and of Llama, as a `Sequential` of embed, blocks and head."""
+
+from __future__ import annotations
+
+import math
+
+from hpckit.errors import InputError
+from hpckit.nn.attention import Attention
+from hpckit.nn.block import Recompute, Residual
+from hpckit.nn.dropout import Dropout
+from hpckit.nn.embedding import Embedding, Unembedding
+from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.layer import Layer, Sequential
+from hpckit.nn.norms import LayerNorm, RMSNorm
+
+STD = 0.02  # of initial weights (Radford et al. 2019)
+
+
+def gpt2(
+    vocab: int,
+    layers: int,
+    width: int,
+    heads: int,
+    context: int,
+    tied: bool = True,
+    dropout: float = 0.0,
+    recompute: bool = False,
+) -> Sequential:
+    """Tokens [B, T] -> logits [B, T, vocab], the shape of GPT-2 (Radford et al. 2019).
+
+    vocab: rows of the table, the vocabulary or more (`CrossEntropy` leaves padding out). context: the most tokens of a
+    sample. dropout: of the embedding and of each branch. recompute: blocks keep only their input for backward.
+    The maps back to the residual start smaller by sqrt(2 layers), as in GPT-2.
+    """
+    _check(vocab=vocab, layers=layers, width=width, heads=heads, context=context)
+    embedding = Embedding(vocab, width, "embed", context, STD, shared=tied)
+    embed: Layer = Sequential([embedding, Dropout(dropout, "embed.dropout")]) if dropout else embedding
+    blocks: list[Layer] = []
+    for name in (f"block.{i}" for i in range(layers)):
+        small = STD / math.sqrt(2 * layers)
+        attention = Attention(width, heads, f"{name}.attention", std=STD, out_std=small)
+        parts: list[Layer] = [
+            Residual(LayerNorm(width, f"{name}.norm1"), attention, Dropout(dropout, f"{name}.dropout1")),
+            Residual(
+                LayerNorm(width, f"{name}.norm2"),
+                FeedForward(width, 4 * width, f"{name}.mlp", STD, small),
+                Dropout(dropout, f"{name}.dropout2"),
+            ),
+        ]
+        blocks.append(Sequential(parts, ["attention", "mlp"]))
+    norm = LayerNorm(width, "head.norm")
+    return _model(
+        embed, blocks, norm, Unembedding(vocab, width, "head", STD, embedding.token if tied else None), recompute
+    )
+
+
+def llama(
+    vocab: int,
+    layers: int,
+    width: int,
+    heads: int,
+    kv_heads: int,
+    hidden: int,
+    context: int,
+    rope_base: float = 10000.0,
+    tied: bool = False,
+    eps: float = 1e-5,
+    recompute: bool = False,
+) -> Sequential:
+    """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023).
+
+    hidden: width of the gated map between. context: the most tokens that the model is meant for; rotary positions have
+    no table, and longer samples run. The other arguments as in `gpt2`.
+    """
+    _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
+    embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
+    blocks: list[Layer] = []
+    for name in (f"block.{i}" for i in range(layers)):
+        attention = Attention(width, heads, f"{name}.attention", kv_heads, None, rope_base, bias=False, std=STD)
+        parts: list[Layer] = [
+            Residual(RMSNorm(width, f"{name}.norm1", eps), attention),
+            Residual(RMSNorm(width, f"{name}.norm2", eps), GatedFeedForward(width, hidden, f"{name}.mlp", STD)),
+        ]
+        blocks.append(Sequential(parts, ["attention", "mlp"]))
+    logits = Unembedding(vocab, width, "head", STD, embed.token if tied else None)
+    return _model(embed, blocks, RMSNorm(width, "head.norm", eps), logits, recompute)
+
+
+def _model(
+    embed: Layer, blocks: list[Layer], norm: LayerNorm | RMSNorm, logits: Unembedding, recompute: bool
+) -> Sequential:
+    names = ["embed", *(f"block.{i}" for i in range(len(blocks))), "head"]
+    kept: list[Layer] = [Recompute(block) for block in blocks] if recompute else blocks
+    return Sequential([embed, *kept, Sequential([norm, logits], ["norm", "logits"])], names)
+
+
+def _check(**numbers: int) -> None:
+    wrong = [f"{name} = {value}" for name, value in numbers.items() if value < 1]
+    if wrong:
+        raise InputError(f"a model needs at least one of each: {', '.join(wrong)}", do="give numbers of 1 and more")

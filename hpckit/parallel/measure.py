@@ -1,0 +1,54 @@
+"""What the layers of a model take on this machine, before any is placed on a rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.collectives import all_reduce
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameters
+from hpckit.parallel.stage import Stage
+from hpckit.plan.partition import Layer as LayerTimes
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Sequential
+
+
+def measure_layers(
+    model: Sequential,
+    loss: Any,
+    x: Any,
+    targets: Any,
+    *,
+    dtype: npt.DTypeLike = np.float32,
+    repeats: int = 3,
+    comm: MPI.Intracomm | None = None,
+) -> list[LayerTimes]:
+    """The times of F, I and W of each layer for the microbatch (x, targets), s; the last layer's with the loss.
+
+    Their sums are the `costs` of `training_plan`. Only one layer has memory at a time. With `comm` all its ranks
+    measure and get the mean, the same numbers on all; collective then.
+    """
+    seconds = np.zeros((len(model.layers), 3))
+    last = len(model.layers) - 1
+    for number, layer in enumerate(model.layers):
+        Parameters(layer.parameters(), np.dtype(dtype)).initialize(0)
+        stage = Stage([layer])
+        for turn in range(repeats + 1):
+            y, kept = stage.forward(x, Pass())
+            dy = np.ones_like(y)
+            if number == last:
+                _, saved = loss.forward(y, targets)
+                dy = loss.backward(saved, 1.0 / targets.size)
+            stage.backward(kept, dy)
+            if turn == 0:  # compiled, and memory touched
+                stage.reset_times()
+        seconds[number] = stage.means()[0]
+        x, _ = stage.forward(x, Pass())
+    if comm is not None and comm.size > 1:
+        all_reduce(seconds, comm, "mean").wait()
+    return [LayerTimes(name, *row) for name, row in zip(model.names, seconds.tolist(), strict=True)]

@@ -1,0 +1,106 @@
+"""A contiguous run of layers, gone through layer by layer: each is timed, and messages move in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Layer, Pass
+
+FORWARD, INPUT, WEIGHT = range(3)
+# What is left to do for the gradient of the weights: layer, what it saved, gradient of its output.
+Left = list[tuple[int, Any, Any]]
+
+
+def nothing(*_: object) -> None:
+    """What is called where nobody listens."""
+
+
+class Stage:
+    """Layers of a model.
+
+    pause: called between layers, as to let messages move. complete: called with a layer's number after its part of a
+    backward pass, when `backward` is told that it is the last one. `seconds` and `calls` are of F, I and W of each
+    layer: float64 and int64[layers, 3].
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        pause: Callable[[], object] = nothing,
+        complete: Callable[[int], object] = nothing,
+    ) -> None:
+        self.layers = list(layers)
+        self.pause, self.complete = pause, complete
+        self.seconds = np.zeros((len(self.layers), 3))
+        self.calls = np.zeros((len(self.layers), 3), np.int64)
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, list[Any]]:
+        """The output, and what the layers saved."""
+        kept = []
+        for number, layer in enumerate(self.layers):
+            begin = perf_counter()
+            x, saved = layer.forward(x, step)
+            self._spent(number, FORWARD, begin)
+            kept.append(saved)
+            self.pause()
+        return x, kept
+
+    def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:
+        """I: the gradient of the input, and what `backward_weight` takes. Uses `kept` up."""
+        left: Left = []
+        for number in reversed(range(len(self.layers))):
+            saved = kept.pop()
+            left.append((number, saved, dy))
+            begin = perf_counter()
+            dy = self.layers[number].backward_input(saved, dy)
+            self._spent(number, INPUT, begin)
+            self.pause()
+        return dy, left
+
+    def backward_weight(self, left: Left) -> None:
+        """W: adds to the gradients of the weights. Uses `left` up, so that what was saved goes layer by layer."""
+        left.reverse()
+        while left:
+            self._weight(*left.pop())
+            self.pause()
+
+    def backward(self, kept: list[Any], dy: Any, last: bool = False) -> Any:
+        """B: both, layer by layer; the gradient of the input. last: gradients are complete after it."""
+        for number in reversed(range(len(self.layers))):
+            saved = kept.pop()
+            begin = perf_counter()
+            dx = self.layers[number].backward_input(saved, dy)
+            self._spent(number, INPUT, begin)
+            self._weight(number, saved, dy)
+            dy = dx
+            if last:
+                self.complete(number)
+            self.pause()
+        return dy
+
+    def means(self) -> np.ndarray:
+        """The mean times of F, I and W of each layer for one microbatch, s: float64[layers, 3]."""
+        return self.seconds / np.maximum(self.calls, 1)
+
+    def mean_times(self) -> list[float]:
+        """The same of all layers together: F, I, W."""
+        return self.means().sum(axis=0).tolist()
+
+    def reset_times(self) -> None:
+        """Forget the times, as after a step that compiled kernels."""
+        self.seconds[:] = 0
+        self.calls[:] = 0
+
+    def _weight(self, number: int, saved: Any, dy: Any) -> None:
+        begin = perf_counter()
+        self.layers[number].backward_weight(saved, dy)
+        self._spent(number, WEIGHT, begin)
+
+    def _spent(self, number: int, kind: int, begin: float) -> None:
+        self.seconds[number, kind] += perf_counter() - begin
+        self.calls[number, kind] += 1

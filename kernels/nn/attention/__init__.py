@@ -1,0 +1,1 @@
+"""Kernels of attention and of rotary positions."""

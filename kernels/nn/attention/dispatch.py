@@ -1,0 +1,35 @@
+"""Chooses the form of attention by the arrays it is given."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from hpckit.kernels.device_array import is_device_array
+from hpckit.kernels.nn.attention import reference, simd
+
+
+def _form(array: Any) -> ModuleType:
+    return reference if is_device_array(array) else simd
+
+
+def _check(qkv: Any, heads: int, kv_heads: int) -> None:
+    if kv_heads < 1 or heads % kv_heads or qkv.ndim != 4 or qkv.shape[2] != heads + 2 * kv_heads:
+        raise ValueError(f"{heads} heads on {kv_heads} of keys need [B, T, {heads + 2 * kv_heads}, d], not {qkv.shape}")
+
+
+def attention(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any) -> None:
+    """See `reference.attention`."""
+    _check(qkv, heads, kv_heads)
+    _form(qkv).attention(qkv, heads, kv_heads, out, logs)
+
+
+def attention_gradient(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any) -> None:
+    """See `reference.attention_gradient`."""
+    _check(qkv, heads, kv_heads)
+    _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv)
+
+
+def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
+    """See `reference.rotary`."""
+    _form(qkv).rotary(qkv, rotated, cosines, sines)

@@ -1,0 +1,205 @@
+"""Causal attention and rotary positions, Numba: a block of queries at a time against all keys up to its end.
+
+Keys behind a block's last query are not computed, and the scores of a block never leave the nearer caches. Forward
+keeps the logarithm of each softmax's denominator; backward computes the scores again from it. A head's keys and values
+are copied side by side first, transposed where a product needs it so, and padded with zeros to whole tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from hpckit.kernels.jit import REORDERED, inlined, jit
+from hpckit.kernels.nn.attention.tile import columns, tile_product
+from hpckit.kernels.nn.elementary import exponential
+from hpckit.kernels.nn.simd import largest
+
+u8 = np.uint64
+BLOCK = 32  # queries: a multiple of a tile's columns and rows
+
+
+@inlined
+def _pack(qkv, sample, first, count, head, factor, out, pitch):
+    """out[t pitch + i] = factor qkv[sample, first + t, head, i] for t < count."""
+    width = u8(qkv.shape[3])
+    for t in range(u8(count)):
+        row, at = qkv[u8(sample), u8(first) + t, u8(head)], t * u8(pitch)
+        for i in range(width):
+            out[at + i] = factor * row[i]
+
+
+@inlined
+def _pack_across(qkv, sample, head, out, pitch):
+    """out[i pitch + t] = qkv[sample, t, head, i]."""
+    width = u8(qkv.shape[3])
+    for t in range(u8(qkv.shape[1])):
+        row = qkv[u8(sample), t, u8(head)]
+        for i in range(width):
+            out[i * u8(pitch) + t] = row[i]
+
+
+@functools.cache
+def _row_softmax(dtype):
+    """(scores, at, count, end): exp(scores - their maximum) of a row, 0 from `count` to `end`; (maximum, sum)."""
+    exp, f = exponential(dtype), np.dtype(dtype).type
+    lowest, zero = f(-1e30), f(0)
+
+    @inlined(math=REORDERED)
+    def row_softmax(scores, at, count, end):
+        row = scores[at : at + end]
+        for j in range(u8(count), u8(end)):  # whole vectors to the end: no rest of single numbers
+            row[j] = lowest
+        most, total = largest(row, end), zero
+        for j in range(u8(end)):
+            value = exp(row[j] - most)
+            row[j] = value
+            total += value
+        for j in range(u8(count), u8(end)):
+            row[j] = zero
+        return most, total
+
+    return row_softmax
+
+
+@functools.cache
+def _attention(dtype):
+    product, row_softmax, f, tile = tile_product(dtype), _row_softmax(dtype), np.dtype(dtype).type, columns(dtype)
+    one = f(1)
+
+    @jit(math=REORDERED, key=("attention", dtype, tile))
+    def kernel(qkv, heads, kv_heads, factor, out, logs):
+        batch, length, _, width = qkv.shape
+        pitch, wide = -(-length // BLOCK) * BLOCK, -(-width // tile) * tile
+        keys, values = np.zeros(wide * pitch, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
+        query, found = np.zeros(BLOCK * wide, qkv.dtype), np.zeros(BLOCK * wide, qkv.dtype)
+        scores, group = np.zeros(BLOCK * pitch, qkv.dtype), heads // kv_heads
+        for sample in range(batch):
+            for head in range(heads):
+                if head % group == 0:
+                    _pack_across(qkv, sample, heads + head // group, keys, pitch)
+                    _pack(qkv, sample, 0, length, heads + kv_heads + head // group, one, values, wide)
+                for first in range(0, length, BLOCK):
+                    count, end = min(BLOCK, length - first), first + BLOCK
+                    _pack(qkv, sample, first, count, head, factor, query, wide)
+                    product(query, 0, wide, 1, keys, 0, pitch, scores, end, BLOCK, width, end, False)
+                    for t in range(count):
+                        most, total = row_softmax(scores, t * end, first + t + 1, end)
+                        logs[sample, head, first + t] = most + f(math.log(total))
+                        query[t * wide] = one / total  # the queries are done: their place holds the factors
+                    product(scores, 0, end, 1, values, 0, wide, found, wide, BLOCK, end, wide, False)
+                    for t in range(u8(count)):
+                        row, at = out[u8(sample), u8(first) + t, u8(head)], t * u8(wide)
+                        inverse = query[at]
+                        for i in range(u8(width)):
+                            row[i] = found[at + i] * inverse
+
+    return kernel
+
+
+def attention(qkv, heads, kv_heads, out, logs):
+    """As `reference.attention`."""
+    _attention(qkv.dtype.name)(qkv, heads, kv_heads, qkv.dtype.type(qkv.shape[3] ** -0.5), out, logs)
+
+
+@functools.cache
+def _block_gradient(dtype):
+    """The kernel that turns a block's scores and dweights into weights and dscores."""
+    exp, zero = exponential(dtype), np.dtype(dtype).type(0)
+
+    @jit(math=REORDERED, noalias=True, borrowed=True, key=("block_gradient", dtype))
+    def kernel(scores, dweights, out, dout, logs, sample, head, first, count, end):
+        for t in range(u8(count)):
+            query = u8(first) + t
+            row, drow = scores[t * u8(end) : (t + u8(1)) * u8(end)], dweights[t * u8(end) : (t + u8(1)) * u8(end)]
+            result, slope = out[u8(sample), query, u8(head)], dout[u8(sample), query, u8(head)]
+            log, dot = logs[u8(sample), u8(head), query], zero
+            for i in range(u8(result.size)):
+                dot += result[i] * slope[i]
+            for j in range(u8(end)):
+                weight = exp(row[j] - log)
+                row[j] = weight
+                drow[j] = weight * (drow[j] - dot)
+            for j in range(query + u8(1), u8(end)):
+                row[j] = zero
+                drow[j] = zero
+        for j in range(u8(count * end), u8(BLOCK * end)):  # queries behind the last one
+            scores[j] = zero
+            dweights[j] = zero
+
+    return kernel
+
+
+@functools.cache
+def _attention_gradient(dtype):
+    product, block_gradient, tile = tile_product(dtype), _block_gradient(dtype), columns(dtype)
+    f = np.dtype(dtype).type
+    one, zero = f(1), f(0)
+
+    @jit(math=REORDERED, key=("attention_gradient", dtype, tile))
+    def kernel(qkv, heads, kv_heads, factor, out, logs, dout, dqkv):
+        batch, length, _, width = qkv.shape
+        pitch, wide = -(-length // BLOCK) * BLOCK, -(-width // tile) * tile
+        across, keys = np.zeros((2, wide * pitch), qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
+        dkeys, dvalues = np.zeros(pitch * wide, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
+        query, slope, dquery = np.zeros((3, BLOCK * wide), qkv.dtype)
+        scores, dweights = np.zeros((2, BLOCK * pitch), qkv.dtype)
+        group = heads // kv_heads
+        for sample in range(batch):
+            for head in range(heads):
+                key_head = heads + head // group
+                if head % group == 0:
+                    _pack_across(qkv, sample, key_head, across[0], pitch)
+                    _pack_across(qkv, sample, key_head + kv_heads, across[1], pitch)
+                    _pack(qkv, sample, 0, length, key_head, one, keys, wide)
+                    dkeys[:] = zero
+                    dvalues[:] = zero
+                for first in range(0, length, BLOCK):
+                    count, end = min(BLOCK, length - first), first + BLOCK
+                    _pack(qkv, sample, first, count, head, factor, query, wide)
+                    _pack(dout, sample, first, count, head, one, slope, wide)
+                    product(query, 0, wide, 1, across[0], 0, pitch, scores, end, BLOCK, width, end, False)
+                    product(slope, 0, wide, 1, across[1], 0, pitch, dweights, end, BLOCK, width, end, False)
+                    block_gradient(scores, dweights, out, dout, logs, sample, head, first, count, end)
+                    product(scores, 0, 1, end, slope, 0, wide, dvalues, wide, end, BLOCK, wide, True)
+                    product(dweights, 0, 1, end, query, 0, wide, dkeys, wide, end, BLOCK, wide, True)
+                    product(dweights, 0, end, 1, keys, 0, wide, dquery, wide, BLOCK, end, wide, False)
+                    _unpack(dquery, wide, factor, dqkv, sample, first, count, head)
+                if head % group == group - 1:
+                    _unpack(dkeys, wide, one, dqkv, sample, 0, length, key_head)
+                    _unpack(dvalues, wide, one, dqkv, sample, 0, length, key_head + kv_heads)
+
+    return kernel
+
+
+@inlined
+def _unpack(packed, pitch, factor, dqkv, sample, first, count, head):
+    """dqkv[sample, first + t, head, i] = factor packed[t pitch + i] for t < count."""
+    width = u8(dqkv.shape[3])
+    for t in range(u8(count)):
+        row, at = dqkv[u8(sample), u8(first) + t, u8(head)], t * u8(pitch)
+        for i in range(width):
+            row[i] = factor * packed[at + i]
+
+
+def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv):
+    """As `reference.attention_gradient`."""
+    factor = qkv.dtype.type(qkv.shape[3] ** -0.5)
+    _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv)
+
+
+@jit
+def rotary(qkv, rotated, cosines, sines):
+    """As `reference.rotary`."""
+    half = u8(qkv.shape[3] // 2)
+    for sample in range(u8(qkv.shape[0])):
+        for t in range(u8(qkv.shape[1])):
+            c, s = cosines[t], sines[t]
+            for head in range(u8(rotated)):
+                row = qkv[sample, t, head]
+                for i in range(half):
+                    x, y = row[i], row[i + half]
+                    row[i] = x * c[i] - y * s[i]
+                    row[i + half] = y * c[i] + x * s[i]

@@ -1,0 +1,1 @@
+"""Kernels of normalization: layer norm and root mean square norm."""

@@ -1,0 +1,163 @@
+"""Runs that are stopped and go on: the same files as of a run that never was, on other numbers of ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from cli_command import HPCKIT, clean_environment, hpckit
+
+from hpckit.cli import ckpt
+from hpckit.cli.main import main
+from hpckit.cli.run_lock import locked
+from hpckit.durations import seconds_of
+from hpckit.errors import InUseError
+from hpckit.run_directory import RunDirectory
+
+SETTINGS = (
+    "grid.shape=[23,17]",
+    "time.steps=1200",
+    "time.monitor=10",
+    "output.frames=7",
+    "output.single=false",
+    "--no-report",
+)
+
+
+def fields(run: Path) -> tuple[np.ndarray, np.ndarray]:
+    with h5py.File(run / "output/fields.h5") as file:
+        return file["time"][...], file["temperature"][...]
+
+
+def background(*words: str, cwd: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*HPCKIT, *words],
+        cwd=cwd,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition, what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path, capsys) -> None:
+    """A signal on 2 ranks, a kill on 3, a damaged checkpoint, then the rest on 1: every bit of the files."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    outcome = hpckit("run", "heat", *SETTINGS, "--directory", whole, "checkpoint.every=never", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert not (whole / "ckpt").exists()
+
+    words = ("run", "heat", *SETTINGS, "-n", "2", "--directory", str(broken), "checkpoint.every=60")
+    process = background(*words, cwd=tmp_path)
+    wait_for((broken / "ckpt/g000003/COMMIT").exists, "no checkpoints")
+    os.kill(process.pid, signal.SIGUSR1)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 75, stderr
+    assert "to go on: hpckit resume" in stdout
+    assert json.loads((broken / "summary.json").read_text())["status"] == "stopped"
+
+    process = background("resume", str(broken), "-n", "3", "--no-report", cwd=tmp_path)
+    wait_for((broken / "attempts/001").exists, "not resumed")
+    second = hpckit("resume", broken, cwd=tmp_path)
+    assert second.code == 3
+    assert f"in use by `hpckit resume`, process {process.pid} on" in second.stderr
+    newest = int((broken / "ckpt/LATEST").read_text()[1:])
+    wait_for(lambda: int((broken / "ckpt/LATEST").read_text()[1:]) > newest + 1, "no checkpoint after it was resumed")
+    ranks = json.loads((broken / "provenance.json").read_text())["placement"]
+    os.kill(ranks[2]["pid"], signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 7
+
+    assert ckpt.main(["ls", str(broken)]) == 0
+    assert capsys.readouterr().out.count("complete") == 2
+    newest = max(path for path in (broken / "ckpt").iterdir() if (path / "COMMIT").exists())
+    assert ckpt.main(["verify", str(broken)]) == 0
+    shard = newest / "shard-00001.h5"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert ckpt.main(["verify", str(broken), newest.name]) == 5
+    assert f"{newest.name}: shard-00001.h5" in capsys.readouterr().err
+
+    outcome = hpckit("resume", broken, "-n", 1, "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert f"not used: {newest.name}: shard-00001.h5" in outcome.stdout
+    assert "resumed from g0" in outcome.stdout
+    for ours, theirs in zip(fields(broken), fields(whole), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert (broken / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+    ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (broken, whole))
+    assert ours["conserved"] == theirs["conserved"]
+    assert (ours["status"], ours["attempt"], ours["ranks"], ours["steps"]) == ("done", 2, 1, 1200)
+    assert hpckit("resume", broken, cwd=tmp_path).stdout.startswith("the run is done already")
+    assert ckpt.main(["prune", str(broken)]) == 0
+    assert len([path for path in (broken / "ckpt").iterdir() if path.is_dir()]) == 1
+
+
+def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_checkpoint(tmp_path: Path) -> None:
+    words = ("run", "heat", *SETTINGS, "time.steps=1000000", "time.limit=1 s", "--directory", "run")
+    outcome = hpckit(*words, cwd=tmp_path)
+    assert outcome.code == 75, outcome.stderr
+    step = json.loads((tmp_path / "run/summary.json").read_text())["steps"]
+    assert 0 < step < 1000000
+    shutil.rmtree(tmp_path / "run/ckpt")
+    outcome = hpckit("resume", "run", "--no-report", cwd=tmp_path, under=2)
+    assert outcome.code == 75, outcome.stderr
+    assert "no checkpoint yet: from the start" in outcome.stdout
+    assert (tmp_path / "run/ckpt/g000001/shard-00001.h5").exists()
+    times = [json.loads(line)["time"] for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert times == sorted(set(times))
+
+
+def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for words, message in (
+        (["resume", "empty"], "is no run of an app"),
+        (["resume", "nothing"], "no run directory"),
+        (["ckpt", "verify", "empty"], "no checkpoint in"),
+        (["ckpt", "verify", "empty", "g000003"], "no g000003 in"),
+        (["ckpt", "prune", "empty", "--keep", "0"], "at least one generation stays"),
+        (["run", "heat", "checkpoint.every=10 mni", "checkpoint.keep=0", 'time.limit="x"'], "3 mistakes"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run")
+    told = pytest.raises(InUseError, match=f"`hpckit run`, process {os.getpid()} on")
+    with locked(directory, "run"), told, locked(directory, "resume"):
+        pass
+    with locked(directory, "resume"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90 s", 90), ("10 min", 600), ("11 h 50 min", 42600), ("1:30:00", 5400), ("2-00:00:01", 172801), ("1.5h", 5400)],
+)
+def test_spans_of_time(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "ten min", "10 min ago", "0 s", "-5 s", "1:99:00"])
+def test_what_is_no_span_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match=r"span of time|no time at all"):
+        seconds_of(text)

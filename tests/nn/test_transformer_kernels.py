@@ -1,0 +1,128 @@
+"""Numba kernels of transformers against NumPy's, float32 and float64, odd sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_nn_kernels import DTYPES, TOLERANCE, close
+
+from hpckit.kernels.nn import dispatch, reference, simd
+from hpckit.kernels.nn.attention import dispatch as attention
+from hpckit.kernels.nn.attention import reference as attention_reference
+from hpckit.kernels.nn.attention.tile import ROWS, columns, tile_product
+from hpckit.kernels.nn.norm import dispatch as norm
+from hpckit.kernels.nn.norm import reference as norm_reference
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("carried", [True, False])
+def test_norms(dtype, carried):
+    random = np.random.default_rng(0)
+    x, dy, carry = random.normal(3, 2, (3, 5, 37)).astype(dtype)
+    gain, bias = random.normal(size=(2, 37)).astype(dtype)
+    results = []
+    for form in (norm, norm_reference):
+        empty = None if form is norm else carry[:0]
+        start = carry if carried else empty
+        mean, rstd, rms = np.empty((3, 5), dtype)
+        y, dx, second, dsecond = np.empty((4, 5, 37), dtype)
+        sums = np.ones((3, 37), dtype)
+        form.layer_norm(x, gain, bias, 1e-5, y, mean, rstd)
+        form.layer_norm_input(x, gain, mean, rstd, dy, start, dx)
+        form.layer_norm_weight(x, mean, rstd, dy, *sums[:2])
+        form.rms_norm(x, gain, 1e-5, second, rms)
+        form.rms_norm_input(x, gain, rms, dy, start, dsecond)
+        form.rms_norm_weight(x, rms, dy, sums[2])
+        results.append((y, dx, second, dsecond, mean, rstd, rms, sums))
+    for mine, theirs in zip(*results, strict=True):
+        close(mine, theirs, dtype, 20)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("add", [False, True])
+def test_product_in_tiles(dtype, add):
+    random, wide = np.random.default_rng(1), columns(np.dtype(dtype).name)
+    a, b = random.normal(size=(7, 2 * ROWS)).astype(dtype), random.normal(size=(7, 2 * wide)).astype(dtype)
+    c = np.ones((2 * ROWS, 3 * wide), dtype)
+    product = tile_product(np.dtype(dtype).name)
+    product(
+        a.reshape(-1), 0, 1, 2 * ROWS, b.reshape(-1), 0, 2 * wide, c.reshape(-1), 3 * wide, 2 * ROWS, 7, 2 * wide, add
+    )
+    close(c[:, : 2 * wide], a.T @ b + add, dtype, 10)
+    assert (c[:, 2 * wide :] == 1).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("length", "heads", "kv_heads", "width"), [(71, 4, 2, 20), (32, 2, 2, 32), (1, 3, 1, 7)])
+def test_attention(dtype, length, heads, kv_heads, width):
+    random = np.random.default_rng(2)
+    qkv = random.normal(0, 2, (2, length, heads + 2 * kv_heads, width)).astype(dtype)
+    dout = random.normal(size=(2, length, heads, width)).astype(dtype)
+    results = []
+    for form in (attention, attention_reference):
+        out, logs, dqkv = np.empty_like(dout), np.empty((2, heads, length), dtype), np.full_like(qkv, np.nan)
+        form.attention(qkv, heads, kv_heads, out, logs)
+        form.attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv)
+        results.append((out, logs, dqkv))
+    for mine, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=30 * TOLERANCE[dtype], atol=30 * TOLERANCE[dtype])
+
+
+def test_attention_does_not_look_ahead():
+    qkv = np.random.default_rng(3).normal(size=(1, 40, 3, 8))
+    outs = []
+    for _ in range(2):
+        out, logs = np.empty((1, 40, 1, 8)), np.empty((1, 1, 40))
+        attention.attention(qkv, 1, 1, out, logs)
+        outs.append(out)
+        qkv[:, 25:] += 1
+    np.testing.assert_array_equal(outs[0][:, :25], outs[1][:, :25])
+    assert (outs[0][:, 25:] != outs[1][:, 25:]).all()
+    with pytest.raises(ValueError, match=r"3 heads on 2 of keys need \[B, T, 7, d\]"):
+        attention.attention(qkv, 3, 2, out, logs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rotary(dtype):
+    random = np.random.default_rng(4)
+    qkv, turns = random.normal(size=(2, 5, 4, 6)).astype(dtype), random.normal(size=(5, 3)).astype(dtype)
+    mine, theirs = qkv.copy(), qkv.copy()
+    attention.rotary(mine, 3, np.cos(turns), np.sin(turns))
+    attention_reference.rotary(theirs, 3, np.cos(turns), np.sin(turns))
+    close(mine, theirs, dtype, 3)
+    assert (mine[:, :, 3] == qkv[:, :, 3]).all()
+    attention.rotary(mine, 3, np.cos(turns), -np.sin(turns))
+    close(mine, qkv, dtype, 3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("positions", [0, 9])
+def test_embeddings(dtype, positions):
+    random = np.random.default_rng(5)
+    table, places = random.normal(size=(11, 7)).astype(dtype), random.normal(size=(positions, 7)).astype(dtype)
+    tokens, dy = random.integers(0, 11, (3, 8)), random.normal(size=(3, 8, 7)).astype(dtype)
+    results = []
+    for form in (dispatch, reference):
+        y, dtable, dplaces = np.empty((3, 8, 7), dtype), np.ones_like(table), np.ones_like(places)
+        form.embed(tokens, table, places, y)
+        form.embed_gradient(tokens, dy, dtable, dplaces)
+        results.append((y, dtable, dplaces))
+    for mine, theirs in zip(*results, strict=True):
+        close(mine, theirs, dtype, 5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_draws_the_same_numbers(dtype):
+    x = np.ones((4, 1001), dtype)
+    mine, theirs = np.empty_like(x), np.empty_like(x)
+    key = 2**63 + 5
+    for rate in (0.0, 0.3, 0.9):
+        dispatch.dropout(x, mine, key, 7, 3, rate)
+        reference.dropout(x, theirs, key, 7, 3, rate)
+        np.testing.assert_array_equal(mine, theirs)
+        assert np.mean(mine == 0) == pytest.approx(rate, abs=0.03)
+    part = np.empty((1, 1001), dtype)
+    simd.dropout(x[:1], part, key, 7, 5, 0.9)
+    np.testing.assert_array_equal(part[0], mine[2])
+    simd.dropout(x[:1], part, key, 8, 5, 0.9)
+    assert (part[0] != mine[2]).any()

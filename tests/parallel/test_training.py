@@ -1,0 +1,17 @@
+"""Data parallelism and pipelines on MPI ranks."""
+
+import re
+from pathlib import Path
+
+
+def test_training_on_6_ranks_and_on_parts_of_them(mpirun):
+    mpirun(6, "training_ranks.py", timeout=200)
+
+
+def test_the_program_of_the_docs_runs(mpirun, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "parallel-training.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"<!-- program: parallel_training -->\n```python\n(.*?)```", text, re.S)
+    program = tmp_path / "training.py"
+    program.write_text(found)
+    out = mpirun(4, program).stdout
+    assert out.count("zb_h1: 2 ranks, 2 microbatches") == 2

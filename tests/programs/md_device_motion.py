@@ -1,0 +1,94 @@
+"""Every kind of motion on these ranks, on the host and on a (simulated) GPU: the same particles after some steps.
+
+A thermostat, walls and a field act at once where they can; one case moves its cuts.
+"""
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.errors import BlowUpError
+from hpckit.gpu_choice import find_gpu
+from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.md.device_system import DeviceSystem
+from hpckit.md.dynamics import NVE
+from hpckit.md.external import External, Wall
+from hpckit.md.fire import Fire
+from hpckit.md.interaction import Interaction
+from hpckit.md.system import System
+from hpckit.md.thermo import measure
+from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
+from hpckit.particles import make_travelers
+from hpckit.plan.bricks import Bricks
+
+comm = MPI.COMM_WORLD
+device = find_gpu(comm)
+CELLS, EDGE, STEPS = (3, 2, 3), 1.2, 3
+OUTSIDE = External((0.3, -0.2, 0.5), [Wall(2, True, 1.5, 0.5, 2.0), Wall(2, False, 1.0, 0.6, 2.0)])
+CASES = {  # dynamics; what acts from outside; steps between two moves of the cuts
+    "langevin between walls": (lambda: Langevin(2.0, 0.5, 9), OUTSIDE, 0),
+    "bussi": (lambda: Bussi(2.0, 0.1, 9), None, 0),
+    "nose_hoover": (lambda: NoseHoover(2.0, 0.1), None, 0),
+    "fire between walls": (lambda: Fire(0.05), OUTSIDE, 0),
+    "nve, balanced": (NVE, None, 2),
+}
+
+
+def travelers() -> np.ndarray:
+    """Particles on a shaken simple lattice, most of them low in x, all on rank 0, fast."""
+    rng = np.random.default_rng(8)
+    sites = np.stack(np.meshgrid(*map(np.arange, CELLS), indexing="ij"), axis=-1).reshape(-1, 3)
+    n = len(sites) if comm.rank == 0 else 0
+    places = (sites[:n] + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (n, 3))
+    return make_travelers(np.arange(n), places, rng.normal(0, 3, (n, 3)), np.zeros(n, np.int64))
+
+
+def outcome(kind: type, case: tuple, **options: object) -> tuple:
+    """Thermo and the last frame (on rank 0) of a system of that kind, and its cuts along x."""
+    make, external, balance = case
+    periodic = ("x", "y") if external else ("x", "y", "z")
+    mesh = hp.Mesh(comm, periodic=periodic, x=0, y=1, z=1)
+    one = np.ones((1, 1))
+    bricks = Bricks.even(mesh.topology, np.zeros(3), EDGE * np.array(CELLS))
+    interaction = Interaction(POTENTIAL, parameters(one, one, 1.3 * one))
+    system = kind(mesh, bricks, np.array([1.5]), interaction, balance_every=balance, **options)
+    system.external = external
+    system.load(travelers())
+    system.rebuild()
+    system.compute(measure=True)
+    dynamics = make()
+    for step in range(STEPS):
+        dynamics.step(system, 0.01, step == STEPS - 1)
+    found = (
+        measure(system),
+        system.snapshot(forces=True),
+        getattr(dynamics, "largest_force", 0.0),
+        system.bricks.cuts[0],
+    )
+    mesh.close()
+    return found
+
+
+good = 0
+for name, case in CASES.items():
+    host, there = outcome(System, case), outcome(DeviceSystem, case, device=device)
+    for what in ("temperature", "potential", "pressure", "tensor"):
+        expected, got = getattr(host[0], what), getattr(there[0], what)
+        assert np.allclose(got, expected, rtol=1e-10, atol=1e-10), (name, what, got, expected)
+    assert np.isclose(there[2], host[2], rtol=1e-10), name
+    if comm.rank == 0:
+        np.testing.assert_allclose(there[1].unwrapped, host[1].unwrapped, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(there[1].velocities, host[1].velocities, rtol=0, atol=1e-10)
+        assert np.ptp(host[1].forces) > 0
+    if case[2] and comm.size > 1:
+        even = np.linspace(0, EDGE * CELLS[0], comm.size + 1)
+        assert not np.allclose(there[3], even), "the cuts stay where they were"
+    good += 1
+thrown = External((0.0, 0.0, 1e5), [Wall(2, False)])  # through the wall, on every rank
+try:
+    outcome(DeviceSystem, (NVE, thrown, 0), device=device)
+except BlowUpError as problem:
+    assert "behind the upper wall along z" in problem.report(), problem.report()
+    good += 1
+if comm.rank == 0:
+    print("all good", good)
