@@ -195,6 +195,10 @@ class Run:
         """Save with every checkpoint what `tell()` returns on rank 0 (plain values): how far an output file is."""
         self._outputs[name] = tell
 
+    def saves_after(self, step: int) -> bool:
+        """Whether a checkpoint belongs after this step by its number: `edge` is to see it, then."""
+        return self._keeper is not None and self._keeper.is_due_after(step)
+
     def edge(self, step: int, state: MakeState) -> bool:
         """Collective, after every step but the last: whether the run is to stop early.
 

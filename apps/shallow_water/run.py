@@ -122,7 +122,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, in
     begin = clock.perf_counter()
     step = done
     while step < steps:
-        many = _steps_at_once(model, full, step, steps)
+        many = _steps_at_once(model, run, full, step, steps)
         step += many
         dt = full if step < steps else config.time.end - (steps - 1) * full
         time = config.time.end if step == steps else step * full
@@ -150,12 +150,13 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, in
     return first, watch, model.steps_done - done, seconds
 
 
-def _steps_at_once(model: Model, full: float, done: int, steps: int) -> int:
-    """How many steps may be taken at once: up to the next look at the state, and the last one, which may be shorter."""
+def _steps_at_once(model: Model, run: Run, full: float, done: int, steps: int) -> int:
+    """How many steps may be taken at once: up to the next look at the state, or to the last but one."""
     config = model.config
     for many in range(1, model.at_once):
         step = done + many
-        if step % config.time.monitor == 0 or is_frame(config, full, step, steps) or step + 1 >= steps:
+        seen = step % config.time.monitor == 0 or is_frame(config, full, step, steps) or run.saves_after(step)
+        if seen or step + 1 >= steps:
             return many
     return model.at_once
 
