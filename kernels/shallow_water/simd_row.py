@@ -14,13 +14,13 @@ import numpy as np
 
 from hpckit.kernels import dual  # noqa: F401  (math.sqrt of vectors)
 from hpckit.kernels.jit import inlined, jit
-from hpckit.kernels.shallow_water.constants import CORNER, FACE, STRESS, WATER, F
+from hpckit.kernels.shallow_water.constants import AT_ONCE, CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.numerics import friction, vorticity
 from hpckit.kernels.simd import prefetch, store
 from hpckit.kernels.strips import LANES, load
 
 CELLS = 128  # of a strip, at most, beside its halo
-PITCH = LANES * (CELLS + 8) + 8  # from row to row of a ring: the strip, its halo and a vector on either side
+PITCH = LANES * (CELLS + 2 * AT_ONCE * HALO + 2) + 8  # from row to row of a ring: the strip, its halo, a vector beside
 H, U, V = 0, PITCH, 2 * PITCH  # where a row of fields has each
 FLUX_U = 3 * PITCH  # in the carry, beside H, U and V
 

@@ -92,7 +92,7 @@ def test_the_step_with_all_its_terms_is_the_reference(nx, slip):
 
 
 @pytest.mark.parametrize(("full", "dy"), [(False, DX), (False, DY), (True, DY)])
-@pytest.mark.parametrize("nx", [5, simd.STRIP + 1])
+@pytest.mark.parametrize("nx", [5, simd.STRIP, simd.STRIP + 1])
 def test_two_steps_at_once_are_two_steps_to_the_bit(nx, full, dy):
     """The halo of the first one is the outer half of that of both."""
     wide, (rows, columns) = (
