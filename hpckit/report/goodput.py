@@ -77,10 +77,11 @@ def goodput_section(record: Record | None) -> str:
     text = f"Checkpoints: {record['count']}, {seen}."
     if record["interval"]:
         basis = "seen here" if record["failures"] else "assumed, as none was seen"
+        cost, between = number(record["cost"], 2), duration(record["between_failures"])
+        every = record["interval"]
         text += (
-            f" With {number(record['cost'], 2)} s a checkpoint and a failure every"
-            f" {duration(record['between_failures'])} ({basis}), least is lost with a checkpoint every {duration(record['interval'])} (Daly 2006):"
-            f' checkpoint.every = "{math.ceil(record["interval"])} s".'
+            f" With {cost} s a checkpoint and a failure every {between} ({basis}), least is lost with a checkpoint every"
+            f' {duration(every)} (Daly 2006): checkpoint.every = "{math.ceil(every)} s".'
         )
     return section("Goodput", table(("elapsed time", "", "share"), rows) + caption(text))
 
