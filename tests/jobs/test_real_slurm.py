@@ -142,17 +142,16 @@ def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
 
 
 SHORT = {
-    "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0 --time 00:05:00",
-    "weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 --array-limit 1 --time 00:05:00",
-    "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20 --time 00:05:00",
+    "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0 report.roofline=false",
+    "weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 report.roofline=false --array-limit 1",
+    "train.sh": "train/gpt model.layers=1 model.width=32 model.heads=2 model.context=16 time.steps=2 optimizer.warmup=1",
+    "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20 report.roofline=false",
 }
 
 
 def test_the_ready_scripts_run(slurm, here, capsys):
     """The scripts of jobscripts/, made with small settings, all in the queue at once."""
-    (here / "jobs.toml").write_text(
-        "\n".join(f'"{name}" = "{words} report.roofline=false"' for name, words in SHORT.items())
-    )
+    (here / "jobs.toml").write_text("\n".join(f'"{name}" = "{words} --time 5"' for name, words in SHORT.items()))
     main(["--list", "jobs.toml", "--site", str(write_site(here)), "--into", "made"])
     capsys.readouterr()
     numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in SHORT}
@@ -161,7 +160,7 @@ def test_the_ready_scripts_run(slurm, here, capsys):
             state = slurm.wait(number + task, 250)
             assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
-    assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
+    assert sorted(summary["app"] for summary in done) == ["md", "train", "weather", "weather", "weather"]
     assert {summary["ranks"] for summary in done} == {2}
 
 
