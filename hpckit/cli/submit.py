@@ -165,14 +165,9 @@ def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[s
     folder = Path(options.directory or Path("runs", run_name(job.name, "array" if array else "", ranks))).absolute()
     runs = [folder / f"{task:03d}" for task in range(len(array))] or [folder]
     output = (folder / "%3a" / "attempts/000/job-%A.out") if array else folder / "attempts/000/job-%j.out"
-    job = replace(
-        job,
-        array=array,
-        runs=[str(path) for path in runs],
-        output=str(output),
-        start=("hpckit", "run", RUN),
-        resume=RESUME,
-    )
+    plain = ("--no-report",) if "--no-report" in words else ()
+    start, resume = ("hpckit", "run", RUN, *plain), (*RESUME, *plain)
+    job = replace(job, array=array, runs=[str(path) for path in runs], output=str(output), start=start, resume=resume)
     text = job_script(job, site)
     # Checks every setting before anything is made.
     tasks = [run.parser().parse_intermixed_args([*words, *settings]) for settings in array or [()]]
