@@ -1,4 +1,4 @@
-"""All-reduces over several nodes, as if every two or three ranks shared one, against NumPy: alone and several at once."""
+"""All-reduces over several nodes, as if two or three ranks shared one, against NumPy: alone and several at once."""
 
 import numpy as np
 from mpi4py import MPI
