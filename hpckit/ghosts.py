@@ -12,6 +12,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import waits
 from hpckit.ghost_mail import open_ghost_mail
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
@@ -35,6 +36,8 @@ class GhostExchange:
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
         self._requests: list[MPI.Request] = []
         self.wait_seconds = 0.0
+        self._channel = waits.channel("ghosts", mesh.comm)
+        self._begun = self._posted = 0.0
 
     def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
         """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
@@ -47,9 +50,11 @@ class GhostExchange:
         takers = np.array([segment.peer for segment in segments])
         peers = {segment.peer for segment in segments} - {rank}
         near = sorted(peers & mail.ranks) if mail is not None else []
-        self._peers = sorted(peers.difference(near))  # that messages go to
+        self._has_near, self._peers = bool(near), sorted(peers.difference(near))  # the latter are sent messages
         sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers, [rank, *near, *self._peers])
         self._own, self._near, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        if self._channel is not None:
+            self._channel.meet([*near, *self._peers])
         if mail is not None:
             mail.prepare(near, sent[1 : 1 + len(near)])
         records = self._exchange_records(particles)
@@ -68,11 +73,13 @@ class GhostExchange:
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
+        self._begun = time.perf_counter()
         positions, own = particles.positions, self._own
         self._give(positions, 3)
         if self._peers:
             self._take(positions, own + self._near, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
+        self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
     def advance(self) -> None:
@@ -82,16 +89,24 @@ class GhostExchange:
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
-        first = self._own
-        for came in self._given(3):
-            put(came, particles.positions, self._slots, first, first + len(came))
-            first += len(came)
-        if not self._peers:
+        if not (self._peers or self._has_near):
             return
         begin = time.perf_counter()
-        MPI.Request.Waitall(self._requests)
-        self.wait_seconds += time.perf_counter() - begin
-        put(self._in, particles.positions, self._slots, first, first + len(self._in))
+        self._wait(self._requests)
+        end = time.perf_counter()
+        self.wait_seconds += end - begin
+        if self._channel is not None:
+            self._channel.add(self._begun, self._posted, begin, end, end - begin)
+        first = self._own
+        for came in (*self._from_near(3), self._in):
+            put(came, particles.positions, self._slots, first, first + len(came))
+            first += len(came)
+
+    def _wait(self, requests: list[MPI.Request]) -> None:
+        """Wait for what peers on the node give, and for messages."""
+        if self._mail is not None:
+            self._mail.wait()
+        MPI.Request.Waitall(requests)
 
     def _take(self, positions: np.ndarray, first: int, out: np.ndarray) -> None:
         """Pack the chosen ghosts from number `first` on, as many as there is room for."""
@@ -105,14 +120,9 @@ class GhostExchange:
                 self._take(positions, self._own, self._mail.out(width))
             self._mail.post()
 
-    def _given(self, width: int) -> list[np.ndarray]:
-        """Wait for what peers on the node give, float64[n, width] each."""
-        if self._mail is None:
-            return []
-        begin = time.perf_counter()
-        self._mail.wait()
-        self.wait_seconds += time.perf_counter() - begin
-        return self._mail.received(width)
+    def _from_near(self, width: int) -> list[np.ndarray]:
+        """What peers on the node have given, float64[n, width] each."""
+        return [] if self._mail is None else self._mail.received(width)
 
     def _choose(
         self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray, every: list[int]
@@ -150,9 +160,8 @@ class GhostExchange:
         requests = self._communicate(arriving, far, self._tag + 1)
         images = np.empty((own, RECORD))
         self._take(particles.positions, 0, images)
-        near = self._given(RECORD)
-        MPI.Request.Waitall(requests)
-        return np.concatenate([images, *near, arriving])
+        self._wait(requests)
+        return np.concatenate([images, *self._from_near(RECORD), arriving])
 
     def _communicate(self, into: np.ndarray, out: np.ndarray, tag: int) -> list[MPI.Request]:
         """Start to receive and to send the rows of each peer, which follow each other in both arrays."""

@@ -123,6 +123,7 @@ class Watch:
         if current is not None:
             raise InputError("this process is watched already", do="close the first watch before another is made")
         self._comm = MPI.Intracomm(comm.Dup())
+        self._rank = self._comm.rank  # MPI may be over when the process leaves
         self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
         self._beats = self._allowed_until = 0
         self.gives_way: bool = gives_way
@@ -343,7 +344,7 @@ class Watch:
         if self._closed:
             return
         self._closed = True
-        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._comm.rank, self._beats, 0)
+        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._rank, self._beats, 0)
         faulthandler.unregister(STACK_SIGNAL)
         self._sites.close()
         self._stack.close()

@@ -129,7 +129,7 @@ class Model:
         self.now, self.next = self.next, self.now
         self.step += 1
 
-    def state(self, **values: Any) -> State:
+    def saved(self, **values: Any) -> State:
         """What a checkpoint holds: the temperature, the step, and the values given."""
         return State([Piece.of_field(self.now)], {"step": self.step, **values})
 
@@ -228,7 +228,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
         if frame:
             with timer("output"):
                 write()
-        if step < model.steps and run.edge(step, lambda: model.state(first=first)):
+        if step < model.steps and run.edge(step, lambda: model.saved(first=first)):
             if not monitor:
                 last = look()
             if not frame:

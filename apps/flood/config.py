@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 from hpckit.run_directory import InputFile
 
@@ -113,6 +114,7 @@ class Time(Section):
         0.45, gt=0, le=LIMIT_CFL, description="dt times the greatest of (wave speed)/dx + (wave speed)/dy; at most 0.5"
     )
     monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):

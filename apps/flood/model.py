@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import LIMIT_CFL, Config
+from hpckit.checkpoint_state import Piece, Restored, State, read_into
 from hpckit.device import HOST, Device
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
@@ -188,6 +189,19 @@ class Model:
             where=f"rank {rank}, step {self.steps_done}, cell (y {y}, x {x}), field {name}",
             likely="a bottom or a start with values beyond reason",
             do="look at bottom.file and start, or lower time.cfl",
+        )
+
+    def saved(self, **values: Any) -> State:
+        """What a checkpoint holds: the state, step, time and wave rate, and the values given."""
+        own = {"step": self.steps_done, "time": self.time, "rate": self.rate, "tries": self.tries}
+        return State([Piece.of_field(field) for field in self.fields], {**own, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        for field in self.fields:
+            read_into(restored, field)
+        self.steps_done, self.time, self.rate, self.tries = (
+            restored.values[name] for name in ("step", "time", "rate", "tries")
         )
 
     def output(self) -> dict[str, np.ndarray]:

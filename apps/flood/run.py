@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time as clock
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from hpckit.apps.flood import setups
@@ -53,10 +55,12 @@ def run(config: Config, run: Run) -> None:
             attributes={"title": run.title, "source": "hpckit flood"},
             driver=config.output.driver,
             compression=config.output.compression,
+            resume=run.kept("fields"),
         ) as writer:
-            first, last, seconds = _loop(model, run, writer)
+            run.keep("fields", writer.kept)
+            first, last, steps_now, seconds = _loop(model, run, writer)
         complete = model.time >= config.time.end
-        cell_steps = grid.nx * grid.ny * model.steps_done
+        cell_steps = grid.nx * grid.ny * steps_now
         if last.depth_error is not None:
             run.say(f"depth against the exact solution: mean error {last.depth_error:.3%} of the mean depth")
         run.finish(
@@ -96,16 +100,25 @@ def _conserved(config: Config, first: Watch, last: Watch) -> dict[str, dict[str,
     return {"mass": {"initial": first.mass, "final": last.mass, "relative_change": change}}
 
 
-def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, float]:
-    """From the start to the end, or to an early stop: first and last watch, wall seconds. Steps end on frames."""
+def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, int, float]:
+    """From the start, or a checkpoint, to the end or to an early stop: first and last watch, steps, wall seconds.
+
+    Steps end on frames.
+    """
     config, timer = model.config, run.timer
     end, every, cells = config.time.end, config.output.every, config.grid.nx * config.grid.ny
-    first = watch = model.watch()
-    model.require_sound(first)
-    _report(model, run, first, 0.0)
-    writer.write(0.0, model.output())
+    if run.restored is None:
+        first = watch = model.watch()
+        model.require_sound(first)
+        _report(model, run, first, 0.0)
+        writer.write(0.0, model.output())
+        frames = 0
+    else:
+        model.restore(run.restored)
+        first, watch = Watch(**run.restored.values["first"]), model.watch()
+        frames = run.restored.values["frames"]
     timer.reset()
-    waited, frames = model.exchange.wait_seconds, 0
+    waited, done = model.exchange.wait_seconds, model.steps_done
     begin = clock.perf_counter()
     while model.time < end:
         target = min(end, (frames + 1) * every)
@@ -114,24 +127,26 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, fl
         frame = model.time + dt >= target * (1 - 1e-14)
         model.time = target if frame else model.time + dt
         frames += frame
-        stop = False
         if model.steps_done % config.time.monitor == 0 or frame:
             with timer("diagnostics"):
                 watch = model.watch()
                 model.require_sound(watch)
                 _report(model, run, watch, dt)
-                stop = model.time < end and run.stop_requested()
-            rate = cells * model.steps_done / (clock.perf_counter() - begin) / 1e6
+            rate = cells * (model.steps_done - done) / (clock.perf_counter() - begin) / 1e6
             run.progress(model.steps_done, model.time, end, f"{rate:.3g} million cell-steps/s")
-        if stop or frame:
+        if frame:
             with timer("output"):
                 writer.write(model.time, model.output())
-        if stop:
+        kept = {"first": asdict(first), "frames": frames}
+        if model.time < end and run.edge(model.steps_done, partial(model.saved, **kept)):
+            if not frame:
+                watch = model.watch()
+                writer.write(model.time, model.output())
             break
     seconds = max(clock.perf_counter() - begin, 1e-9)
     timer.seconds["wait"] = model.exchange.wait_seconds - waited
     timer.seconds["halo"] = max(0.0, timer.seconds.get("halo", 0.0) - timer.seconds["wait"])
-    return first, watch, seconds
+    return first, watch, model.steps_done - done, seconds
 
 
 def _report(model: Model, run: Run, watch: Watch, dt: float) -> None:

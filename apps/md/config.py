@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
@@ -168,6 +169,7 @@ class Time(Section):
     steps: int = Field(1000, ge=0, description="time steps")
     dt: float = Field(0.005, gt=0, description="time step, in the units of the system")
     thermo: int = Field(100, ge=1, description="steps between two lines of the thermo table")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
@@ -119,6 +120,7 @@ class Time(Section):
     )
     max_speed: float = Field(2.0, ge=0, description="speed of the water that dt reckons with, m/s")
     monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):

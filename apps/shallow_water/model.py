@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import STABLE_CFL, Config
+from hpckit.checkpoint_state import Piece, Restored, State, read_into
 from hpckit.errors import BlowUpError
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -189,6 +190,16 @@ class Model:
     def _place(self, rank: int, y: int, x: int, name: str) -> str:
         start = self.decomposition.start(rank)
         return f"rank {rank}, step {self.steps_done}, cell (y {start[0] + y}, x {start[1] + x}), field {name}"
+
+    def saved(self, **values: Any) -> State:
+        """What a checkpoint holds: the state, the step, and the values given."""
+        return State([Piece.of_field(field) for field in self.fields], {"step": self.steps_done, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        for field in self.fields:
+            read_into(restored, field)
+        self.steps_done = restored.values["step"]
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned points: the halo must be filled (`watch` does it)."""

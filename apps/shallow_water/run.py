@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time as clock
+from dataclasses import asdict
 from typing import Any
 
 from hpckit.apps.shallow_water import setups
@@ -56,11 +57,14 @@ def run(config: Config, run: Run) -> None:
             attributes={"title": run.title, "source": "hpckit shallow_water"},
             driver=config.output.driver,
             compression=config.output.compression,
+            resume=run.kept("fields"),
         ) as writer:
-            first, last, steps, seconds = _loop(model, run, writer)
+            run.keep("fields", writer.kept)
+            first, last, steps_now, seconds = _loop(model, run, writer)
         dt = time_step(config)
+        steps = model.steps_done
         complete = steps == step_count(config, dt)
-        cell_steps = grid.nx * grid.ny * steps
+        cell_steps = grid.nx * grid.ny * steps_now
         run.finish(
             {
                 "steps": steps,
@@ -101,39 +105,47 @@ def _conserved(config: Config, first: Watch, last: Watch) -> dict[str, dict[str,
 
 
 def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, int, float]:
-    """From the start to the end, or to an early stop: first and last watch, steps, wall seconds."""
+    """From the start, or a checkpoint, to the end or to an early stop: first and last watch, steps, wall seconds."""
     config, timer, full = model.config, run.timer, time_step(model.config)
     steps, cells = step_count(config, full), config.grid.nx * config.grid.ny
+    if run.restored is not None:
+        model.restore(run.restored)
+    done = model.steps_done
     first = watch = model.watch()
     model.require_sound(first, full)
-    _report(model, run, first, 0.0, full)
-    writer.write(0.0, model.output())
+    if run.restored is not None:
+        first = Watch(**run.restored.values["first"])
+    else:
+        _report(model, run, first, 0.0, full)
+        writer.write(0.0, model.output())
     timer.reset()
     waited = model.exchange.wait_seconds
     begin = clock.perf_counter()
-    for step in range(1, steps + 1):
+    for step in range(done + 1, steps + 1):
         dt = full if step < steps else config.time.end - (steps - 1) * full
         time = config.time.end if step == steps else step * full
         model.step(dt, timer)
-        stop, frame = False, is_frame(config, full, step, steps)
+        frame = is_frame(config, full, step, steps)
         if step % config.time.monitor == 0 or frame:
             with timer("diagnostics"):
                 watch = model.watch()
                 model.require_sound(watch, full)
                 _report(model, run, watch, time, dt)
-                stop = step < steps and run.stop_requested()
-            rate = cells * step / (clock.perf_counter() - begin) / 1e6
+            rate = cells * (step - done) / (clock.perf_counter() - begin) / 1e6
             run.progress(step, time, config.time.end, f"{rate:.3g} million cell-steps/s")
-        if stop or frame:
+        if frame:
             with timer("output"):
                 writer.write(time, model.output())
-        if stop:
+        if step < steps and run.edge(step, lambda: model.saved(first=asdict(first))):
+            if not frame:
+                watch = model.watch()
+                writer.write(time, model.output())
             break
     model.h.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.exchange.wait_seconds - waited
     timer.seconds["halo"] = max(0.0, timer.seconds.get("halo", 0.0) - timer.seconds["wait"])
-    return first, watch, model.steps_done, seconds
+    return first, watch, model.steps_done - done, seconds
 
 
 def _report(model: Model, run: Run, watch: Watch, time: float, dt: float) -> None:

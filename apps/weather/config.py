@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
@@ -74,6 +75,7 @@ class Time(Section):
     cfl: float = Field(1.5, gt=0, description="dt = cfl min(dx, dz) / max_speed")
     max_speed: float = Field(450.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
     monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Config(Section):

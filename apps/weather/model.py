@@ -14,6 +14,7 @@ from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_forc
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.overlap import Order, edges_first
 from hpckit.atmosphere.profiles import profile_of
+from hpckit.checkpoint_state import Piece, Restored, State, read_into
 from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -189,6 +190,15 @@ class Model:
         energy = 2 * kinetic + internal if self.config.compat else kinetic + internal + potential
         mass = (base.column[0].sum() * grid.nx + sums[0]) * cell
         return Watch(mass, energy, ends[0], ends[1], ends[2], -ends[3], ends[4], round(sums[4]))
+
+    def saved(self, **values: Any) -> State:
+        """What a checkpoint holds: the state, the step, and the values given."""
+        return State([Piece.of_field(self.state)], {"step": self.steps_done, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        read_into(restored, self.state)
+        self.steps_done = restored.values["step"]
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.atmosphere import settings
 from hpckit.atmosphere.settings import PRECISION, Output, Section, needs_gpu
+from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
@@ -152,6 +153,7 @@ class Time(Section):
     cfl: float = Field(1.25, gt=0, description="dt = cfl min(dx, dy, dz) / max_speed")
     max_speed: float = Field(400.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
     monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Config(Section):

@@ -18,6 +18,7 @@ from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.overlap import Lines, Order, edges_first
+from hpckit.checkpoint_state import Piece, Restored, State, read_into
 from hpckit.device import HOST, Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
@@ -279,6 +280,21 @@ class Model:
         more = {name: last.more[f"mass_{name}"] - first.more[f"mass_{name}"] for name in ("through_sides", "relaxed")}
         change = last.mass - first.mass
         return {"mass_budget": {"change": change, **more, "unexplained": change - sum(more.values())}}
+
+    def saved(self, **values: Any) -> State:
+        """Collective: what a checkpoint holds: state and tracers, the step, the mass that entered, the values given."""
+        fields = [self.state, *([self.tracers.field] if self.tracers else [])]
+        entered = np.array([float(mass) for mass in self.entered])
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, entered, op=MPI.SUM)
+        own = {"step": self.steps_done, "entered": entered.tolist()}
+        return State([Piece.of_field(each) for each in fields], {**own, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        for each in [self.state, *([self.tracers.field] if self.tracers else [])]:
+            read_into(restored, each)
+        self.steps_done = restored.values["step"]
+        self.entered = list(restored.values["entered"]) if self.mesh.rank == 0 else [0.0, 0.0]
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""

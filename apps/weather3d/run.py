@@ -68,7 +68,9 @@ def run(config: Config, run: Run) -> None:
             attributes={"title": run.title, "source": "hpckit weather3d"},
             driver=config.output.driver,
             compression=config.output.compression,
+            resume=run.kept("fields"),
         ) as writer:
+            run.keep("fields", writer.kept)
             ran = time_loop(model, run, writer.write)
     finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
 

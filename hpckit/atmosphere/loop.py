@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.atmosphere.blow_up import Checked, courant, require_sound
+from hpckit.checkpoint_state import Restored, State
 from hpckit.run_context import Run
 from hpckit.time_steps import is_frame, step_count
 from hpckit.timing import PhaseTimer, t_eff
@@ -39,57 +40,78 @@ class Model(Checked, Protocol):
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written."""
 
+    def saved(self, **values: Any) -> State:
+        """Collective: what a checkpoint holds, with the values given."""
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+
 
 @dataclass(frozen=True)
 class Ran:
-    """How a loop went: the first and the last watch, steps, wall seconds, whether it came to its end."""
+    """How a loop went: the first and the last watch, steps of the whole run and of this attempt, wall seconds, whether
+    it came to its end.
+    """
 
     first: Any
     last: Any
     steps: int
+    steps_now: int
     seconds: float
     complete: bool
 
 
 def time_loop(model: Model, run: Run, write: Callable[[float, dict[str, np.ndarray]], None]) -> Ran:
-    """From the start to the end, or to an early stop; frames go to `write`. Raises `BlowUpError` on all ranks alike."""
+    """From the start, or a checkpoint, to the end or to an early stop; frames go to `write`.
+
+    Raises `BlowUpError` on all ranks alike.
+    """
     config, timer, full = model.config, run.timer, model.dt
     steps = step_count(config, full)
+    if run.restored is not None:
+        model.restore(run.restored)
+    done = model.steps_done
     first = watch = model.watch()
     require_sound(model, first, full)
-    _report(model, run, first, 0.0, full)
-    write(0.0, model.output())
+    if run.restored is not None:
+        first = replace(watch, **run.restored.values["first"])
+    else:
+        _report(model, run, first, 0.0, full)
+        write(0.0, model.output())
     timer.reset()
     waited = model.wait_seconds
     begin = clock.perf_counter()
-    for step in range(1, steps + 1):
+    for step in range(done + 1, steps + 1):
         dt = full if step < steps else config.time.end - (steps - 1) * full
         time = config.time.end if step == steps else step * full
         model.step(dt, timer)
-        stop = False
-        if step % config.time.monitor == 0 or step == steps:
+        monitor, frame = step % config.time.monitor == 0 or step == steps, is_frame(config, full, step, steps)
+        if monitor:
             with timer("diagnostics"):
                 watch = model.watch()
                 require_sound(model, watch, full)
                 _report(model, run, watch, time, dt)
-                stop = step < steps and run.stop_requested()
-            rate = model.cells * step / (clock.perf_counter() - begin) / 1e6
+            rate = model.cells * (step - done) / (clock.perf_counter() - begin) / 1e6
             run.progress(step, time, config.time.end, f"{rate:.3g} million cell-steps/s")
-        if stop or is_frame(config, full, step, steps):
+        if frame:
             with timer("output"):
                 write(time, model.output())
-        if stop:
+        if step < steps and run.edge(step, lambda: model.saved(first=asdict(first))):
+            if not monitor:
+                watch = model.watch()
+            if not frame:
+                write(time, model.output())
             break
     model.state.device.wait()
     seconds = clock.perf_counter() - begin
     timer.seconds["wait"] = model.wait_seconds - waited
     timer.seconds["halo"] = timer.seconds.get("halo", 0.0) - timer.seconds["wait"]
-    return Ran(first, watch, model.steps_done, seconds, model.steps_done == steps)
+    return Ran(first, watch, model.steps_done, model.steps_done - done, seconds, model.steps_done == steps)
 
 
 def finish(model: Model, run: Run, ran: Ran, bytes_per_cell_step: int, more: Mapping[str, Any] | None = None) -> None:
     """Collective: the summary of a run; `more` is added to it."""
-    cell_steps = model.cells * ran.steps
+    cell_steps = model.cells * ran.steps_now
     run.finish(
         {
             "steps": ran.steps,

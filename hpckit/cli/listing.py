@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hpckit.cli.failure import failure_file
+from hpckit.cli.run_jobs import job_of, job_states, run_directories, status_with_job
 from hpckit.cli.terminal import print_table, rate_text
 from hpckit.errors import HpckitError, InputError
+from hpckit.jobs.slurm import JobState
 from hpckit.run_directory import RunDirectory
 
 SILENT_SECONDS = 600.0  # without a sign of life a run that has not ended counts as lost
@@ -28,22 +32,28 @@ def main(arguments: list[str]) -> int:
             return 0
         raise InputError(f"{options.directory} is no folder", do="give the folder that holds run directories")
     rows = []
-    for path in [options.directory, *sorted(options.directory.iterdir())]:
-        if path.is_symlink() or not (path / "resolved.json").is_file():
-            continue
+    paths = run_directories(options.directory)
+    jobs = job_states(_readable(paths))
+    for path in paths:
+        name = (
+            path.name
+            if path.parent in (options.directory, options.directory.parent)
+            else f"{path.parent.name}/{path.name}"
+        )
         try:
-            rows.append(describe(RunDirectory(path)))
+            directory = RunDirectory(path)
+            rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
         except HpckitError as error:
-            rows.append((path.name, "", "", f"unreadable: {error.message}", "", "", ""))
+            rows.append((name, "", "", f"unreadable: {error.message}", "", "", "", ""))
     if rows:
-        print_table(("run", "app", "ranks", "status", "progress", "rate", "last sign (UTC)"), rows)
+        print_table(("run", "app", "ranks", "status", "progress", "rate", "job", "last sign (UTC)"), rows)
     else:
         print(f"no runs in {options.directory}")
     return 0
 
 
-def describe(directory: RunDirectory) -> tuple[Any, ...]:
-    """Name, app, ranks, status, progress, rate and last sign of life of a run."""
+def describe(directory: RunDirectory, job: JobState | None = None) -> tuple[Any, ...]:
+    """App, ranks, status, progress, rate, job and last sign of life of a run; `job` is what the batch system says."""
     resolved = directory.read_json("resolved.json") or {}
     summary = directory.read_json("summary.json") or {}
     progress = directory.read_json("progress.json") or {}
@@ -52,14 +62,25 @@ def describe(directory: RunDirectory) -> tuple[Any, ...]:
     if summary.get("cell_steps_per_second"):
         rate = rate_text(summary["cell_steps_per_second"], "cell-steps/s")
     return (
-        directory.name,
         resolved.get("app", ""),
         resolved.get("ranks", ""),
-        _status(directory, summary, seen),
+        status_with_job(directory, _status(directory, summary, seen), job),
         f"{100 * progress['fraction']:.0f} %" if "fraction" in progress else "",
         rate,
+        job_of(directory),
         time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen)),
     )
+
+
+def status_of(directory: RunDirectory, job: JobState | None) -> str:
+    """The state of a run in words, by its files and its job."""
+    return str(describe(directory, job)[2])
+
+
+def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
+    for path in paths:
+        with contextlib.suppress(HpckitError):
+            yield RunDirectory(path)
 
 
 def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> str:

@@ -66,6 +66,16 @@ def states(jobs: Iterable[str]) -> dict[str, JobState]:
     return found
 
 
+def jobs_with_comment(comment: str) -> dict[str, str]:
+    """Name -> number of the user's jobs with this comment that have not ended.
+
+    Raises `SetupError` where Slurm does not answer.
+    """
+    said = _call(["squeue", "--me", "--noheader", "--format=%A|%j|%T|%k"])
+    rows = [line.split("|", 3) for line in said.splitlines()]
+    return {row[1]: row[0] for row in rows if len(row) == 4 and row[3] == comment and row[2] in ALIVE}
+
+
 def cancel(jobs: Iterable[int]) -> None:
     """Cancel jobs; those that have ended already are left as they are."""
     words = [str(job) for job in jobs]

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 from conftest import mpiexec
-from slurm_cluster import Cluster, cluster, missing
 
+from hpckit.bench.loopback_slurm import Cluster, cluster, missing
+from hpckit.bench.requeue import requeued
+from hpckit.cli.graph import main as graph
+from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
+from hpckit.cli.watch import main as watch
 
 ROOT = Path(__file__).parents[2]
 WHY_NOT = missing() or ("" if mpiexec() else "no mpiexec")
@@ -99,7 +103,7 @@ def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here
     )
     main(["after.py", "--after", number, "--time", "5", "--site", site])
     after, script = submitted(capsys)
-    assert slurm.wait(after)["ExitCode"] == "0:0", list(here.glob("slurm-*"))
+    assert slurm.wait(after)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     shapes = [
         json.loads((folder / name / "resolved.json").read_text())["values"]["grid"]["shape"] for name in ("000", "001")
     ]
@@ -110,6 +114,21 @@ def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here
     ]
     assert "after" in (here / f"slurm-after-{after}.out").read_text()
     assert "after.py" in script.read_text()
+
+
+def test_a_queued_run_is_watched_to_its_end(slurm, here, capsys):
+    site = write_site(here)
+    site.write_text(site.read_text().replace("[cpu]", '[cpu]\noptions = ["--hold"]'))
+    main(["diffusion/heat", *SMALL, "--time", "5", "--site", str(site)])
+    number, directory = submitted(capsys)
+    assert watch([str(directory), "--once", "--json"]) == 0
+    [state] = json.loads(capsys.readouterr().out)
+    assert (state["status"], state["job"], state["job_state"]) == ("queued (JobHeldUser)", number, "PENDING")
+    slurm.run("scontrol", "release", number)
+    assert watch([str(directory), "--every", "0.2"]) == 0
+    assert " done  job " in capsys.readouterr().out.splitlines()[-2]
+    assert ls([]) == 0
+    assert number in capsys.readouterr().out
 
 
 def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
@@ -139,8 +158,80 @@ def test_the_ready_scripts_run(slurm, here, capsys):
     numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in SHORT}
     for name, number in numbers.items():
         for task in ("_0", "_1") if "array" in name else ("",):
-            state = slurm.wait(number + task, 120)
+            state = slurm.wait(number + task, 250)
             assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
     assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
     assert {summary["ranks"] for summary in done} == {2}
+
+
+def test_a_run_that_needs_three_time_limits_ends_with_the_same_bits(slurm, here):
+    found = requeued(slurm, here, limits=3)
+    assert (found["starts"], found["exit"]) == (3, "0:0"), output(here / "broken")
+    assert any("temperature" in row["field"] for row in found["fields"])
+    assert {row["verdict"] for row in found["fields"]} == {"same bits"}
+
+
+def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
+    """Each task a job that waits for those before it; one that fails takes only its descendants with it."""
+    for name, body in (("sum.py", SUM), ("size.py", SIZE)):
+        (here / name).write_text(body)
+    (here / "study.toml").write_text(STUDY)
+    site = str(write_site(here))
+    assert graph(["run", "study.toml", "--slurm", "--site", site]) == 1
+    said = capsys.readouterr().out
+    assert "size, near: job" in said
+    assert ((here / "size.txt").read_text(), (here / "near.txt").read_text()) == ("3\n", "3")
+    assert (here / "sum.txt").read_text() == "8"
+    assert not (here / "never.txt").exists()
+    assert "failed" in said
+    assert graph(["run", "study.toml", "--slurm", "--site", site, "--no-wait"]) == 0
+    again = capsys.readouterr().out
+    assert "bad: job" in again
+    assert "sum" not in again
+
+
+SUM = """
+import sys
+total = 0
+for path in sys.argv[2:]:
+    total += int(open(path).read())
+open(sys.argv[1], "w").write(str(total))
+"""
+SIZE = """
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 0:
+    print(MPI.COMM_WORLD.size, file=open("size.txt", "w"))
+"""
+STUDY = """
+[tasks.size]
+command = ["python", "-m", "mpi4py", "size.py"]
+ranks = 3
+inputs = ["size.py"]
+outputs = ["size.txt"]
+
+[tasks.near]
+command = ["python", "sum.py", "near.txt", "size.txt"]
+inputs = ["sum.py", "size.txt"]
+outputs = ["near.txt"]
+near = "size"
+
+[tasks.five]
+command = ["bash", "-c", "echo 5 > five.txt"]
+outputs = ["five.txt"]
+
+[tasks.sum]
+command = ["python", "sum.py", "sum.txt", "five.txt", "near.txt"]
+inputs = ["sum.py", "five.txt", "near.txt"]
+outputs = ["sum.txt"]
+
+[tasks.bad]
+command = ["bash", "-c", "exit 3"]
+inputs = ["five.txt"]
+outputs = ["bad.txt"]
+
+[tasks.never]
+command = ["cp", "bad.txt", "never.txt"]
+inputs = ["bad.txt"]
+outputs = ["never.txt"]
+"""

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "srun", "scancel")
@@ -208,7 +208,7 @@ def _free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _wait(done, seconds: float, state=lambda: "") -> None:
+def _wait(done: Callable[[], object], seconds: float, state: Callable[[], str] = str) -> None:
     """Wait until `done()`, for a limited time."""
     deadline = time.monotonic() + seconds
     while not done():

@@ -1,0 +1,369 @@
+"""Graphs of tasks on this machine: done once, tried again, gone on with, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import mpiexec, run_limited
+
+from hpckit.cli.graph import task_states
+from hpckit.cli.main import main
+from hpckit.errors import InputError
+from hpckit.jobs.graph import Graph, load_graph, make_graph
+from hpckit.jobs.graph_draw import draw_svg, draw_text
+from hpckit.jobs.graph_slurm import chains
+from hpckit.jobs.graph_state import GraphState
+
+HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
+WORK = """
+import os, pathlib, time
+
+def add(inputs, outputs, value=0, wait=0.0, fails="", log=""):
+    "The sum of all inputs and a value, slowly; fails as often as a file outside of the graph says."
+    if log:
+        with open(log, "a") as file:
+            file.write(outputs[0].name + "\\n")
+    time.sleep(wait)
+    if fails:
+        count = pathlib.Path(fails)
+        left = int(count.read_text())
+        if left:
+            count.write_text(str(left - 1))
+            raise ArithmeticError("not yet")
+    total = value + sum(int(path.read_text()) for path in inputs)
+    for path in outputs:
+        path.write_text(f"{total}\\n")
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "PMI", "OMPI_", "HPCKIT_"))]:
+        monkeypatch.delenv(name)
+    Path("work.py").write_text(WORK)
+    return tmp_path
+
+
+def task(*parents: str, name: str, **more) -> dict:
+    """A task that adds up the files of its parents."""
+    arguments = {"log": os.path.abspath("log"), **more.pop("arguments", {})}
+    inputs = [f"{parent}.txt" for parent in parents]
+    return {"function": "work.py:add", "inputs": inputs, "outputs": [f"{name}.txt"], "arguments": arguments, **more}
+
+
+def diamond(wait: float = 0.0, **more) -> dict[str, dict]:
+    """Eight tasks: a to d from nothing, e of a and b, f of c and d, g and h of e and f."""
+    tables = {name: task(name=name, arguments={"value": i, "wait": wait}) for i, name in enumerate("abcd", 1)}
+    for name, parents in (("e", "ab"), ("f", "cd"), ("g", "ef"), ("h", "ef")):
+        tables[name] = task(*parents, name=name, arguments={"value": 10, "wait": wait})
+    for name, settings in more.items():
+        tables[name] = {**tables[name], **settings}
+    return tables
+
+
+def write(tables: dict[str, dict], file: str = "study.toml") -> Path:
+    path = Path(file)
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[tasks.{name}]")
+        for key, value in table.items():
+            if isinstance(value, dict):
+                pairs = ", ".join(f"{inner} = {json.dumps(item)}" for inner, item in value.items())
+                lines.append(f"{key} = {{ {pairs} }}")
+            else:
+                lines.append(f"{key} = {json.dumps(value)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def done() -> list[str]:
+    """What was started, in order, as the tasks themselves wrote it down."""
+    return Path("log").read_text().split() if Path("log").exists() else []
+
+
+def states(path: Path) -> dict[str, str]:
+    graph = load_graph(path)
+    return task_states(graph, GraphState(graph))
+
+
+def test_a_graph_is_done_once_and_again_where_an_input_changed(here, capsys):
+    path = write({**diamond(), "first": task("seed", name="first")})
+    Path("seed.txt").write_text("7\n")
+    assert main(["graph", "run", str(path), "--cores", "3"]) == 0
+    assert {name: int(Path(f"{name}.txt").read_text()) for name in "abcdefgh"} == dict(
+        zip("abcdefgh", (1, 2, 3, 4, 13, 17, 40, 40), strict=True)
+    )
+    assert sorted(done()) == sorted(f"{name}.txt" for name in (*"abcdefgh", "first"))
+    order = done()
+    assert all(order.index(f"{parent}.txt") < order.index("g.txt") for parent in "abcdef")
+    Path("log").unlink()
+    assert main(["graph", "run", str(path)]) == 0
+    assert done() == []
+    Path("seed.txt").write_text("8\n")
+    assert states(path)["first"] == "changed"
+    assert main(["graph", "run", str(path)]) == 0
+    assert done() == ["first.txt"]
+    Path("log").unlink()
+    Path("e.txt").write_text("14\n")  # not what was made: made again, and what follows is as it was
+    assert main(["graph", "run", str(path)]) == 0
+    assert (done(), Path("e.txt").read_text()) == (["e.txt"], "13\n")
+    Path("log").unlink()
+    path.write_text(path.read_text().replace("value = 1, ", "value = 2, "))
+    assert main(["graph", "run", str(path)]) == 0
+    assert sorted(done()) == ["a.txt", "e.txt", "g.txt", "h.txt"]
+    assert Path("g.txt").read_text() == "41\n"
+    assert not list(Path(".hpckit-graph/study/work").iterdir())
+
+
+def test_a_failure_stops_what_follows_from_it_only(here, capsys):
+    Path("fails").write_text("1")
+    path = write(
+        diamond(b={"arguments": {"value": 2, "fails": os.path.abspath("fails"), "log": os.path.abspath("log")}})
+    )
+    assert main(["graph", "run", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "ArithmeticError: not yet" in said
+    assert states(path) == dict(
+        zip("abcdefgh", ("done", "failed", "done", "done", "skipped", "done", "skipped", "skipped"), strict=True)
+    )
+    assert main(["graph", "status", str(path)]) == 0
+    assert "b-001/log" in capsys.readouterr().out.replace("\n", "")
+    assert main(["graph", "run", str(path)]) == 0
+    assert done().count("b.txt") == 2
+    assert done().count("f.txt") == 1
+    assert set(states(path).values()) == {"done"}
+
+
+def test_a_task_is_tried_again_with_longer_and_longer_pauses(here, capsys):
+    Path("fails").write_text("2")
+    arguments = {"fails": os.path.abspath("fails")}
+    path = write({"a": task(name="a", arguments=arguments, retries=3, backoff=0.1)})
+    begin = time.monotonic()
+    assert main(["graph", "run", str(path)]) == 0
+    assert time.monotonic() - begin > 0.3
+    said = capsys.readouterr().out
+    assert ("tried again in 0.1 s" in said, "tried again in 0.2 s" in said, "try 3" in said) == (True, True, True)
+
+
+def test_a_task_that_takes_too_long_or_makes_nothing_has_failed(here, capsys):
+    commands = {
+        "long": {"command": ["sleep", "20"], "timeout": 0.2},
+        "nothing": {"command": ["true"], "outputs": ["no.txt"]},
+        "absent": {"command": ["no-such-program"]},
+    }
+    assert main(["graph", "run", str(write(commands))]) == 1
+    said = capsys.readouterr().out
+    assert ("long: failed (124)" in said, "nothing: failed (65)" in said, "absent: failed (127)" in said) == (True,) * 3
+    assert "did not make no.txt" in said
+
+
+def test_a_straggler_is_run_twice_and_the_first_to_end_counts(here, capsys):
+    Path("slow.py").write_text(
+        "import os, sys, time\n"
+        "first = not os.path.exists(sys.argv[1])\n"
+        "open(sys.argv[1], 'a').write('x')\n"
+        "time.sleep(30 if first else 0)\n"
+        "open('slow.txt', 'w').write('same')\n"
+    )
+    table = {"command": ["python", "slow.py", os.path.abspath("seen")], "inputs": ["slow.py"], "outputs": ["slow.txt"]}
+    begin = time.monotonic()
+    assert main(["graph", "run", str(write({"slow": {**table, "twice_after": 0.5}})), "--cores", "2"]) == 0
+    assert time.monotonic() - begin < 20
+    assert (Path("seen").read_text(), Path("slow.txt").read_text()) == ("xx", "same")
+    assert not list(Path(".hpckit-graph/study/work").iterdir())
+
+
+def test_the_budget_of_cores_is_kept(here):
+    Path("busy.py").write_text(
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'a') as file:\n"
+        "    file.write('+'); file.flush(); time.sleep(0.3); file.write('-')\n"
+    )
+    busy = {"command": ["python", "busy.py", os.path.abspath("seen")], "inputs": ["busy.py"]}
+    tables = {f"t{i}": {**busy, "cores": 1 + i % 2} for i in range(4)}
+    assert main(["graph", "run", str(write(tables)), "--cores", "2"]) == 0
+    running = most = 0
+    for sign in Path("seen").read_text():
+        running += 1 if sign == "+" else -1
+        most = max(most, running)
+    assert most <= 2
+
+
+def test_mpi_jobs_of_hpckit_and_of_others_are_tasks(here):
+    if mpiexec() is None:
+        pytest.skip("no mpiexec")
+    Path("size.py").write_text(
+        "from mpi4py.MPI import COMM_WORLD as w\nif w.rank == 0:\n    print(w.size, file=open('size.txt', 'w'))\n"
+    )
+    Path("read.py").write_text(
+        "import json, sys\njson.dump(json.load(open('heat/summary.json'))['ranks'], open('ranks.txt', 'w'))\n"
+    )
+    tables = {
+        "heat": {
+            "run": ["diffusion/heat", "grid.shape=[16,16]", "time.end=0.001", "report.roofline=false"],
+            "ranks": 2,
+            "outputs": ["heat/summary.json"],
+        },
+        "read": {
+            "command": ["python", "read.py"],
+            "inputs": ["read.py", "heat/summary.json"],
+            "outputs": ["ranks.txt"],
+        },
+        "size": {
+            "command": ["python", "-m", "mpi4py", "size.py"],
+            "ranks": 2,
+            "inputs": ["size.py"],
+            "outputs": ["size.txt"],
+        },
+    }
+    path = write(tables)
+    assert main(["graph", "run", str(path), "--cores", "2"]) == 0
+    assert (Path("ranks.txt").read_text(), Path("size.txt").read_text()) == ("2", "2\n")
+    assert Path("heat/report/index.html").exists()
+    assert set(states(path).values()) == {"done"}
+
+
+def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):
+    launcher = mpiexec()
+    if launcher is None:
+        pytest.skip("no mpiexec")
+    tables = diamond()
+    tables["size"] = {
+        "command": ["python", "-c", "import os; open('env.txt', 'w').write(str('PMI_SIZE' in os.environ))"],
+        "outputs": ["env.txt"],
+    }
+    path = write(tables)
+    ended = run_limited([launcher, "-n", "3", *HPCKIT, "graph", "run", str(path)], 60, cwd=here)
+    assert ended.code == 0, ended.stderr
+    assert (Path("g.txt").read_text(), Path("env.txt").read_text()) == ("40\n", "False")
+    assert len(done()) == 8
+    wide = write({"a": {"command": ["true"], "ranks": 2}}, "wide.toml")
+    ended = run_limited([launcher, "-n", "2", *HPCKIT, "graph", "run", str(wide)], 60, cwd=here)
+    assert "each task runs on one rank" in ended.stderr
+
+
+def kill_and_go_on(folder: Path, path: Path, delay: float) -> bool:
+    """Kill a driver after so many seconds; True where it was still at work. What was on record stays as it is."""
+    driver = subprocess.Popen(
+        [*HPCKIT, "graph", "run", str(path), "--cores", "2"], cwd=folder, stdout=subprocess.DEVNULL
+    )
+    time.sleep(delay)
+    alive = driver.poll() is None
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    return alive
+
+
+def run_with_kills(folder: Path, path: Path, chance: random.Random, least: int) -> tuple[int, dict[str, str]]:
+    """Kill the driver at random moments, at least so often, and let it finish; returns kills and hashes."""
+    graph = load_graph(path)
+    state = GraphState(graph)
+    kills = 0
+    recorded: dict[str, int] = {}
+    while kills < least:
+        before = {name: list(done()).count(f"{name}.txt") for name in graph.tasks if state.record(name)}
+        recorded.update({name: count for name, count in before.items() if name not in recorded})
+        if not kill_and_go_on(folder, path, chance.uniform(0.05, 1.6)):
+            break
+        kills += 1
+    ended = run_limited([*HPCKIT, "graph", "run", str(path), "--cores", "2"], 120, cwd=folder)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    for name, count in recorded.items():
+        assert done().count(f"{name}.txt") == count, f"{name} was on record and was done again"
+    return kills, {name: state.record(name)["outputs"] for name in graph.tasks}
+
+
+def hashes_after_kills(here: Path, rounds: int, seed: int, kills_a_round: int) -> int:
+    """Kill the drivers of fresh graphs and compare what they made with an unbroken one; returns the kills."""
+    path = write(diamond(wait=0.1))
+    assert run_limited([*HPCKIT, "graph", "run", str(path)], 60, cwd=here).code == 0
+    graph = load_graph(path)
+    whole = {name: GraphState(graph).record(name)["outputs"] for name in graph.tasks}
+    chance, kills = random.Random(seed), 0
+    for _ in range(rounds):
+        subprocess.run(["rm", "-rf", ".hpckit-graph", "log", *(f"{name}.txt" for name in graph.tasks)], check=True)
+        count, hashes = run_with_kills(here, path, chance, kills_a_round)
+        assert hashes == whole, f"seed {seed}"
+        assert set(states(path).values()) == {"done"}
+        kills += count
+    return kills
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(here):
+    assert hashes_after_kills(here, rounds=1, seed=11, kills_a_round=5) >= 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_fifty_kills(here):
+    kills = 0
+    for seed in range(100):
+        kills += hashes_after_kills(here, rounds=5, seed=seed, kills_a_round=5)
+        if kills >= 50:
+            return
+
+
+def test_a_second_driver_is_refused(here):
+    graph = load_graph(write(diamond()))
+    with (
+        GraphState(graph).locked(),
+        pytest.raises(InputError, match="being run already"),
+        GraphState(graph).locked(seconds=0.1),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"a": {"command": ["true"], "inputs": ["b.txt"]}}, "no task makes its input b.txt"),
+        ({"a": {"command": ["true"], "outputs": ["/etc/x"]}}, "plain path below"),
+        ({"a": {"command": ["true"], "outputs": ["../x"]}}, "plain path below"),
+        ({"a": {"command": ["true"], "run": ["x"]}}, "one of run, command and function"),
+        ({"a": {"command": ["true"], "after": ["b"]}}, "no task 'b'"),
+        ({"a": {"command": ["true"], "rankz": 2}}, "rankz"),
+        ({"a b": {"command": ["true"]}}, "no name of a task"),
+        ({"a": {"function": "os.system"}}, "file.py:name or module:name"),
+        ({"a": {"command": ["true"], "outputs": ["x"]}, "b": {"command": ["true"], "outputs": ["x"]}}, "by a and by b"),
+        ({"a": {"command": ["true"], "after": ["b"]}, "b": {"command": ["true"], "after": ["a"]}}, "in a circle"),
+        ({"a": {"command": ["true"]}, "b": {"command": ["true"], "near": "a"}}, "that it needs a file of"),
+    ],
+)
+def test_graphs_that_cannot_be_are_refused(tmp_path, tables, said):
+    with pytest.raises(InputError, match=said):
+        make_graph("it", tmp_path, tables)
+
+
+def test_tasks_that_want_to_be_near_share_a_job_unless_they_would_wait_for_themselves():
+    def graph(**parents: tuple[tuple[str, ...], str]) -> Graph:
+        tables = {
+            name: {"command": ["true"], "inputs": [f"{p}.txt" for p in needs], "outputs": [f"{name}.txt"], "near": near}
+            for name, (needs, near) in parents.items()
+        }
+        return make_graph("it", Path("/nonexistent"), tables)
+
+    one = graph(a=((), ""), b=(("a",), "a"), c=(("b",), "b"), d=(("a",), "a"))
+    assert chains(one, one.order) == [["a", "b", "c"], ["d"]]
+    two = graph(a=((), ""), c=(("a",), ""), b=(("a", "c"), "a"))
+    assert chains(two, two.order) == [["a"], ["c"], ["b"]]
+
+
+def test_pictures_show_every_task_and_edge(here):
+    graph = load_graph(write(diamond()))
+    known = task_states(graph, GraphState(graph))
+    text = draw_text(graph, known)
+    assert text.splitlines()[0].split() == ["a", "ready"]
+    assert "g  waiting   after e, f" in text
+    svg = draw_svg(graph, known)
+    assert (svg.count("<rect"), svg.count("marker-end")) == (8, 8)
+    assert main(["graph", "draw", "study.toml", "--svg", "it.svg"]) == 0
+    assert Path("it.svg").read_text() == svg
