@@ -80,8 +80,8 @@ def goodput_section(record: Record | None) -> str:
         cost, between = number(record["cost"], 2), duration(record["between_failures"])
         every = record["interval"]
         text += (
-            f" With {cost} s a checkpoint and a failure every {between} ({basis}), least is lost with a checkpoint every"
-            f' {duration(every)} (Daly 2006): checkpoint.every = "{math.ceil(every)} s".'
+            f" With {cost} s a checkpoint and a failure every {between} ({basis}), least is lost with a checkpoint"
+            f' every {duration(every)} (Daly 2006): checkpoint.every = "{math.ceil(every)} s".'
         )
     return section("Goodput", table(("elapsed time", "", "share"), rows) + caption(text))
 
