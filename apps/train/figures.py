@@ -10,6 +10,7 @@ from mpi4py import MPI
 from hpckit.apps.train.peak import gemm_peak
 from hpckit.apps.train.trainer import StepFigures, Trainer
 from hpckit.plan.price_schedule import price_schedule
+from hpckit.timing import PhaseTimer
 
 SPEEDS = ("mfu", "communication", "tokens_per_second", "samples_per_second")
 
@@ -29,6 +30,7 @@ class Figures:
         comm.Allreduce(own, peak, MPI.SUM)
         self.peak = float(peak[0])
         self.kept: dict[str, list[float]] = {}
+        self.computing: list[float] = []  # of each measured step's forward and backward, the share without waiting
 
     def of(self, step: StepFigures, seconds: float) -> dict[str, float]:
         """The metrics of the step that was just done and took `seconds` in all on this rank.
@@ -39,6 +41,7 @@ class Figures:
         """
         measured = self.trainer.pipeline.measured()
         rate = step.samples / seconds
+        self.computing.append(measured.price.busy[self.trainer.mesh["pp"].rank] / step.seconds)
         found = {
             "loss": step.loss,
             "grad_norm": step.norm,
@@ -55,6 +58,13 @@ class Figures:
         for name, value in found.items():
             self.kept.setdefault(name, []).append(value)
         return found
+
+    def split(self, timer: PhaseTimer) -> None:
+        """Divide the phase `compute` of a run into what was computed and what was waited, as the measured steps say."""
+        if self.computing:
+            total = timer.seconds["compute"]
+            timer.seconds["compute"] = total * min(1.0, float(np.mean(self.computing)))
+            timer.seconds["wait"] = total - timer.seconds["compute"]
 
     def summary(self) -> dict[str, Any]:
         """Medians over the steps that were measured, and what they are held against. Collective."""

@@ -52,6 +52,14 @@ def layout(config: Config, ranks: int) -> Layout:
     shape = shape_of(config.model, data.classes if data else 2)
     if data is not None and shape.vocab < data.classes:
         problems.append(_small_vocabulary(shape, data))
+    tokenizer = data.tokenizer if data else None
+    if tokenizer is not None and config.sample.tokens and not len(tokenizer.encode(config.sample.prompt)):
+        problems.append(
+            InputError(
+                f"sample.prompt is {config.sample.prompt!r}, for which the tokenizer has no token",
+                do="give a sample.prompt of some letters, or sample.tokens = 0",
+            )
+        )
     model = tried(lambda: model_of(shape))
     plan = tried(lambda: _plan(config, shape.products(window), shape.tied, ranks))
     if problems:

@@ -71,8 +71,7 @@ def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple
     begin, last = clock.perf_counter(), None
     while trainer.done < times.steps:
         started = clock.perf_counter()
-        with run.timer("step"):
-            step = trainer.step()
+        step = trainer.step(run.timer)
         seconds = clock.perf_counter() - started
         at_end, line = step.step == times.steps, {}
         if step.step % times.monitor == 0 or at_end:
@@ -88,6 +87,7 @@ def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple
             run.progress(step.step, step.step, times.steps, rate)
         if not at_end and run.edge(step.step, trainer.state):
             break
+    figures.split(run.timer)
     return clock.perf_counter() - begin, last
 
 

@@ -18,6 +18,7 @@ from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
 from hpckit.nn.parameters import Parameter
 from hpckit.parallel.pipeline import Pipeline
 from hpckit.parallel.sampler import Sampler
+from hpckit.timing import PhaseTimer
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class StepFigures:
     """One step, the same on every rank but for `seconds`.
 
     loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. rate: of learning.
+    seconds: of forward and backward.
     """
 
     step: int
@@ -48,17 +50,18 @@ class Trainer:
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
         self.done = 0  # steps
 
-    def step(self) -> StepFigures:
+    def step(self, timer: PhaseTimer) -> StepFigures:
         """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
-        share = self.sampler.take(self.replica, self.replicas)
-        x, targets = self.laid.data.training.take(share.indices)
-        passing = Pass(True, self.config.seed, self.done, share.first_sample)
-        self.pipeline.zero_grads()
-        result = self.pipeline.run(x, targets, passing)
-        squared = self.pipeline.squared_norm()
-        rate = self._rate()
-        self._require_finite(result.loss, squared)
-        self.optimizer.step(rate, clip_scale(squared, self.config.optimizer.clip))
+        with timer("data"):
+            share = self.sampler.take(self.replica, self.replicas)
+            x, targets = self.laid.data.training.take(share.indices)
+        with timer("compute"):
+            self.pipeline.zero_grads()
+            result = self.pipeline.run(x, targets, Pass(True, self.config.seed, self.done, share.first_sample))
+        with timer("optimizer"):
+            squared, rate = self.pipeline.squared_norm(), self._rate()
+            self._require_finite(result.loss, squared)
+            self.optimizer.step(rate, clip_scale(squared, self.config.optimizer.clip))
         self.done += 1
         return StepFigures(self.done, result.loss, math.sqrt(squared), rate, share.total, result.seconds)
 

@@ -24,6 +24,7 @@ RUN = (
     "output.frames=2",
     "output.single=false",
     "report.roofline=false",
+    "--no-report",
 )
 SITE = """
 signal_seconds = 20
@@ -45,7 +46,7 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     words = [*RUN, f"time.end={end}"]
     whole, broken = folder / "whole", folder / "broken"
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
-    subprocess.run([*front_end, "run", *words, "-n", "2", "--no-report", "--directory", whole], check=True, cwd=folder)
+    subprocess.run([*front_end, "run", *words, "-n", "2", "--directory", whole], check=True, cwd=folder)
     (folder / "site.toml").write_text(SITE.format(venv=sys.prefix))
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])

@@ -221,3 +221,7 @@ def test_tokenizer_files(tmp_path, monkeypatch):
     laid = layout(Config.model_validate(given), 1)
     assert laid.shape.vocab == pieces.vocab
     assert laid.window == 16
+    trained.normalizer = package.normalizers.Strip()
+    trained.save(str(path))
+    with pytest.raises(InputError, match="the tokenizer has no token"):
+        layout(Config.model_validate(given), 1)

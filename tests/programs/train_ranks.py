@@ -18,6 +18,7 @@ from hpckit.apps.train.trainer import Trainer
 from hpckit.mesh import Mesh
 from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
+from hpckit.timing import PhaseTimer
 
 WORLD = MPI.COMM_WORLD
 FOLDER = Path(sys.argv[1])
@@ -88,7 +89,7 @@ class Saved:
 
 
 def losses(trainer, steps):
-    return [trainer.step().loss for _ in range(steps)]
+    return [trainer.step(PhaseTimer()).loss for _ in range(steps)]
 
 
 def goes_on(first, second):
