@@ -42,6 +42,7 @@ _HOME = {
     "machine_of": "hpckit.plan.machine",
     "mirror": "hpckit.walls",
     "measure_layers": "hpckit.parallel.measure",
+    "parameter_server": "hpckit.parallel.server",
     "partition_layers": "hpckit.plan.partition",
     "pipeline_program": "hpckit.plan.program",
     "pipeline_schedule": "hpckit.plan.schedules",

@@ -175,12 +175,12 @@ def _gloo(x: np.ndarray) -> Run | None:
     except ImportError:
         return None
     if not dist.is_initialized():
-        _start_gloo(torch, dist)
+        start_gloo(torch, dist)
     tensor = torch.from_numpy(x)
     return lambda: dist.all_reduce(tensor)
 
 
-def _start_gloo(torch: Any, dist: Any) -> None:
+def start_gloo(torch: Any, dist: Any) -> None:
     """A process group of all ranks that meets at a port of the first one."""
     comm = MPI.COMM_WORLD
     torch.set_num_threads(1)
