@@ -34,7 +34,7 @@ KERNELS: dict[tuple[str, str], Callable[[np.ndarray], int]] = {
     ("all_to_all", "symmetric"): scattering.symmetric_all_to_all,
 }
 REDUCTIONS = ("all_reduce", "reduce_scatter")
-DIRECT_FROM = 2**22  # bytes from which a staged all-reduce reads the memory of other processes, where it may
+DIRECT_FROM = 2**25  # bytes from which a staged all-reduce reads the memory of other processes, where it may
 SMALL = 4096  # bytes up to which the copies of a flat all-reduce cost less than looking at the flags once more
 
 
@@ -67,7 +67,7 @@ def bind(
 
     op: "sum", "max", "min", "mean" or "average", with the `weight` of this rank. algorithm: "flat" (all_reduce of
     small data), "staged" (any buffer), "symmetric" (what is sent lies in a buffer of `empty_shared`); by default the
-    best that the buffer allows. A "staged" all_reduce of 4 MiB and more is "direct" where ranks may read each other.
+    best that the buffer allows. A "staged" all_reduce of 32 MiB and more is "direct" where ranks may read each other.
     kind: "bfloat16" where arrays of uint16 hold the bits of such numbers.
 
     Raises `InputError` for a buffer, op or algorithm that does not fit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit import watch
+from hpckit import waits, watch
 from hpckit.channels import Bound, LocalPhase, RemotePhase, phase_dims, tags_needed
 from hpckit.device_channels import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
 from hpckit.errors import InputError
@@ -100,6 +101,8 @@ class HaloExchange:
         self._flying: tuple[_Binding, Arrays] | None = None
         self._closed = False
         self.wait_seconds = 0.0
+        self._channel = waits.channel("halo", mesh.comm, self._peers(chosen))
+        self._begun = self._posted = 0.0
         mesh.adopt(self)
 
     @property
@@ -116,6 +119,7 @@ class HaloExchange:
         """Copy what stays within the rank and send off the first messages."""
         if self._flying is not None:
             raise InputError("the exchange has been started already", do="call finish before the next start")
+        self._begun = time.perf_counter()
         arrays = _arrays(fields)
         binding = self._bind(arrays)
         self._flying = (binding, arrays)
@@ -123,6 +127,7 @@ class HaloExchange:
             self._lane.begin()
         for phase in binding.there[: self._first_remote + 1]:
             phase.begin()
+        self._posted = time.perf_counter()
 
     def finish(self, fields: Any) -> None:
         """Receive, run the phases that depend on it, and fill the walls."""
@@ -138,13 +143,17 @@ class HaloExchange:
         seen = watch.current
         if seen is not None:
             seen.enter_neighbors(self.mesh.comm, "halo exchange", self.layouts[0].dtype)
+        entered, waited = time.perf_counter(), 0.0
         for number, phase in enumerate(binding.there[self._first_remote :]):
             if number:
                 phase.begin()
-            self.wait_seconds += phase.complete()
+            waited += phase.complete()
+        self.wait_seconds += waited
         self._flying = None
         if seen is not None:
             seen.leave()
+        if self._channel is not None:
+            self._channel.add(self._begun, self._posted, entered, time.perf_counter(), waited)
         if self._lane is not None:
             with self._lane:
                 self._fill_walls(arrays)
@@ -223,6 +232,12 @@ class HaloExchange:
             layout.check_walls(fills)
             read.append(fills)
         return tuple(read)
+
+    def _peers(self, axes: Sequence[str]) -> set[int]:
+        """The neighbors of this rank along some axes."""
+        topology, rank = self.mesh.topology, self.mesh.rank
+        beside = {topology.shift(rank, name, step) for name in axes for step in (-1, 1)}
+        return {peer for peer in beside if peer is not None and peer != rank}
 
     def _make_phases(
         self, dims: Sequence[int], mailboxes: bool

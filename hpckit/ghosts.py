@@ -12,6 +12,8 @@ import time
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import waits
+from hpckit.ghost_mail import open_ghost_mail
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.mesh import Mesh
@@ -24,28 +26,37 @@ class GhostExchange:
 
     A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
     each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
-    Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer.
+    Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer, of the
+    same node before the others. mailboxes: whether peers on a node share memory; False for messages alone.
     """
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, mailboxes: bool = True) -> None:
         self.mesh = mesh
         self._tag = mesh.tags(2)
+        self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
         self._requests: list[MPI.Request] = []
         self.wait_seconds = 0.0
+        self._channel = waits.channel("ghosts", mesh.comm)
+        self._begun = self._posted = 0.0
 
     def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
         """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
 
         The caller puts them into slots and says so by `settle`.
         """
-        rank = self.mesh.rank
+        rank, mail = self.mesh.rank, self._mail
         options, segments = bricks.ghosts(rank, reach)
         self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
         takers = np.array([segment.peer for segment in segments])
-        self._peers = sorted({segment.peer for segment in segments} - {rank})
-        sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers)
-        self._own, self._sent = sent[0], sent[1:]
-        self._received = self._exchange_counts()
+        peers = {segment.peer for segment in segments} - {rank}
+        near = sorted(peers & mail.ranks) if mail is not None else []
+        self._has_near, self._peers = bool(near), sorted(peers.difference(near))  # the latter are sent messages
+        sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers, [rank, *near, *self._peers])
+        self._own, self._near, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        if self._channel is not None:
+            self._channel.meet([*near, *self._peers])
+        if mail is not None:
+            mail.prepare(near, sent[1 : 1 + len(near)])
         records = self._exchange_records(particles)
         self._out = np.empty((sum(self._sent), 3))
         self._in = np.empty((sum(self._received), 3))
@@ -58,15 +69,17 @@ class GhostExchange:
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sends in a step."""
-        return self._out.nbytes
+        return (self._near + len(self._out)) * 3 * 8
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
+        self._begun = time.perf_counter()
         positions, own = particles.positions, self._own
+        self._give(positions, 3)
         if self._peers:
-            lists = self._chosen[own:], self._segments[own:], self._shifts, len(self._out)
-            take_all(positions, *lists, self._out)
+            self._take(positions, own + self._near, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
+        self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
     def advance(self) -> None:
@@ -76,21 +89,50 @@ class GhostExchange:
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
-        if not self._peers:
+        if not (self._peers or self._has_near):
             return
         begin = time.perf_counter()
-        MPI.Request.Waitall(self._requests)
-        self.wait_seconds += time.perf_counter() - begin
-        put(self._in, particles.positions, self._slots, self._own, self._own + len(self._in))
+        self._wait(self._requests)
+        end = time.perf_counter()
+        self.wait_seconds += end - begin
+        if self._channel is not None:
+            self._channel.add(self._begun, self._posted, begin, end, end - begin)
+        first = self._own
+        for came in (*self._from_near(3), self._in):
+            put(came, particles.positions, self._slots, first, first + len(came))
+            first += len(came)
 
-    def _choose(self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray) -> list[int]:
-        """The slots and segments of all ghosts that this rank gives, by who takes them: this rank, then each peer.
+    def _wait(self, requests: list[MPI.Request]) -> None:
+        """Wait for what peers on the node give, and for messages."""
+        if self._mail is not None:
+            self._mail.wait()
+        MPI.Request.Waitall(requests)
+
+    def _take(self, positions: np.ndarray, first: int, out: np.ndarray) -> None:
+        """Pack the chosen ghosts from number `first` on, as many as there is room for."""
+        stop = first + len(out)
+        take_all(positions, self._chosen[first:stop], self._segments[first:stop], self._shifts, len(out), out)
+
+    def _give(self, positions: np.ndarray, width: int) -> None:
+        """Pack what peers on the node take."""
+        if self._mail is not None:
+            if self._near:
+                self._take(positions, self._own, self._mail.out(width))
+            self._mail.post()
+
+    def _from_near(self, width: int) -> list[np.ndarray]:
+        """What peers on the node have given, float64[n, width] each."""
+        return [] if self._mail is None else self._mail.received(width)
+
+    def _choose(
+        self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray, every: list[int]
+    ) -> list[int]:
+        """The slots and segments of all ghosts that this rank gives, by who takes them, in the order of `every`.
 
         takers: the rank that each segment goes to. Returns how many each takes.
         """
         counts = np.zeros(len(takers), np.int64)
         choose(particles.positions, particles.slots, *limits, counts, np.empty(0, np.int64))
-        every = [self.mesh.rank, *self._peers]
         order = np.concatenate([np.flatnonzero(takers == taker) for taker in every])
         ends = np.cumsum(counts[order])
         starts = np.empty_like(counts)
@@ -110,16 +152,16 @@ class GhostExchange:
 
     def _exchange_records(self, particles: Particles) -> np.ndarray:
         """Whole records, with the types, once."""
-        own = self._own
-        given = np.empty((len(self._segments), RECORD))
-        take_all(particles.positions, self._chosen, self._segments, self._shifts, len(given), given)
-        if not self._peers:
-            return given
-        records = np.empty((own + sum(self._received), RECORD))
-        requests = self._communicate(records[own:], given[own:], self._tag + 1)
-        records[:own] = given[:own]
-        MPI.Request.Waitall(requests)
-        return records
+        own, far = self._own, np.empty((sum(self._sent), RECORD))
+        self._give(particles.positions, RECORD)
+        self._take(particles.positions, own + self._near, far)
+        self._received = self._exchange_counts()
+        arriving = np.empty((sum(self._received), RECORD))
+        requests = self._communicate(arriving, far, self._tag + 1)
+        images = np.empty((own, RECORD))
+        self._take(particles.positions, 0, images)
+        self._wait(requests)
+        return np.concatenate([images, *self._from_near(RECORD), arriving])
 
     def _communicate(self, into: np.ndarray, out: np.ndarray, tag: int) -> list[MPI.Request]:
         """Start to receive and to send the rows of each peer, which follow each other in both arrays."""

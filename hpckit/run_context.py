@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import os
 import signal
 import socket
 import sys
@@ -13,16 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit import trace, waits
 from hpckit.checkpoint_state import MakeState, Restored
+from hpckit.clocks import clock_offset
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
+from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
-from hpckit.run_directory import RunDirectory, plain
+from hpckit.run_directory import RunDirectory
 from hpckit.step_edge import Keeper, StepEdge
 from hpckit.timing import PhaseTimer
 
@@ -45,8 +44,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 class DryRun:
     """What a run would take, computed without MPI.
 
-    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most; `memory_per_rank`: bytes;
-    `output_bytes`: of `frames` frames in all; `notes`: whatever the user should know before the start.
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: what is sent);
+    `memory_per_rank`: bytes; `output_bytes`: of `frames` frames in all; `notes`: whatever the user
+    should know before the start.
     """
 
     ranks: int
@@ -57,6 +57,7 @@ class DryRun:
     frames: int
     steps: int
     notes: list[str] = field(default_factory=list)
+    moved: str = "halo"
 
 
 class Run:
@@ -66,6 +67,7 @@ class Run:
     `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
     another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
+    `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
     `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
     which the run ends early.
     """
@@ -82,6 +84,7 @@ class Run:
         parent: Run | None = None,
         start: Start | None = None,
         watch: Watch | None = None,
+        traced: bool = False,
         keeper: Keeper | None = None,
         limit: float | None = None,
     ) -> None:
@@ -94,7 +97,9 @@ class Run:
         self.app = app
         self.title = title or app
         self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
-        self.timer = PhaseTimer()
+        events = trace.events_of_a_rank(comm.size) if traced else 0
+        waits.current = waits.Waits(comm, events)
+        self.timer = PhaseTimer(waits.current, events)
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
@@ -147,6 +152,7 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
+        self.timer.mark(step)
         if self._watch is not None:
             self._watch.beat()
         if self.rank:
@@ -261,6 +267,7 @@ class Run:
             checkpoints = {"checkpoints": self._keeper.summary(), "attempt": self.directory.attempt_number}
         own = {"phases": self.timer.seconds, "host": socket.gethostname()}
         ranks = gather_json(self.comm, own)
+        waited = self._finish_timing()
         if ranks is not None:
             hosts = [entry["host"] for entry in ranks]
             names = dict.fromkeys(name for entry in ranks for name in entry["phases"])
@@ -273,6 +280,7 @@ class Run:
                 **checkpoints,
                 **summary,
                 "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
+                **({"waits": waited} if waited else {}),
                 "exit_code": STATUS_EXIT[status],
             }
             if "decomposition" in record:
@@ -280,6 +288,20 @@ class Run:
             self.directory.write_json("summary.json", record)
             progress = self.directory.read_json("progress.json") or {}
             self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
+
+    def _finish_timing(self) -> dict[str, Any] | None:
+        """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
+        timer = self.timer
+        assert timer.waits is not None
+        waits.current = None if self._parent is None else self._parent.timer.waits
+        offset = clock_offset(self.comm)
+        logs = waits.collect(self.comm, timer.waits.channels, offset)
+        timelines = trace.gather_timelines(self.comm, timer, offset) if timer.traced else None
+        if logs is None:
+            return None
+        if timelines is not None:
+            self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
+        return waits.split(logs)
 
     def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
         """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
@@ -333,46 +355,6 @@ def clock_text(seconds: float) -> str:
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def gather_json(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
-    """Collective: the values of all ranks, in the order of ranks, on rank 0; None elsewhere. JSON bytes, no pickle."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    sizes = np.zeros(comm.size, dtype=np.int64)
-    comm.Gather(np.array([data.size], dtype=np.int64), sizes, root=0)
-    if comm.rank:
-        comm.Gatherv(data, None, root=0)
-        return None
-    every = np.empty(sizes.sum(), dtype=np.uint8)
-    comm.Gatherv(data, (every, sizes), root=0)
-    return [json.loads(part.tobytes()) for part in np.split(every, np.cumsum(sizes)[:-1])]
-
-
-def share_json(comm: MPI.Intracomm, value: Any) -> Any:
-    """Collective: the value of rank 0, on every rank."""
-    data = np.frombuffer(json.dumps(plain(value)).encode(), dtype=np.uint8)
-    size = np.array([data.size], dtype=np.int64)
-    comm.Bcast(size, root=0)
-    received = np.array(data) if comm.rank == 0 else np.empty(size[0], dtype=np.uint8)
-    comm.Bcast(received, root=0)
-    return json.loads(received.tobytes())
-
-
-class _RankLog(logging.FileHandler):
-    """A log file that is never reached through a link."""
-
-    def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
-
-
-def rank_logger(directory: RunDirectory, rank: int) -> None:
-    """Send warnings and log records (level WARNING and above) of this rank to its own file, made at the first one."""
-    handler = _RankLog(directory.attempt / "ranks" / f"{rank:05d}.log", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.WARNING)
-    logging.getLogger().addHandler(handler)
-    logging.captureWarnings(True)
 
 
 def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:

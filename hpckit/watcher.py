@@ -211,7 +211,7 @@ class Watcher:
         record = calls[-1] if calls else None
         numbers = read_numbers(self.table, slot)
         life = RUNNING if head.state != HAS_LEFT else LEFT
-        condition, ticks = _process(head.pid)
+        condition, ticks = process_state(head.pid)
         if life == RUNNING and condition == "":
             life = DEAD
         it, moved = self.seen[slot], _bytes_moved(head.pid)
@@ -319,7 +319,7 @@ def _frame(line: str, core: str) -> str:
     return f"{os.path.basename(file)}:{number} ({function})"
 
 
-def _process(pid: int) -> tuple[str, int]:
+def process_state(pid: int) -> tuple[str, int]:
     """State letter of a process ('' where it is gone) and the processor time it has used, ticks."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as text:
@@ -339,7 +339,7 @@ def _bytes_moved(pid: int) -> int:
 
 
 def _alive(pid: int) -> bool:
-    return _process(pid)[0] != ""
+    return process_state(pid)[0] != ""
 
 
 def _write(path: Path, text: str) -> None:

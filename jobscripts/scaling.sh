@@ -1,8 +1,8 @@
 #!/bin/bash
-# hpckit bench scaling all: 1 node, 64 ranks on each.
+# hpckit graph run jobscripts/scaling.toml: 1 node, 64 ranks on each.
 # Made by hpckit submit; `sbatch FILE` submits it as it stands.
 
-#SBATCH --job-name=bench-scaling
+#SBATCH --job-name=graph-scaling
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=64
 #SBATCH --cpus-per-task=1
@@ -40,7 +40,7 @@ keep_cache() {
     on_each_node rm -rf "$NUMBA_CACHE_DIR"
 }
 
-hpckit bench scaling all
+hpckit graph run jobscripts/scaling.toml
 code=$?
 keep_cache
 exit "$code"

@@ -21,7 +21,8 @@ interpreter's lock, and is kept on disk for the next process. Four things are ch
 Numba's cache has two traps that are mended here, by private hooks too: a function kept on disk is used although a
 function that it calls from another file has changed (here the key covers the sources of all kernels), and two
 processes that compile different variants at the same moment can exchange them (here each variant has a file name of
-its own). Without the hooks the cache is Numba's own.
+its own). And of the processes of a machine that need a kernel at once, one compiles it (`compile_lock`). Without the
+hooks the cache is Numba's own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from typing import Any
 import numba
 from numba.core.compiler import Flags
 from numba.core.options import DefaultOptions
+
+from hpckit.kernels.compile_lock import CompileLock
 
 STRICT: frozenset[str] = frozenset()
 FUSED = frozenset({"contract", "nsz"})
@@ -161,6 +164,25 @@ def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
 
     cache._index_key = index_key
     cache._cache_file.save = save
+    _compile_once(kernel, CompileLock(Path(cache.cache_path, f"{cache._cache_file._index_name}.lock")))
+
+
+def _compile_once(kernel: Any, lock: CompileLock) -> None:
+    """What is not on disk is compiled under the lock, after a second look: another process may have just kept it."""
+    load, compile_kernel = kernel._cache.load_overload, kernel.compile
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        found = load(signature, context)
+        return load(signature, context) if found is None and lock.take() else found
+
+    def compile_or_load(signature: Any) -> Any:
+        try:
+            return compile_kernel(signature)
+        finally:
+            lock.release()
+
+    kernel._cache.load_overload = load_overload
+    kernel.compile = compile_or_load
 
 
 @functools.cache

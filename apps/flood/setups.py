@@ -8,6 +8,7 @@ at rest has a level surface to the bit.
 from __future__ import annotations
 
 import math
+from tokenize import TokenError
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def bottom(config: Config, cuts: Cuts) -> np.ndarray:
     ground, (y, x) = config.bottom, places(config)
     shape = y[cuts[0]].size, x[cuts[1]].size
     if ground.kind == "file":
-        height = _read(config)[cuts]
+        height = read_heights(config)[cuts]
     elif ground.kind == "bowl":
         height = bowl(x[cuts[1]] - ground.x, y[cuts[0], None] - ground.y, ground.radius, ground.height)
     elif ground.kind == "island":
@@ -103,13 +104,13 @@ def _whole(height: np.ndarray) -> np.ndarray:
     return np.rint(height / LEVEL_STEP) * LEVEL_STEP
 
 
-def _read(config: Config) -> np.ndarray:
-    """The heights of bottom.file, not yet in memory."""
+def read_heights(config: Config) -> np.ndarray:
+    """The heights of bottom.file, not yet in memory. Raises `InputError` where the file does not hold them."""
     path, shape = config.bottom.file, (config.grid.ny, config.grid.nx)
     assert path is not None  # as bottom.kind says
     try:
         heights = np.lib.format.open_memmap(path, mode="r")  # of np.load, the form that takes arrays alone
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError, TokenError, MemoryError, OverflowError) as error:  # its head is parsed
         raise InputError(
             f"bottom.file {path} is no NumPy file of numbers: {error}",
             do="write it with numpy.save, as an array of numbers [ny, nx]",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hpckit.apps.md.config import Config
 from hpckit.md.dynamics import NVE, Dynamics
 from hpckit.md.external import External, Wall
@@ -21,6 +23,16 @@ class Equilibrated:
         chosen = self.thermostat if self.left > 0 else self.proper
         self.left -= 1
         chosen.step(system, dt, measure)
+
+    def saved(self) -> dict[str, Any]:
+        """The steps that are left, and what both know."""
+        return {"left": self.left, "thermostat": self.thermostat.saved(), "proper": self.proper.saved()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with them."""
+        self.left = values["left"]
+        self.thermostat.restore(values["thermostat"])
+        self.proper.restore(values["proper"])
 
 
 def dynamics_of(config: Config) -> Dynamics:

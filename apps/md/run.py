@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time as clock
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,11 @@ from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
+from hpckit.checkpoint_state import State
 from hpckit.errors import BlowUpError
+from hpckit.md.dynamics import Dynamics
 from hpckit.md.fire import Fire
+from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.bricks import Bricks
@@ -39,8 +43,8 @@ def run(config: Config, run: Run) -> None:
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
-        first, last, steps, seconds = _loop(config, run, system, trajectory)
-    for line in performance(system.count, steps, seconds, config.time.dt, run.size, config.system.units):
+        first, last, steps, steps_now, seconds = _loop(config, run, system, trajectory)
+    for line in performance(system.count, steps_now, seconds, config.time.dt, run.size, config.system.units):
         run.say(line)
     run.finish(
         {
@@ -48,7 +52,7 @@ def run(config: Config, run: Run) -> None:
             "particles": system.count,
             "wall_seconds": seconds,
             "simulated_time": steps * config.time.dt,
-            "atom_steps_per_second": system.count * steps / seconds if seconds > 0 else 0.0,
+            "atom_steps_per_second": system.count * steps_now / seconds if seconds > 0 else 0.0,
             "rebuilds": system.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
             "conserved": _conserved(first, last)
@@ -56,46 +60,73 @@ def run(config: Config, run: Run) -> None:
             else {},
             "bricks": _bricks(system),
         },
-        status="done" if steps == config.time.steps or config.dynamics.kind == "fire" else "stopped",
+        status="stopped" if trajectory.stopped else "done",
     )
     system.mesh.close()
 
 
-def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, float]:
-    """From the start to the end, or to an early stop: first and last thermo, steps, wall seconds."""
+def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, int, float]:
+    """From the start, or a checkpoint, to the end or to an early stop: first and last thermo, steps in all and of this
+    attempt, wall seconds.
+    """
     dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
     run.say(HEADER)
-    first = last = _report(config, run, system, 0)
-    trajectory.write(0, 0.0)
+    done = 0
+    if run.restored is None:
+        first = last = _report(config, run, system, 0)
+        trajectory.write(0, 0.0)
+        analysis.add(0, 0.0)
+    else:
+        values, done = run.restored.values, run.restored.step
+        restore(system, run.restored, done % times.thermo == 0)
+        dynamics.restore(values["dynamics"])
+        first = last = thermo_of(values["first"])
+        if config.analysis.measures:
+            run.say(f"observables of this run are those of the steps after {done}")
     run.timer.reset()
-    analysis.add(0, 0.0)
-    begin, done = clock.perf_counter(), 0
-    for step in range(1, times.steps + 1):
+    begin, before = clock.perf_counter(), done
+    for step in range(done + 1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
         dynamics.step(system, times.dt, wanted)
         analysis.add(step, step * times.dt)
         ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
-        done, stop = step, ended
+        done = step
         if ended:
             run.say(f"no force is larger than {config.dynamics.largest_force:g}: a minimum after {step} steps")
             system.compute(measure=True)
         if wanted or ended:
             with run.timer("thermo"):
                 last = _report(config, run, system, step)
-                stop = ended or (step < times.steps and run.stop_requested())
-            rate = system.count * step / (clock.perf_counter() - begin) / 1e6
+            rate = system.count * (step - before) / (clock.perf_counter() - begin) / 1e6
             run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
-        if stop or trajectory.is_due(step):
+        if ended or trajectory.is_due(step):
             with run.timer("output"):
                 trajectory.write(step, step * times.dt)
-        if stop:
+        if ended:
+            break
+        if step < times.steps and run.edge(step, lambda: _saved(system, dynamics, first)):
+            if not wanted:
+                system.refresh(measure=True)
+                last = measure(system)
+            trajectory.write_end(step, step * times.dt)
             break
     with run.timer("analysis"):
         analysis.finish()
     seconds = clock.perf_counter() - begin
     run.timer.seconds["wait"] = system.ghosts.wait_seconds
     run.timer.seconds["exchange"] = max(0.0, run.timer.seconds.get("exchange", 0.0) - system.ghosts.wait_seconds)
-    return first, last, done, seconds
+    return first, last, done, done - before, seconds
+
+
+def _saved(system: System, dynamics: Dynamics, first: Thermo) -> State:
+    """Collective: what a checkpoint holds: particles, counters, thermostat, and the figures at the start."""
+    values = {"system": values_of(system), "dynamics": dynamics.saved(), "first": asdict(first)}
+    return State(pieces_of(system), values)
+
+
+def thermo_of(values: dict[str, Any]) -> Thermo:
+    """The figures that were saved."""
+    return Thermo(**{**values, "tensor": tuple(values["tensor"])})
 
 
 def _report(config: Config, run: Run, system: System, step: int) -> Thermo:

@@ -27,17 +27,23 @@ H5MD_UNITS = {
 
 
 class Trajectory:
-    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the end as LAMMPS data file."""
+    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the end as LAMMPS data file.
+
+    A run that is resumed goes on behind the frames that there were when its state was saved.
+    """
 
     def __init__(self, config: Config, run: Run, system: System) -> None:
         self.config, self.run, self.system = config, run, system
+        self.stopped = False  # the run ended early, and may go on
         self._writer: H5mdWriter | DumpWriter | None = None
+        kept = run.kept("trajectory")
         if run.rank == 0 and config.output.every:
             folder = run.directory.output
             if config.output.format == "h5md":
-                self._writer = H5mdWriter(folder / "trajectory.h5", H5MD_UNITS[config.system.units])
+                self._writer = H5mdWriter(folder / "trajectory.h5", H5MD_UNITS[config.system.units], resume=kept)
             else:
-                self._writer = DumpWriter(folder / "trajectory.dump")
+                self._writer = DumpWriter(folder / "trajectory.dump", resume=kept)
+            run.keep("trajectory", self._writer.kept)
 
     @staticmethod
     def frames(config: Config) -> int:
@@ -58,6 +64,11 @@ class Trajectory:
         if self._writer is not None and self._last is not None:
             self._writer.write(self._last)
 
+    def write_end(self, step: int, time: float) -> None:
+        """Collective: the particles of a run that stops early, as data file only: no frame of the whole run."""
+        self.stopped = True
+        self._last = self.system.snapshot(step, time)
+
     def __enter__(self) -> Self:
         self._last = None
         return self
@@ -66,6 +77,6 @@ class Trajectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(last=error is None and not self.stopped)
         if error is None and self._last is not None:
             write_lammps_data(self.run.directory.output / "end.data", self._last, self.config.system.units)

@@ -31,6 +31,7 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
         if report and code == BlowUpError.exit_code:  # the report shows how it came to that
             _build_report(directory)
         return code
+    _print_phases(summary)
     for line in _headline(summary):
         print(line)
     _print_checks(directory)
@@ -113,6 +114,32 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     if summary.get("t_eff"):
         parts.append(f"t_eff {summary['t_eff']:.3g} GB/s")
     return [", ".join(parts)]
+
+
+def _print_phases(summary: dict[str, Any]) -> None:
+    """Where the time went, over ranks, and what they waited for."""
+    from hpckit.report.numbers import phases, waits
+    from hpckit.report.sections import waits_text
+    from hpckit.report.units import number, percent
+
+    rows = phases(summary)
+    if rows:
+        columns = ("phase", "min (s)", "mean (s)", "max (s)", "imbalance", "share")
+        print_table(
+            columns,
+            [
+                (
+                    name,
+                    *(number(row[key], 3) for key in ("min", "mean", "max")),
+                    percent(row["imbalance"]),
+                    "" if row["share"] is None else percent(row["share"]),
+                )
+                for name, row in rows.items()
+            ],
+        )
+    text = waits_text(waits(summary))
+    if text:
+        print(text)
 
 
 def _print_checks(directory: RunDirectory) -> None:

@@ -39,6 +39,11 @@ VERBS = {
         "follow queued and running jobs: state, progress, time left, metrics",
     ),
     "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
+    "compare": (
+        "hpckit.cli.compare",
+        "A B [--json]",
+        "what two runs differ in: settings, time per phase, fields in ulp",
+    ),
     "graph": ("hpckit.cli.graph", "run|status|draw FILE", "run tasks that follow from one another by their files"),
     "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),
     "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),

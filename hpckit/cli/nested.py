@@ -13,7 +13,8 @@ from hpckit.cli.config import check
 from hpckit.cli.failure import failure_file, failure_record
 from hpckit.cli.run_file import run_file_text
 from hpckit.errors import BlowUpError, InputError
-from hpckit.run_context import Run, share_json
+from hpckit.json_bytes import share_json
+from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 
 CASES = "cases"

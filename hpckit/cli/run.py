@@ -71,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long (600)"
     )
+    it.add_argument(
+        "--trace", action="store_true", help="keep a timeline of all ranks in trace.json, for Perfetto, and draw it"
+    )
     it.add_argument("--no-watch", action="store_true", help="nobody watches the ranks")
     it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
@@ -138,7 +141,7 @@ def dry_run(configuration: Configuration, ranks: int) -> None:
     for line in plan.decomposition:
         print(f"  {line}")
     print_table(
-        ("halo per rank and step", "memory per rank", "output", "frames"),
+        (f"{plan.moved} per rank and step", "memory per rank", "output", "frames"),
         [(bytes_text(plan.halo_bytes), bytes_text(plan.memory_per_rank), bytes_text(plan.output_bytes), plan.frames)],
     )
     for note in plan.notes:
@@ -170,6 +173,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "steps": plan.steps,
         "gpu": gpu,
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
+        "trace": options.trace,
         "values": configuration.values(),
         "origins": configuration.origins,
     }
@@ -261,7 +265,7 @@ def run_joined(
 
     from hpckit.cli.ending import end_of_run
     from hpckit.cli.worker import execute
-    from hpckit.run_context import share_json
+    from hpckit.json_bytes import share_json
 
     comm = MPI.COMM_WORLD
     check_world(above, comm.size)

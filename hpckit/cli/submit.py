@@ -29,7 +29,7 @@ SITE_FILE = Path("~/.config/hpckit/site.toml")
 MOST_TASKS = 1000  # of an array
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # not one inside [ ]
 USAGE = """hpckit submit FILE|PRESET [key=value …] --nodes N --time T [options, and those of hpckit run]
-       hpckit submit PROGRAM.py|bench --nodes N --time T [options] [-- arguments]
+       hpckit submit PROGRAM.py|bench|graph --nodes N --time T [options] [-- arguments]
        hpckit submit DIR --nodes N --time T        go on with a run that stopped
        hpckit submit --list JOBS.toml --into DIR   write the ready scripts of a list"""
 RESUME = ("hpckit", "resume", RUN)
@@ -113,11 +113,13 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
     gpu = "--gpu" in words
-    serial = words[0] == "bench"
+    serial = words[0] in ("bench", "graph")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
     if not ranks:
         raise InputError("how many ranks on a node?", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file")
-    title = safe_name(options.name or "-".join(words[:2] if serial else [Path(words[0]).stem or words[0]]))
+    title = safe_name(
+        options.name or "-".join([words[0], Path(words[-1]).stem] if serial else [Path(words[0]).stem or words[0]])
+    )
     start: list[str] = []
     if serial or words[0].endswith(".py"):
         if options.array:
@@ -163,14 +165,9 @@ def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[s
     folder = Path(options.directory or Path("runs", run_name(job.name, "array" if array else "", ranks))).absolute()
     runs = [folder / f"{task:03d}" for task in range(len(array))] or [folder]
     output = (folder / "%3a" / "attempts/000/job-%A.out") if array else folder / "attempts/000/job-%j.out"
-    job = replace(
-        job,
-        array=array,
-        runs=[str(path) for path in runs],
-        output=str(output),
-        start=("hpckit", "run", RUN),
-        resume=RESUME,
-    )
+    plain = ("--no-report",) if "--no-report" in words else ()
+    start, resume = ("hpckit", "run", RUN, *plain), (*RESUME, *plain)
+    job = replace(job, array=array, runs=[str(path) for path in runs], output=str(output), start=start, resume=resume)
     text = job_script(job, site)
     # Checks every setting before anything is made.
     tasks = [run.parser().parse_intermixed_args([*words, *settings]) for settings in array or [()]]

@@ -16,7 +16,9 @@ from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.nested import start_nested
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
-from hpckit.run_context import Run, gather_json, rank_logger
+from hpckit.json_bytes import gather_json
+from hpckit.rank_log import rank_logger
+from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 from hpckit.run_settings import with_common
 
@@ -73,6 +75,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
             device=device,
             start=start_nested,
             watch=watch,
+            traced=bool(record.get("trace")),
             keeper=keeper,
             limit=seconds_of(limit) if limit else None,
         )

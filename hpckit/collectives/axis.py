@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,6 +14,9 @@ from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.mesh import Mesh
 from hpckit.node import NodeGroup, node_group
+
+if TYPE_CHECKING:
+    from hpckit.collectives.nodes import Nodes
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
@@ -80,6 +83,7 @@ class Axis:
         self._sequence = 0
         self._kept: set[tuple] = set()
         self._nccl: list[Nccl | None] = []
+        self.nodes: list[Nodes | None] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
         self._host, self._device = Memory(), DeviceMemory()
 
     def tag(self) -> int:
@@ -115,6 +119,8 @@ class Axis:
         """Free the communicator, and forget the calls that are bound to it."""
         for key in self._kept:
             _forget(key)
+        for nodes in filter(None, self.nodes):
+            nodes.free()
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
 

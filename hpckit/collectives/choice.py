@@ -125,6 +125,8 @@ def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, det
         if name in IN_NODE:
             if given is not None and takes(operation, name, axis, given):
                 return name
+        elif name == "hierarchical" and axis.node_size == 1:
+            continue  # there is nothing within a node
         elif not deterministic and (name in ALGORITHMS[operation] or name in OTHERS.get(operation, ())):
             return name
     if deterministic:

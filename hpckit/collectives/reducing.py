@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.collectives import nodes
 from hpckit.collectives.axis import Axis
 from hpckit.collectives.choice import Choice
 from hpckit.collectives.ordered import all_reduce_in_order, reduce_scatter_in_order
@@ -21,6 +22,10 @@ MPI_OPS = {"sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "max": MPI.MAX, 
 
 def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
     """All-reduce of flat values in place."""
+    over = nodes.over_nodes(axis, choice, values, reduction)
+    if over is not None:
+        yield from nodes.all_reduce(over, values, reduction, _weights(axis, reduction))
+        return
     weights = yield from _weights(axis, reduction)
     if choice.algorithm == "ordered":
         yield from all_reduce_in_order(axis, tag, values, reduction, weights)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit import waits, watch
 from hpckit.collectives.buffers import Buffer
 
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
@@ -84,10 +85,13 @@ def start(steps: Steps, result: Callable[[], Any]) -> Work:
 class Watched(Work):
     """A work whose wait a watch is told of."""
 
-    __slots__ = ("_begun", "_inner", "_seen")
+    __slots__ = ("_begun", "_channel", "_inner", "_seen", "_times")
 
-    def __init__(self, inner: Work, seen: watch.Watch, begun: Any) -> None:
+    def __init__(
+        self, inner: Work, seen: watch.Watch, begun: Any, channel: waits.Channel | None, times: tuple[float, float]
+    ) -> None:
         self._inner, self._seen, self._begun = inner, seen, begun
+        self._channel, self._times = channel, times
         self.done = False
 
     def test(self) -> bool:
@@ -100,12 +104,16 @@ class Watched(Work):
         """As of the work. Raises `MismatchError` where the watch checks and the ranks called different things."""
         if self.done:
             return self._inner.wait()
+        entered = time.perf_counter()
         self._seen.resume(self._begun)
         try:
             self.done = True
             return self._inner.wait()
         finally:
             self._seen.leave()
+            if self._channel is not None:
+                left = time.perf_counter()
+                self._channel.add(*self._times, entered, left, left - entered)
 
 
 def watched(
@@ -121,7 +129,10 @@ def watched(
     if seen is None:
         return begin()
     begun = seen.begin(comm, operation, buffer.array.dtype, buffer.size if count is None else count, root)
-    return Watched(begin(), seen, begun)
+    before = time.perf_counter()
+    work = begin()
+    channel = None if waits.current is None else waits.current.collectives(comm)
+    return Watched(work, seen, begun, channel, (before, time.perf_counter()))
 
 
 def advance_all() -> bool:

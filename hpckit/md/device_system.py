@@ -99,6 +99,12 @@ class DeviceSystem(System):
         """As `System.tally_sums`."""
         return self.forces.tally_sums(self.particles.slots)
 
+    keeps_lists = False
+
+    def built_positions(self) -> np.ndarray:
+        """Where particles are: a system that goes on on a GPU rebuilds."""
+        return self.on_host().positions
+
     def on_host(self) -> Particles:
         """A copy of the particles of this rank, in the host's memory."""
         return self.particles.to_host()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from hpckit.kernels.integrate.dispatch import kick, kick_drift
 from hpckit.md.system import System
@@ -14,6 +14,12 @@ class Dynamics(Protocol):
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` the system's energies and virials are those at its end."""
 
+    def saved(self) -> dict[str, Any]:
+        """What it knows beyond the particles, as plain values, the same on every rank."""
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with what was saved."""
+
 
 class NVE:
     """Velocity Verlet: positions and velocities of second order, energy kept but for an error that stays bounded."""
@@ -23,6 +29,13 @@ class NVE:
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
+
+    def saved(self) -> dict[str, Any]:
+        """Nothing: forces follow from the places."""
+        return {}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Nothing."""
 
 
 def warm_up(system: System) -> None:

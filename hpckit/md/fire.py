@@ -7,6 +7,7 @@ a step back where it went uphill, and no faster steps for a while after the star
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from mpi4py import MPI
 
@@ -53,6 +54,14 @@ class Fire:
         half_kick_and_drift(system, min(self._step, max(now, 0.02 * dt)))
         system.update(measure)
         half_kick(system, self._step)
+
+    def saved(self) -> dict[str, Any]:
+        """The time step and what it depends on."""
+        return {"step": self._step, "alpha": self._alpha, "downhill": self._downhill}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the time step."""
+        self._step, self._alpha, self._downhill = values["step"], values["alpha"], values["downhill"]
 
     def _powers(self, system: System) -> tuple[float, float, float]:
         own = system.powers()

@@ -221,6 +221,25 @@ class System:
             self.missed += self._since > 1
         return bool(late)
 
+    keeps_lists = True  # a checkpoint can take up the lists of the last rebuild
+
+    def built_positions(self) -> np.ndarray:
+        """Where particles were at the last rebuild, by slot, in the host's memory."""
+        return self.neighbors.built
+
+    @property
+    def clock(self) -> dict[str, int]:
+        """Steps since the last rebuild, and all steps: what says when the next rebuild is."""
+        return {"since": self._since, "steps": self._steps}
+
+    @clock.setter
+    def clock(self, values: dict[str, int]) -> None:
+        self._since, self._steps = values["since"], values["steps"]
+
+    def refresh(self, measure: bool = False) -> None:
+        """Collective: forces at the positions as they are, with the lists as they are."""
+        self._compute_with_exchange(measure)
+
     def total(self, value: float | int) -> int:
         """Collective: the sum of a whole number over the ranks."""
         number = np.array(value, np.int64)

@@ -48,6 +48,14 @@ class Langevin:
         system.update(measure)
         half_kick(system, dt)
 
+    def saved(self) -> dict[str, Any]:
+        """The step, which random numbers are a function of."""
+        return {"number": self.number}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the random numbers of the next step."""
+        self.number = values["number"]
+
 
 class Bussi:
     """Velocities rescaled at random so that the kinetic energy has its canonical distribution.
@@ -71,6 +79,14 @@ class Bussi:
             with system.timer("integrate"):
                 particles = system.particles
                 scale(particles.velocities, particles.slots, math.sqrt(self._share(kinetic, system, dt)))
+
+    def saved(self) -> dict[str, Any]:
+        """The step, which random numbers are a function of."""
+        return {"number": self.number}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the random numbers of the next step."""
+        self.number = values["number"]
 
     def _share(self, kinetic: float, system: System, dt: float) -> float:
         """New over old kinetic energy: their equation A7."""
@@ -106,6 +122,14 @@ class NoseHoover:
         system.update(measure)
         half_kick(system, dt)
         self._half(system, dt)
+
+    def saved(self) -> dict[str, Any]:
+        """The chain."""
+        return {"places": self.places.tolist(), "speeds": self.speeds.tolist()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go on with the chain."""
+        self.places, self.speeds = np.array(values["places"]), np.array(values["speeds"])
 
     def conserved(self, system: System, total: float) -> float:
         """What the dynamics keeps: total energy and that of the chain."""

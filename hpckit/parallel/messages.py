@@ -54,7 +54,8 @@ class Messages:
         if not request.Test():
             seen = watch.current
             if seen is not None:
-                seen.enter_neighbors(self._comm, f"pipeline: {what}", array.dtype.name)
+                # A message: how many a rank waits for depends on who is early, and there is nothing to compare.
+                seen.enter_message(self._comm, f"pipeline: {what}", array.dtype.name, array.size, -1)
             self._wait(request)
             if seen is not None:
                 seen.leave()

@@ -123,6 +123,8 @@ def machine_of(name: str | Path) -> Machine:
     except OSError as error:
         known = ", ".join(shipped())
         raise InputError(f"there is no machine {str(name)!r}", do=f"give a file, or one of {known}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"the machine file is no UTF-8 text: {error.reason}", where=str(path)) from error
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

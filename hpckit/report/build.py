@@ -24,6 +24,7 @@ from hpckit.report.roofline import roofline, roofline_section
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.settings import Report, settings_of
 from hpckit.report.spectra_section import spectra_section
+from hpckit.report.trace_section import trace_section
 
 Record = dict[str, Any]
 MOST_BYTES = 3_000_000
@@ -102,6 +103,7 @@ def compose(
         sections.history(run, values),
         placed(brought, "conservation"),
         sections.phases(values),
+        trace_section(run.directory),
         roofline_section(values["roofline"]),
         placed(brought, "phases"),
         sections.decomposition(values),

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpckit.report.numbers import compute_imbalance
+from hpckit.report.run_data import is_number
 from hpckit.report.units import number, percent
 
 Record = dict[str, Any]
 IMBALANCE = 0.10  # of the mean compute time
 WAIT = 0.15  # of the wall time
+LATE = 0.05  # of the wall time, for one rank
 OUTPUT = 0.20
 MASS = 1e-12
 SHORT = 2.0  # s of wall time, below which shares of it say little
@@ -77,11 +79,27 @@ def _speed(numbers: Record) -> Iterator[Finding]:
             f"ranks wait {percent(share['wait'])} of the time for their neighbors",
             "use fewer ranks or give each more cells, and leave other jobs off these cores",
         )
+    yield from _late(numbers, wall, bool(crowded))
     if share.get("output", 0.0) > OUTPUT:
         yield Finding(
             "warning",
             f"output takes {percent(share['output'])} of the time",
             "write frames less often, or to a faster disk",
+        )
+
+
+def _late(numbers: Record, wall: Any, crowded: bool) -> Iterator[Finding]:
+    """One rank for which the others wait."""
+    waits = numbers.get("waits")
+    if not waits or waits["worst"] is None or not is_number(wall) or crowded:
+        return
+    others = len(waits["ranks"]["seconds"]) - 1
+    lost = waits["by_worst"] / (others * wall)
+    if lost > LATE:
+        yield Finding(
+            "warning",
+            f"the other ranks wait for rank {waits['worst']} {percent(lost)} of the time",
+            "look at what else runs on its cores, or give it less to do",
         )
 
 

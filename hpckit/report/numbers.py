@@ -24,6 +24,7 @@ HEADLINE = (
     "bytes_per_cell_step",
     "t_eff",
     "cfl_limit",
+    "result",
     "exit_code",
 )
 NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics")
@@ -48,6 +49,7 @@ def numbers(run: RunData, fields: Sequence[Slices]) -> Record:
         "metrics": {name: _statistics(run.series(name)[1]) for name in run.metric_names()},
         "fields": {field.name: _field(field) for field in fields},
         "phases": phases(run.summary),
+        "waits": waits(run.summary),
         "decomposition": run.summary.get("decomposition"),
         "provenance": run.provenance or None,
         "configuration": configuration(run.resolved),
@@ -80,6 +82,20 @@ def phases(summary: Record) -> Record:
             "ranks": values,
         }
     return rows
+
+
+def waits(summary: Record) -> Record | None:
+    """What ranks waited for, in s, as means over ranks: `late` peers and `transfer`; the rank waited for most, and what
+    the others together lost by it (`by_worst`, None where no rank stands out). None without a record.
+    """
+    record = summary.get("waits")
+    if not isinstance(record, dict):
+        return None
+    means = {name: statistics.fmean(record[name]) for name in ("seconds", "late", "transfer")}
+    by = record["waited_for"]
+    worst = max(range(len(by)), key=by.__getitem__)
+    stands_out = len(by) > 1 and by[worst] > 1.5 * statistics.fmean(by)
+    return {**means, "ranks": record, "worst": worst if stands_out else None, "by_worst": by[worst]}
 
 
 def compute_imbalance(rows: Record) -> float:

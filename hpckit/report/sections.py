@@ -45,6 +45,8 @@ def verdict(numbers: Record) -> str:
             parts.append(f"{name.capitalize()} {said}.")
     if numbers["cfl"]:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
+    if numbers.get("result"):
+        parts.append(str(numbers["result"]))
     return " ".join(parts) or {"failed": "The run failed before it had results."}.get(
         numbers["status"], "No results yet."
     )
@@ -176,7 +178,21 @@ def phases(numbers: Record) -> str:
         charts.phase_bars(rows),
         f'<div class="scroll"><table><thead><tr><th>phase</th>{head}</tr></thead><tbody>{body}</tbody></table></div>',
         caption(text),
+        caption(waits_text(numbers.get("waits"))),
     )
+
+
+def waits_text(waits: Record | None) -> str:
+    """What the ranks waited for, in a sentence; '' where they did not."""
+    if not waits:
+        return ""
+    text = (
+        f"Waiting took {number(waits['seconds'], 3)} s a rank: {number(waits['late'], 3)} s for peers that came late,"
+        f" {number(waits['transfer'], 3)} s for the messages themselves."
+    )
+    if waits["worst"] is not None:
+        text += f" Most waited for: rank {waits['worst']}, which cost the others {number(waits['by_worst'], 3)} s."
+    return text
 
 
 def decomposition(numbers: Record) -> str:

@@ -63,7 +63,7 @@ def two_ranks(tmp_path: Path):
     """A watcher of two processes: rank 0 waits in an operation that rank 1, asleep or not, has not come to."""
     sleeps, computes = (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        for code in ("import time; time.sleep(60)", "while True: pass")
+        for code in ("import time; time.sleep(60)", "import time; time.sleep(59)")
     )
     table = table_of(tmp_path, 2, create=True)
     for slot in (0, 1):
@@ -104,7 +104,9 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
     # Rank 1 computes: a program of the user's own may take its time, a run of an app may not.
     HEAD.pack_into(table, place(1), computing, RUNNING, 1, 0, 0)
     spared = watcher(spare_computing=True)
-    monkeypatch.setattr("hpckit.watcher._process", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count)))
+    monkeypatch.setattr(
+        "hpckit.watcher.process_state", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count))
+    )
     assert look(spared, 4.0, monkeypatch) == []
     assert spared.told is not None
     assert look(watcher(), 4.0, monkeypatch) == [asleep, computing]

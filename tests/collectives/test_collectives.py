@@ -14,6 +14,11 @@ def test_every_operation_by_every_algorithm(mpirun, ranks):
     assert int(outcome.stdout.split()[1]) > 700
 
 
+@pytest.mark.parametrize("ranks", [4, pytest.param(6, marks=pytest.mark.nightly)])
+def test_several_nodes_share_memory_inside_and_send_between(mpirun, ranks):
+    assert "all good" in mpirun(ranks, "nodes.py").stdout
+
+
 def test_the_program_of_the_docs_runs(mpirun, tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
     found = dict(re.findall(r"<!-- program: (\w+) -->\n```python\n(.*?)```", text, re.S))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,23 @@ def test_mpi_jobs_of_hpckit_and_of_others_are_tasks(here):
     assert (Path("ranks.txt").read_text(), Path("size.txt").read_text()) == ("2", "2\n")
     assert Path("heat/report/index.html").exists()
     assert set(states(path).values()) == {"done"}
+
+
+def test_the_scaling_study_of_jobscripts_runs(here):
+    """Shortened: one and two ranks, a small grid."""
+    if mpiexec() is None:
+        pytest.skip("no mpiexec")
+    folder = Path(__file__).parents[2] / "jobscripts"
+    tasks = tomllib.loads((folder / "scaling.toml").read_text())["tasks"]
+    Path("scaling.py").write_text((folder / "scaling.py").read_text())
+    small = [*tasks["r1"]["run"][:1], "grid.nx=40", "grid.nz=20", "time.end=4.0", *tasks["r1"]["run"][4:]]
+    runs = {f"r{ranks}": {**tasks["r1"], "run": small, "ranks": ranks, "cores": 2} for ranks in (1, 2)}
+    runs = {name: {**table, "outputs": [f"{name}/summary.json"]} for name, table in runs.items()}
+    path = write({**runs, "table": {**tasks["table"], "inputs": ["r1/summary.json", "r2/summary.json"]}})
+    assert main(["graph", "run", str(path), "--cores", "2"]) == 0
+    lines = Path("scaling.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["ranks", "1", "2"]
+    assert lines[1].split()[2:] == ["1.00", "1.00"]
 
 
 def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):

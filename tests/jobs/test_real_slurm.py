@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import mpiexec
-from slurm_cluster import Cluster, cluster, missing
 
+from hpckit.bench.loopback_slurm import Cluster, cluster, missing
+from hpckit.bench.requeue import requeued
 from hpckit.cli.graph import main as graph
 from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
@@ -31,7 +32,7 @@ venv = "{venv}"
 [scratch]
 node_local = "{scratch}"
 """
-SMALL = ("grid.shape=[16,16]", "time.end=0.001", "report.roofline=false")
+SMALL = ("grid.shape=[16,16]", "time.end=0.001", "report.roofline=false", "--no-report")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def check_a_submitted_run(slurm: Cluster, here: Path, capsys, nodes: int, launch
     state = slurm.wait(number)
     assert state["ExitCode"] == "0:0", output(directory)
     assert json.loads((directory / "summary.json").read_text())["ranks"] == 2 * nodes
-    assert (directory / "report" / "index.html").exists()
+    assert not (directory / "report" / "index.html").exists()  # as asked for
 
 
 def test_a_run_on_two_nodes_under_srun_keeps_the_kernels_that_it_compiled(slurm, here, capsys, monkeypatch):
@@ -141,27 +142,38 @@ def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
 
 
 SHORT = {
-    "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0 --time 00:05:00",
-    "weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 --array-limit 1 --time 00:05:00",
-    "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20 --time 00:05:00",
+    "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0",
+    "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20",
+    "train.sh": "train/gpt model.layers=1 model.width=32 model.heads=2 time.steps=2 optimizer.warmup=1",
 }
+ARRAY = {"weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 --array-limit 1"}
 
 
-def test_the_ready_scripts_run(slurm, here, capsys):
+@pytest.mark.parametrize("short", [SHORT, pytest.param(ARRAY, marks=pytest.mark.nightly)], ids=["apps", "array"])
+def test_the_ready_scripts_run(slurm, here, capsys, short):
     """The scripts of jobscripts/, made with small settings, all in the queue at once."""
     (here / "jobs.toml").write_text(
-        "\n".join(f'"{name}" = "{words} report.roofline=false"' for name, words in SHORT.items())
+        "\n".join(f'"{name}" = "{words} --time 5 --no-report"' for name, words in short.items())
     )
     main(["--list", "jobs.toml", "--site", str(write_site(here)), "--into", "made"])
     capsys.readouterr()
-    numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in SHORT}
+    numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in short}
     for name, number in numbers.items():
         for task in ("_0", "_1") if "array" in name else ("",):
             state = slurm.wait(number + task, 250)
             assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
-    assert sorted(summary["app"] for summary in done) == ["md", "weather", "weather", "weather"]
+    assert sorted(summary["app"] for summary in done) == (
+        ["md", "train", "weather"] if short is SHORT else ["weather"] * 2
+    )
     assert {summary["ranks"] for summary in done} == {2}
+
+
+def test_a_run_that_needs_three_time_limits_ends_with_the_same_bits(slurm, here):
+    found = requeued(slurm, here, limits=3)
+    assert (found["starts"], found["exit"]) == (3, "0:0"), output(here / "broken")
+    assert any("temperature" in row["field"] for row in found["fields"])
+    assert {row["verdict"] for row in found["fields"]} == {"same bits"}
 
 
 def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):

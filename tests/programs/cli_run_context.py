@@ -10,9 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import run_context
+from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.run_context import Run, gather_json, share_json
+from hpckit.run_context import Run
 
 comm = MPI.COMM_WORLD
 values = gather_json(comm, {"rank": comm.rank, "text": "é" * comm.rank})

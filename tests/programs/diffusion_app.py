@@ -14,7 +14,8 @@ from mpi4py import MPI
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.run import run as run_app
 from hpckit.errors import BlowUpError
-from hpckit.run_context import Run, gather_json
+from hpckit.json_bytes import gather_json
+from hpckit.run_context import Run
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

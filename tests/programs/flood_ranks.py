@@ -11,8 +11,9 @@ from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import Model
 from hpckit.apps.flood.run import run as run_app
 from hpckit.errors import BlowUpError, InputError
+from hpckit.json_bytes import gather_json
 from hpckit.mesh import Mesh
-from hpckit.run_context import Run, gather_json
+from hpckit.run_context import Run
 from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD

@@ -10,8 +10,8 @@ from mpi4py import MPI
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import Model, time_step
 from hpckit.errors import BlowUpError, DecompositionError
+from hpckit.json_bytes import gather_json
 from hpckit.mesh import Mesh
-from hpckit.run_context import gather_json
 from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD

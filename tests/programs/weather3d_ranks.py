@@ -14,8 +14,9 @@ from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.atmosphere.blow_up import require_sound
 from hpckit.errors import BlowUpError, DecompositionError
+from hpckit.json_bytes import gather_json
 from hpckit.mesh import Mesh
-from hpckit.run_context import Run, gather_json
+from hpckit.run_context import Run
 from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD

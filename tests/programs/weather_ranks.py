@@ -11,9 +11,9 @@ from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model
 from hpckit.atmosphere.blow_up import require_sound
 from hpckit.errors import BlowUpError, DecompositionError
+from hpckit.json_bytes import gather_json
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.mesh import Mesh
-from hpckit.run_context import gather_json
 from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD

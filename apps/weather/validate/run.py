@@ -11,7 +11,8 @@ from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
 from hpckit.checks import VALIDATION, Found, near
 from hpckit.errors import BlowUpError
-from hpckit.run_context import DryRun, Run, share_json
+from hpckit.json_bytes import share_json
+from hpckit.run_context import DryRun, Run
 
 SUITE: dict[str, Case] = {
     "straka": density_current.CASE,

@@ -39,10 +39,11 @@ def hangs(random: Random, positions: int) -> Iterator[dict[str, Any]]:
         for kind in KINDS:
             for _ in range(positions):
                 who, when = random.randrange(ranks), random.randrange(STEPS // 2)
-                yield _hang(kind, ranks, who, when)
+                yield hang(kind, ranks, who, when)
 
 
-def _hang(kind: str, ranks: int, who: int, when: int) -> dict[str, Any]:
+def hang(kind: str, ranks: int, who: int, when: int) -> dict[str, Any]:
+    """One hang of a kind on so many ranks, by rank `who` in step `when`: a row."""
     watch = {"limit": LIMIT, "end": END}
     with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
         told = Path(folder, "watch")
@@ -84,7 +85,7 @@ def named(kind: str, ranks: int, who: int, when: int, report: dict[str, Any] | N
     if report is None:
         return "no report"
     culprits = set(report["culprits"])
-    said = re.sub(r"\s+", " ", report["text"])[:300]
+    said = "told: " + re.sub(r"\s+", " ", report["text"])[:300]
     if kind == "send":
         calls = {(it["last"]["operation"], it["last"]["line"]) for it in report["ranks"]}
         good = culprits == set(range(ranks)) and calls == {("Send", line_of("SEND"))}

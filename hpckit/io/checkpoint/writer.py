@@ -24,7 +24,8 @@ from hpckit.io.checkpoint.shard import shard_name, write_shard
 from hpckit.io.checkpoint.stream import PAGE, pages
 from hpckit.io.files import write_error
 from hpckit.io.together import together
-from hpckit.run_context import gather_json, utc_now
+from hpckit.json_bytes import gather_json
+from hpckit.run_context import utc_now
 
 ROOM = 1 << 20  # bytes beyond the values that a checkpoint is reckoned to take
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -11,13 +11,13 @@ import shutil
 import time as clock
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import h5py
 import numpy as np
 
 import hpckit
-from hpckit.errors import InputError
+from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.hdf5 import FORMAT, Source, memory_file, store_virtual
 from hpckit.io.particles.snapshot import Snapshot
@@ -40,11 +40,18 @@ class H5mdWriter:
 
     units: names of the units of length, time, velocity, force and mass as the units module spells them ("Angstrom",
     "ps", "Angstrom ps-1"); empty for reduced units. All frames hold the same particles; which of velocities and forces
-    they have is decided by the first. Raises `InputError` for frames that are unlike it, `SetupError` where the file
-    cannot be written.
+    they have is decided by the first. `resume` goes on where a writer was whose `kept` said so, and forgets later
+    frames; {} forgets all. Raises `InputError` for frames that are unlike the first, `SetupError` where the file cannot
+    be written, `CorruptDataError` where frames to go on after are gone.
     """
 
-    def __init__(self, path: str | Path, units: Mapping[str, str] | None = None, author: str = "unknown") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        units: Mapping[str, str] | None = None,
+        author: str = "unknown",
+        resume: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = Path(path)
         self._units = dict(units or {})
         self._author = author
@@ -53,10 +60,42 @@ class H5mdWriter:
         self._folder = self.path.with_name(self.path.name + ".frames")
         self._listed = self._cost = 0.0
         try:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
+            if resume:
+                self._frames = [(int(step), float(time)) for step, time in resume["frames"]]
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._find_frames()
+            else:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder.mkdir(parents=True)
         except OSError as error:
             raise write_error(error, self._folder) from error
+
+    def kept(self) -> dict[str, Any]:
+        """What a resumed run needs to go on here."""
+        return {"frames": [list(frame) for frame in self._frames]}
+
+    def _find_frames(self) -> None:
+        """Every frame to go on after has its file; one that is in the trajectory already is taken out of it."""
+        for number in range(len(self._frames)):
+            path = self._folder / _name(number)
+            if path.is_file():
+                continue
+            try:
+                with h5py.File(self.path, "r") as moved, memory_file() as made:
+                    group = moved[GROUP]
+                    for name in (*ELEMENTS, "box/edges"):
+                        if name in group:
+                            values = group[f"{name}/value"][number]
+                            chunk = _chunk(values.shape)
+                            made.file.create_dataset(_value(name), data=values, chunks=chunk, fletcher32=True)
+            except (OSError, KeyError, ValueError) as problem:
+                raise CorruptDataError(
+                    f"frame {number} of {self.path.name} is gone",
+                    where=str(path),
+                    likely=str(problem),
+                    do="put it back, or start the run again: hpckit run DIR/run.toml",
+                ) from None
+            replace_file(path, made.image, sync_parent=False)
 
     def write(self, snapshot: Snapshot) -> None:
         """Append a frame."""
@@ -77,8 +116,15 @@ class H5mdWriter:
         except OSError as error:
             raise write_error(error, self.path) from error
 
-    def close(self) -> None:
-        """Put all frames into one file, which replaces the table of them."""
+    def close(self, last: bool = True) -> None:
+        """Put all frames into one file, which replaces the table of them.
+
+        Without `last` more may come: the table stays, as it does where a writer that was to go on wrote nothing.
+        """
+        if self._first is not None and not last:
+            self._list()
+        if self._frames and (self._first is None or not last):
+            return
         if self._first is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             return

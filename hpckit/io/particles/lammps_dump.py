@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
+from hpckit.errors import CorruptDataError
 from hpckit.io.files import write_error
 from hpckit.io.particles.snapshot import Floats, Snapshot, sorted_by_id
 from hpckit.io.particles.text import Lines
@@ -142,13 +143,24 @@ class DumpWriter:
     the box, images and, where the frame has them, velocities and forces; numbers to the last bit.
 
     A frame is handed to the system in one write and forced to disk: a process killed at any instant leaves whole
-    frames, and at most one that breaks off at the end. Raises `SetupError` where it cannot be written.
+    frames, and at most one that breaks off at the end. `resume` goes on where a writer was whose `kept` said so, and
+    forgets later frames; {} forgets all. Raises `SetupError` where it cannot be written, `CorruptDataError` where
+    frames to go on after are gone.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, resume: Mapping[str, Any] | None = None) -> None:
         self.path = Path(path)
+        size = (resume or {}).get("bytes", 0)
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            found = os.fstat(self._file).st_size
+            os.ftruncate(self._file, min(size, found))
+            if found < size:
+                raise CorruptDataError(
+                    f"{self.path.name} has {found} bytes, and had {size}",
+                    where=str(self.path),
+                    do="put the file back, or start the run again: hpckit run DIR/run.toml",
+                )
         except OSError as error:
             raise write_error(error, self.path) from error
 
@@ -162,8 +174,12 @@ class DumpWriter:
         except OSError as error:
             raise write_error(error, self.path) from error
 
-    def close(self) -> None:
-        """Close the file."""
+    def kept(self) -> dict[str, int]:
+        """What a resumed run needs to go on here."""
+        return {"bytes": os.fstat(self._file).st_size}
+
+    def close(self, last: bool = True) -> None:
+        """Close the file; frames may follow whether they come last or not."""
         os.close(self._file)
 
     def __enter__(self) -> Self:

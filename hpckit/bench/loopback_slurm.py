@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "srun", "scancel")
@@ -135,12 +136,12 @@ class Cluster:
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} RealMemory=2000"
             for name, port in zip(self._names(), ports[1:], strict=True)
         )
-        # Job numbers that no earlier cluster had: MPICH names shared memory by them, and killed steps leave it behind.
+        # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind.
         return f"""\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
-FirstJobId={int(time.time() * 10) % 60_000_000 + 1}
+FirstJobId={secrets.randbelow(60_000_000) + 1}
 AuthType=auth/munge
 AuthInfo=socket={socket_file},cred_expire=5
 CredType=cred/munge
@@ -208,7 +209,7 @@ def _free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _wait(done, seconds: float, state=lambda: "") -> None:
+def _wait(done: Callable[[], object], seconds: float, state: Callable[[], str] = str) -> None:
     """Wait until `done()`, for a limited time."""
     deadline = time.monotonic() + seconds
     while not done():

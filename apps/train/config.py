@@ -1,0 +1,263 @@
+"""Settings of the training app: what a run file may hold, and the presets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from hpckit.durations import LIMIT, OptionalSpan
+from hpckit.run_directory import InputFile, RelativeToSource
+
+SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
+LANGUAGE = ("gpt2", "llama")
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise ValueError(f"there is no file or folder {path}")
+    return path
+
+
+Weights = Annotated[Path, RelativeToSource(), AfterValidator(_existing)]
+
+
+class Model(Section):
+    """The network."""
+
+    kind: Literal["gpt2", "llama", "mlp", "cnn"] = Field(
+        "gpt2", description="gpt2 or llama: a language model of that shape; mlp, cnn: a classifier of images"
+    )
+    weights: Weights | None = Field(
+        None,
+        description="gpt2, llama: a safetensors checkpoint with Hugging Face names to start from, a folder with its"
+        " config.json; it says the shape, and layers to rope_base below are not used",
+    )
+    layers: int = Field(4, ge=1, le=1000, description="blocks of a language model, hidden layers of an MLP")
+    width: int = Field(256, ge=1, description="numbers for each token (gpt2, llama), of a hidden layer (mlp)")
+    heads: int = Field(8, ge=1, description="heads of the attention (gpt2, llama)")
+    kv_heads: int | None = Field(None, ge=1, description="heads of keys and values (llama); left out: as many")
+    hidden: int | None = Field(
+        None, ge=1, description="width inside a block's MLP (llama); left out: 8/3 of the width, to a multiple of 32"
+    )
+    context: int = Field(128, ge=2, description="tokens that the model sees at once (gpt2, llama)")
+    rope_base: float = Field(10_000.0, gt=1, description="base of the rotary positions (llama)")
+    tied: bool | None = Field(
+        None, description="one matrix for the first and the last layer; left out: as gpt2 (true) and llama (false) do"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of numbers that dropout sets to 0 (gpt2)")
+    recompute: bool = Field(
+        False, description="blocks keep only their input and work the rest out again: less memory, a third more work"
+    )
+    channels: tuple[int, ...] = Field((16, 32), min_length=1, max_length=3, description="of each convolution (cnn)")
+
+    @property
+    def is_language(self) -> bool:
+        """Whether it continues a text; else it classifies images."""
+        return self.kind in LANGUAGE
+
+    @property
+    def mlp_width(self) -> int:
+        """The width inside a Llama block."""
+        return self.hidden or -(-8 * self.width // 3 // 32) * 32
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the first and the last layer share a matrix."""
+        return self.kind == "gpt2" if self.tied is None else self.tied
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wrong = []
+        if self.is_language and self.weights is None:
+            if self.width % self.heads:
+                fitting = [n for n in range(1, self.width + 1) if not self.width % n]
+                near = sorted(sorted(fitting, key=lambda n: abs(n - self.heads))[:3])
+                wrong.append(f"{self.heads} heads do not divide a width of {self.width}: take {_or(near)} heads")
+            elif self.kind == "llama" and self.width // self.heads % 2:
+                wrong.append(
+                    f"rotary positions turn pairs, and a head of {self.width // self.heads} numbers has none left"
+                    " over: make width / heads even"
+                )
+            if self.kv_heads is not None and self.heads % self.kv_heads:
+                fitting = [n for n in range(1, self.heads + 1) if not self.heads % n]
+                wrong.append(f"{self.kv_heads} kv_heads do not divide {self.heads} heads: take {_or(fitting)}")
+        for name, given, kinds in (
+            ("weights", self.weights is not None, LANGUAGE),
+            ("kv_heads", self.kv_heads is not None, ("llama",)),
+            ("hidden", self.hidden is not None, ("llama",)),
+            ("dropout", self.dropout > 0, ("gpt2",)),
+        ):
+            if given and self.kind not in kinds:
+                wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: leave it out")
+        if min(self.channels) < 1:
+            wrong.append(f"channels are {list(self.channels)}: all must be at least 1")
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+
+class Data(Section):
+    """What is learned from."""
+
+    file: InputFile | None = Field(
+        None, description="gpt2, llama: a text, any file in UTF-8; left out: the sources of hpckit itself"
+    )
+    tokenizer: InputFile | None = Field(
+        None, description="tokenizer.json of the package tokenizers; left out: each byte is a token"
+    )
+    validation: float = Field(
+        0.1, gt=0, lt=1, description="share that is kept for the validation: the end of a text, some of the images"
+    )
+
+
+class Batch(Section):
+    """What a step takes."""
+
+    size: int = Field(8, ge=1, description="samples of a step, over all ranks: windows of a text, images")
+    window: int | None = Field(
+        None, ge=2, description="tokens of a sample of a language model; left out: the model's context"
+    )
+    microbatches: int = Field(
+        1, ge=1, description="parts in which a replica works off its share of them; its gradients are summed"
+    )
+
+
+class Ranks(Section):
+    """The mesh: how the ranks share the work."""
+
+    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: as many as pp leaves")
+    pp: int = Field(1, ge=1, description="ranks of a pipeline, which share the layers")
+
+
+class Pipeline(Section):
+    """In which order a pipeline works."""
+
+    schedule: str = Field(
+        "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a table in a CSV file"
+    )
+    chunks: int | None = Field(None, ge=1, description="stages a rank, for interleaved and looped_bfs; left out: 2")
+
+
+class Optimizer(Section):
+    """How gradients become steps."""
+
+    kind: Literal["adamw", "sgd"] = Field("adamw", description="AdamW, or SGD with momentum")
+    rate: float = Field(1e-3, gt=0, description="highest learning rate")
+    warmup: int = Field(20, ge=0, description="steps over which the rate grows to it")
+    floor: float = Field(0.1, ge=0, le=1, description="share of the rate at the end of the cosine; 1: constant")
+    betas: tuple[float, float] = Field((0.9, 0.95), description="decay of the means of AdamW")
+    eps: float = Field(1e-8, gt=0, description="added to the root of AdamW")
+    weight_decay: float = Field(0.1, ge=0, description="of matrices; vectors do not decay")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    clip: float = Field(1.0, ge=0, description="largest norm of the gradient, 0 for no limit")
+
+    @model_validator(mode="after")
+    def _betas_decay(self) -> Self:
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas are {list(self.betas)}: both are at least 0 and below 1")
+        return self
+
+
+class Time(Section):
+    """How long."""
+
+    steps: int = Field(200, ge=1, description="steps of the optimizer")
+    limit: OptionalSpan = Field("", description=LIMIT)
+    monitor: int = Field(1, ge=1, description="steps between two lines of metrics")
+    validate_every: int = Field(50, ge=0, description="steps between two validations; 0: only at the end")
+    validate_samples: int = Field(64, ge=1, description="most samples of a validation; at the end all images count")
+
+
+class Sample(Section):
+    """The text that a language model writes at the end."""
+
+    tokens: int = Field(200, ge=0, description="how many tokens, 0 for none")
+    prompt: str = Field("\n", min_length=1, description="what it continues")
+    temperature: float = Field(0.8, ge=0, description="below 1 bolder choices become rarer; 0: always the likeliest")
+    top_k: int = Field(40, ge=0, description="choose among so many of the likeliest, 0 for all")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    app: Literal["train"] = "train"
+    model: Model = Field(default_factory=Model, description="the network")
+    data: Data = Field(default_factory=Data, description="what is learned from")
+    batch: Batch = Field(default_factory=Batch, description="what a step takes")
+    mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
+    pipeline: Pipeline = Field(default_factory=Pipeline, description="in which order a pipeline works")
+    optimizer: Optimizer = Field(default_factory=Optimizer, description="how gradients become steps")
+    time: Time = Field(default_factory=Time, description="how long")
+    sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")
+    precision: Literal["float32", "float64"] = Field("float32", description="of all numbers")
+    seed: int = Field(
+        1, ge=0, le=2**31 - 1, description="of the first weights, the order of the data, dropout, sampling"
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        wrong = []
+        if not self.model.is_language:
+            wrong += [
+                f"data.{name} is a matter of language models, but model.kind is {self.model.kind!r}: leave it out"
+                for name in ("file", "tokenizer")
+                if getattr(self.data, name) is not None
+            ]
+            if self.batch.window is not None:
+                wrong.append(f"batch.window is a matter of language models, but model.kind is {self.model.kind!r}")
+        elif self.model.weights is None and self.batch.window is not None and self.batch.window > self.model.context:
+            wrong.append(
+                f"batch.window is {self.batch.window}, and the model sees {self.model.context} tokens at once: take a"
+                " window of at most that, or a longer model.context"
+            )
+        if self.optimizer.warmup >= self.time.steps and self.optimizer.warmup > 0 and self.time.steps > 1:
+            wrong.append(
+                f"optimizer.warmup is {self.optimizer.warmup} of {self.time.steps} steps: it must end before them"
+            )
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+
+def _or(values: Any) -> str:
+    """`a, b or c`."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt": (
+        "a GPT-2 shaped network of 3 million parameters learns to write the sources of hpckit, or data.file=…",
+        {},
+    ),
+    "llama": (
+        "the same, Llama shaped: rotary positions, RMSNorm, SwiGLU, grouped-query attention",
+        {"model": {"kind": "llama", "kv_heads": 4}},
+    ),
+    "digits": (
+        "a convolution network learns to read handwritten digits",
+        {
+            "model": {"kind": "cnn"},
+            "batch": {"size": 64},
+            "time": {"steps": 300, "validate_every": 50},
+            "optimizer": {"rate": 4e-3},
+        },
+    ),
+    "digits_mlp": (
+        "a multilayer perceptron learns the same",
+        {
+            "model": {"kind": "mlp", "layers": 2, "width": 128},
+            "batch": {"size": 64},
+            "time": {"steps": 300, "validate_every": 50},
+            "optimizer": {"rate": 2e-3},
+        },
+    ),
+}

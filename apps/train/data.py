@@ -1,0 +1,113 @@
+"""What is learned from: windows of a text, or images of handwritten digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.tokens import Tokenizer, read_text, tokenizer_of
+from hpckit.errors import InputError, SetupError
+
+SPLIT_SEED = 1  # which digits are for the validation does not depend on the run's seed
+PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text as samples: number i is the tokens i * window … (i + 1) * window, of which each is to tell the next.
+
+    tokens: int32.
+    """
+
+    tokens: np.ndarray
+    window: int
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.window
+
+    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens and the ones that follow them: both int32 [n, window]."""
+        places = np.asarray(indices)[:, None] * self.window + np.arange(self.window + 1)
+        windows = self.tokens[places]
+        return np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images [n, height, width, 1] with the number of the class of each, int32 [n]."""
+
+    images: np.ndarray
+    classes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Images and classes."""
+        return self.images[indices], self.classes[indices]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What to train on and what to validate with; `tokenizer` is that of a text, `classes` how many answers there are.
+
+    name: where it comes from, in a few words.
+    """
+
+    training: Text | Images
+    validation: Text | Images
+    classes: int
+    name: str
+    tokenizer: Tokenizer | None = None
+
+
+def read_data(config: Config, window: int) -> DataSet:
+    """The data of a run. window: tokens of a sample of a text.
+
+    Raises `InputError` for a text that is too short or a batch that is larger than the data, `SetupError` where a
+    package is missing.
+    """
+    found = _text(config, window) if config.model.is_language else _digits(config)
+    if config.batch.size > len(found.training):
+        raise InputError(
+            f"a batch of {config.batch.size} samples, and {found.name} has {len(found.training)} to train on",
+            do=f"set batch.size to at most {len(found.training)}, or take more data",
+        )
+    return found
+
+
+def _text(config: Config, window: int) -> DataSet:
+    tokenizer, text = tokenizer_of(config.data.tokenizer), read_text(config.data.file)
+    tokens = tokenizer.encode(text)
+    kept = round(len(tokens) * config.data.validation)
+    name = config.data.file.name if config.data.file else "the sources of hpckit"
+    parts = {"to train on": len(tokens) - kept, "for the validation": kept}
+    for what, count in parts.items():
+        if count < window + 1:
+            raise InputError(
+                f"{name} has {count} tokens {what}, and a sample of {window} takes {window + 1}",
+                likely="a text that is too short for the context",
+                do="give a longer text in data.file, a smaller batch.window, or another share in data.validation",
+            )
+    training, validation = (Text(part, window) for part in np.split(tokens, [len(tokens) - kept]))
+    return DataSet(training, validation, tokenizer.vocab, f"{name}, {len(tokens)} tokens", tokenizer)
+
+
+def _digits(config: Config) -> DataSet:
+    """The 1797 digits of the UCI set that scikit-learn ships, with pixels about 0."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as problem:
+        raise SetupError(
+            "the digits are in the package scikit-learn",
+            likely="hpckit was installed without the extra `train`",
+            do="pip install 'hpckit[train]'",
+        ) from problem
+    found = load_digits()
+    images = (found.images / BRIGHTEST - 0.5).astype(config.precision)[..., None]
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(images))
+    kept = min(max(1, round(len(images) * config.data.validation)), len(images) - 1)
+    parts = [Images(images[part], found.target[part].astype(np.int32)) for part in np.split(order, [len(order) - kept])]
+    return DataSet(parts[0], parts[1], DIGITS, f"{len(images)} handwritten digits of scikit-learn")

@@ -1,0 +1,67 @@
+"""Loss and accuracy on data that nothing is learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.train.data import Images, Text
+from hpckit.apps.train.trainer import Trainer
+from hpckit.nn.layer import Pass
+from hpckit.plan.blocks import block
+
+TAG = 1
+MOST_DIMS = 6
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """loss: mean, nats a token or image. accuracy: share of answers whose likeliest class is right. samples: of it."""
+
+    loss: float
+    accuracy: float
+    samples: int
+
+
+def evaluate(trainer: Trainer, data: Text | Images, most: int) -> Evaluation:
+    """The first `most` samples of the data, dealt to the replicas, forward only. Collective; the same on every rank.
+
+    Stages hand on one part after another, so that the ranks of a pipeline work at the same time.
+    """
+    samples = min(most, len(data))
+    first, own = block(samples, trainer.replicas, trainer.replica)
+    at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.config.batch.microbatches))
+    sums = np.zeros(3)  # loss, right ones, targets
+    leaving: list[MPI.Request] = []
+    for begin in range(first, first + own, at_once):
+        x, targets = data.take(np.arange(begin, min(begin + at_once, first + own)))
+        logits = _forward(trainer, x, leaving)
+        if logits is not None:
+            rows = logits.reshape(-1, logits.shape[-1])
+            right = rows[:, : trainer.laid.shape.vocab].argmax(axis=1) == targets.reshape(-1)
+            sums += [trainer.loss.forward(logits, targets)[0], right.sum(), targets.size]
+    MPI.Request.Waitall(leaving)
+    trainer.mesh.comm.Allreduce(MPI.IN_PLACE, sums)
+    return Evaluation(sums[0] / sums[2], sums[1] / sums[2], samples)
+
+
+def _forward(trainer: Trainer, x: np.ndarray, leaving: list[MPI.Request]) -> np.ndarray | None:
+    """The logits of a part of the data on the rank with the last stage, None on the others."""
+    line, plan, layers = trainer.mesh["pp"], trainer.laid.plan, trainer.laid.model.layers
+    home, here = plan.schedule.rank_of, x
+    for stage in plan.stages_of(line.rank):
+        if stage and home[stage - 1] != line.rank:
+            form = np.empty(MOST_DIMS, np.int64)
+            line.Recv(form, home[stage - 1], TAG)
+            here = np.empty(form[form >= 0], trainer.config.precision)
+            line.Recv(here, home[stage - 1], TAG)
+        for number in plan.partition.layers(stage):
+            here = layers[number].forward(here, Pass(training=False))[0]
+        if stage + 1 < len(home) and home[stage + 1] != line.rank:
+            form = np.full(MOST_DIMS, -1, np.int64)
+            form[: here.ndim] = here.shape
+            here = np.ascontiguousarray(here)
+            leaving += [line.Isend(each, home[stage + 1], TAG) for each in (form, here)]
+    return here if home[-1] == line.rank else None

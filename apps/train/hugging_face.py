@@ -1,0 +1,94 @@
+"""Names and layouts of weights as transformers has them, beside ours.
+
+GPT-2 keeps matrices as [inputs, outputs] there, as all do here; Llama keeps [outputs, inputs], and queries, keys and
+values apart. Tables of embeddings and heads are [vocab, width] on both sides. A tied head has no tensor of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from hpckit.apps.train.shape import Shape
+
+# Ours -> theirs, of a block's parameters without its number, and of the rest.
+GPT2 = {
+    "norm1.gain": "ln_1.weight",
+    "norm1.bias": "ln_1.bias",
+    "attention.qkv.weight": "attn.c_attn.weight",
+    "attention.qkv.bias": "attn.c_attn.bias",
+    "attention.out.weight": "attn.c_proj.weight",
+    "attention.out.bias": "attn.c_proj.bias",
+    "norm2.gain": "ln_2.weight",
+    "norm2.bias": "ln_2.bias",
+    "mlp.up.weight": "mlp.c_fc.weight",
+    "mlp.up.bias": "mlp.c_fc.bias",
+    "mlp.down.weight": "mlp.c_proj.weight",
+    "mlp.down.bias": "mlp.c_proj.bias",
+    "embed.token.weight": "transformer.wte.weight",
+    "embed.position.weight": "transformer.wpe.weight",
+    "head.norm.gain": "transformer.ln_f.weight",
+    "head.norm.bias": "transformer.ln_f.bias",
+    "head.weight": "lm_head.weight",
+}
+LLAMA = {
+    "norm1.gain": "input_layernorm.weight",
+    "attention.qkv.weight": "self_attn.{}_proj.weight",
+    "attention.out.weight": "self_attn.o_proj.weight",
+    "norm2.gain": "post_attention_layernorm.weight",
+    "mlp.gate.weight": "mlp.gate_proj.weight",
+    "mlp.up.weight": "mlp.up_proj.weight",
+    "mlp.down.weight": "mlp.down_proj.weight",
+    "embed.token.weight": "model.embed_tokens.weight",
+    "head.norm.gain": "model.norm.weight",
+    "head.weight": "lm_head.weight",
+}
+TABLES = {"gpt2": (GPT2, "transformer.h."), "llama": (LLAMA, "model.layers.")}
+BARE = "transformer."  # which the first GPT-2 checkpoints leave out
+HEAD = "lm_head.weight"
+SPLIT = "{}"  # stands for q, k and v, which are one weight here: [width, queries | keys | values]
+
+
+def their_name(kind: str, name: str) -> str:
+    """The name in transformers of our parameter `name`."""
+    table, blocks = TABLES[kind]
+    found = re.fullmatch(r"block\.(\d+)\.(.+)", name)
+    return f"{blocks}{found[1]}.{table[found[2]]}" if found else table[name]
+
+
+def to_hugging_face(shape: Shape, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Their tensors from all of our parameters."""
+    found = {}
+    for name, value in weights.items():
+        theirs = their_name(shape.kind, name)
+        if SPLIT in theirs:
+            for letter, part in zip("qkv", np.split(value, _splits(shape), axis=1), strict=True):
+                found[theirs.replace(SPLIT, letter)] = part.T
+        else:
+            found[theirs] = value.T if _is_turned(shape.kind, name) else value
+    return found
+
+
+def from_hugging_face(shape: Shape, tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Our parameter `name` from their tensors. Raises `KeyError` with their name where it is not there."""
+    theirs = their_name(shape.kind, name)
+    if SPLIT in theirs:
+        return np.concatenate([tensors[theirs.replace(SPLIT, letter)].T for letter in "qkv"], axis=1)
+    if theirs not in tensors and theirs.removeprefix(BARE) in tensors:
+        theirs = theirs.removeprefix(BARE)
+    if theirs == HEAD and theirs not in tensors:
+        theirs = their_name(shape.kind, "embed.token.weight")
+    return tensors[theirs].T if _is_turned(shape.kind, name) else tensors[theirs]
+
+
+def _is_turned(kind: str, name: str) -> bool:
+    """Whether they keep the transpose of our parameter."""
+    return kind == "llama" and name.startswith("block.") and name.endswith(".weight")
+
+
+def _splits(shape: Shape) -> list[int]:
+    """Where in the columns of our fused weight the keys begin, and the values."""
+    each = shape.width // shape.heads
+    return [shape.width, shape.width + shape.kv_heads * each]

@@ -1,0 +1,96 @@
+"""How a run is laid out on its ranks, worked out and checked without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.data import DataSet, read_data
+from hpckit.apps.train.models import model_of
+from hpckit.apps.train.shape import Shape, read_shape, shape_of
+from hpckit.errors import InputError
+from hpckit.nn.layer import Sequential
+from hpckit.plan.training import TrainingPlan, training_plan
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What each rank makes alike: the network, by its shape, the data, and the plan of a step.
+
+    window: tokens of a sample, 1 of an image.
+    """
+
+    shape: Shape
+    window: int
+    model: Sequential
+    data: DataSet
+    plan: TrainingPlan
+
+
+def layout(config: Config, ranks: int) -> Layout:
+    """The layout of a run on so many ranks.
+
+    Raises `InputError` with everything that does not fit and what would, `SetupError` where a package is missing.
+    """
+    known = None if config.model.weights is None else read_shape(config.model.weights, config.model.kind)
+    problems: list[InputError] = []
+
+    def tried(make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except InputError as problem:
+            problems.append(problem)
+            return None
+
+    context = known.context if known else config.model.context
+    window = (config.batch.window or context) if config.model.is_language else 1
+    if window > context:
+        problems.append(InputError(f"batch.window is {window}", do=f"the checkpoint sees {context} tokens at once"))
+    data = tried(lambda: read_data(config, window))
+    shape = shape_of(config.model, data.classes if data else 2)
+    if data is not None and shape.vocab < data.classes:
+        problems.append(_small_vocabulary(shape, data))
+    tokenizer = data.tokenizer if data else None
+    if tokenizer is not None and config.sample.tokens and not len(tokenizer.encode(config.sample.prompt)):
+        problems.append(
+            InputError(
+                f"sample.prompt is {config.sample.prompt!r}, for which the tokenizer has no token",
+                do="give a sample.prompt of some letters, or sample.tokens = 0",
+            )
+        )
+    model = tried(lambda: model_of(shape))
+    plan = tried(lambda: _plan(config, shape.products(window), shape.tied, ranks))
+    if problems:
+        told = [problem.do for problem in problems if problem.do]
+        raise InputError(
+            "; ".join(problem.message for problem in problems),
+            likely=problems[0].likely,
+            do="; ".join(dict.fromkeys(told)),
+        )
+    return Layout(shape, window, model, data, plan)
+
+
+def _plan(config: Config, products: list[float], tied: bool, ranks: int) -> TrainingPlan:
+    costs = [product + 0.01 * max(products) for product in products]  # looking up takes a little, too
+    return training_plan(
+        ranks,
+        len(costs),
+        batch=config.batch.size,
+        dp=config.mesh.dp,
+        pp=config.mesh.pp,
+        microbatches=config.batch.microbatches,
+        schedule=config.pipeline.schedule,
+        chunks=config.pipeline.chunks,
+        costs=costs,
+        tied=tied,
+    )
+
+
+def _small_vocabulary(shape: Shape, data: DataSet) -> InputError:
+    return InputError(
+        f"the checkpoint has a vocabulary of {shape.vocab}, and the data one of {data.classes}",
+        likely="another tokenizer than the checkpoint's",
+        do="set data.tokenizer to the tokenizer.json of the checkpoint",
+    )

@@ -1,0 +1,71 @@
+"""Memory of each rank of a pipeline: worked out before a run, measured after it."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.layout import Layout
+from hpckit.apps.train.shape import SIDE, Shape
+from hpckit.apps.train.trainer import Trainer
+from hpckit.nn.parameters import Parameters
+from hpckit.plan.schedule import peak_live
+
+VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
+
+
+def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
+    """Bytes of parameters, gradients, optimizer and activations on each rank of a pipeline, as they can be foreseen.
+
+    Activations are those that backward passes need, of as many microbatches as a rank holds at once; they are worked
+    out from the shapes of the layers and right to a few tens of percent.
+    """
+    plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
+    samples = config.batch.size // (plan.dp * plan.microbatches)
+    kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window)]
+    live = peak_live(plan.schedule)
+    found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
+    for rank in range(plan.pp):
+        stages = plan.stages_of(rank)
+        numbers = [n for stage in stages for n in plan.partition.layers(stage)]
+        held = {id(p): p.size for n in numbers for p in laid.model.layers[n].parameters()}
+        size = float(sum(held.values()) * itemsize)
+        found["parameters"].append(size)
+        found["gradients"].append(size)
+        found["optimizer"].append(VECTORS[config.optimizer.kind] * size)
+        found["activations"].append(live[rank] / len(stages) * sum(kept[n] for n in numbers))
+    return found
+
+
+def saved_numbers(shape: Shape, window: int) -> list[float]:
+    """About how many numbers each layer saves for the backward pass of one sample."""
+    if shape.kind == "cnn":
+        side, inputs, found = SIDE, 1, []
+        for outputs in shape.channels:
+            found.append(float(side * side * (inputs + 3 * outputs)))
+            side, inputs = side // 2, outputs
+        return [*found, float(side * side * inputs)]
+    if shape.kind == "mlp":
+        return [0.0, float(SIDE * SIDE), *[3.0 * shape.width] * shape.layers]
+    inner = 2 * 4 * shape.width if shape.kind == "gpt2" else 3 * shape.hidden
+    keys = 2 * shape.width * shape.kv_heads // shape.heads
+    block = shape.width if shape.recompute else 6 * shape.width + keys + inner + shape.heads
+    return [window * n for n in (1.0, *[float(block)] * shape.layers, float(2 * shape.width + shape.vocab))]
+
+
+def memory_of(trainer: Trainer) -> dict[str, Any]:
+    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated, activations as foreseen,
+    and the most that the process had resident. Collective.
+    """
+    parameters: Parameters = trainer.pipeline.parameters
+    state = sum(array.nbytes for array in trainer.optimizer.state().values() if array.ndim)
+    foreseen = memory_per_rank(trainer.config, trainer.laid)["activations"][trainer.mesh["pp"].rank]
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    own = np.array([parameters.values.nbytes, parameters.grads.nbytes, state, foreseen, resident])
+    every = np.empty((trainer.mesh.size, len(own)))
+    trainer.mesh.comm.Allgather(own, every)
+    names = ("parameters", "gradients", "optimizer", "activations", "resident")
+    return {name: every[:, column].tolist() for column, name in enumerate(names)}

@@ -1,0 +1,58 @@
+"""The networks of the app, made by their shape."""
+
+from __future__ import annotations
+
+from hpckit.apps.train.shape import KERNEL, SIDE, Shape
+from hpckit.nn.activations import ReLU
+from hpckit.nn.convolution import Convolution, Flatten, MaxPool
+from hpckit.nn.gpt import gpt2, llama
+from hpckit.nn.layer import Layer, Sequential
+from hpckit.nn.linear import Linear
+from hpckit.nn.mlp import mlp
+
+
+def model_of(shape: Shape) -> Sequential:
+    """The network, without numbers yet. Raises `InputError` for a shape that cannot be."""
+    if shape.kind == "gpt2":
+        return gpt2(
+            shape.vocab,
+            shape.layers,
+            shape.width,
+            shape.heads,
+            shape.context,
+            tied=shape.tied,
+            dropout=shape.dropout,
+            recompute=shape.recompute,
+        )
+    if shape.kind == "llama":
+        return llama(
+            shape.vocab,
+            shape.layers,
+            shape.width,
+            shape.heads,
+            shape.kv_heads,
+            shape.hidden,
+            shape.context,
+            shape.rope_base,
+            tied=shape.tied,
+            eps=shape.norm_eps,
+            recompute=shape.recompute,
+        )
+    if shape.kind == "mlp":
+        hidden = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab])
+        return Sequential([Flatten(), *hidden.layers], ["image", *hidden.names])
+    return convolutions(shape.channels, shape.vocab)
+
+
+def convolutions(channels: tuple[int, ...], classes: int) -> Sequential:
+    """A 3 x 3 convolution, ReLU and pooling by 2 for each of the `channels`, then a linear map to the classes."""
+    blocks: list[Layer] = []
+    side, inputs = SIDE, 1
+    for number, outputs in enumerate(channels):
+        convolution = Convolution(
+            inputs, outputs, KERNEL, padding=KERNEL // 2, input_gradient=number > 0, name=f"convolution.{number}"
+        )
+        blocks.append(Sequential([convolution, ReLU(), MaxPool(2)]))
+        side, inputs = side // 2, outputs
+    head = Sequential([Flatten(), Linear(side * side * inputs, classes, "head")])
+    return Sequential([*blocks, head], [*(f"convolution.{number}" for number in range(len(channels))), "head"])

@@ -1,0 +1,182 @@
+"""What a training run adds to its report: how it learned, a real step beside the simulated one, memory, its text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.train.timeline import TIMELINE, read_timeline
+from hpckit.plan.gantt import draw_measured_svg, svg_of
+from hpckit.plan.price_schedule import price_schedule
+from hpckit.report.extension import Section
+from hpckit.report.page import caption, escape, grid, table
+from hpckit.report.run_data import RunData
+from hpckit.report.style import SERIES, pyplot, to_svg
+
+SMOOTH = 50  # parts of a run over whose steps the loss is averaged
+PARTS = ("parameters", "gradients", "optimizer", "activations")
+
+
+def sections(run: RunData) -> Iterator[Section]:
+    """The sections, those without anything to show left out."""
+    yield from _learning(run)
+    yield from _text(run)
+    yield from _pipeline(run)
+    yield from _memory(run)
+
+
+def _learning(run: RunData) -> Iterator[Section]:
+    steps, loss = run.series("loss")
+    if len(steps) < 2:
+        return
+    kept_at, kept = run.series("validation_loss")
+    drawn = [_loss_curve(steps, loss, kept_at, kept)]
+    drawn += [
+        _curve(title, *run.series(name))
+        for name, title in (("grad_norm", "norm of the gradient"), ("rate", "learning rate"))
+    ]
+    if not _is_language(run):
+        drawn.append(_curve("right answers, %", *_scaled(run.series("validation_accuracy"), 100)))
+    last = run.summary.get("validation") or {}
+    said = f"Loss {loss[0]:.4g} at the first step, {np.mean(loss[-max(1, len(loss) // 20) :]):.4g} at the end"
+    numbers: dict[str, Any] = {"first": loss[0], "last": loss[-1], "validation": last}
+    if last.get("loss") is not None:
+        said += f"; {last['loss']:.4g} on {last['samples']} samples kept aside"
+        if _is_language(run):
+            said += (
+                f", perplexity {math.exp(min(last['loss'], 700)):.4g}, {last['loss'] / math.log(2):.4g} bits a token"
+            )
+        else:
+            said += f", {last['accuracy']:.2%} of them right"
+    rows = [(name, value) for name, value in _speed(run)]
+    yield Section(
+        "learning",
+        "Learning",
+        grid(drawn) + caption(said + ".") + table(("median of a step", ""), rows, (1,)),
+        numbers,
+        after="headline",
+    )
+
+
+def _speed(run: RunData) -> Iterator[tuple[str, str]]:
+    known = run.summary
+    for name, unit in (("tokens_per_second", "tokens/s"), ("samples_per_second", "samples/s")):
+        if known.get(name):
+            yield unit, f"{known[name]:.4g}"
+    if known.get("mfu") and known.get("peak_flops"):
+        peak, one = known["peak_flops"] / 1e9, known["flops_per_sample"] / 1e9
+        yield f"MFU: {one:.3g} GFLOP a sample, of {peak:.4g} GFLOP/s in matrix products", f"{known['mfu']:.1%}"
+    if known.get("communication") is not None and run.summary.get("ranks", 1) > 1:
+        yield "communication: sums over ranks, outside of the pipeline", f"{known['communication']:.1%}"
+
+
+def _text(run: RunData) -> Iterator[Section]:
+    text = run.summary.get("text")
+    if text:
+        settings = run.values.get("sample") or {}
+        said = f"After the prompt {settings.get('prompt', '')!r}, temperature {settings.get('temperature')}"
+        said += f", among the {settings['top_k']} likeliest." if settings.get("top_k") else "."
+        yield Section(
+            "text", "What it writes", f"<pre>{escape(text)}</pre>" + caption(said), {"text": text}, after="headline"
+        )
+
+
+def _pipeline(run: RunData) -> Iterator[Section]:
+    path = run.directory / "output" / TIMELINE
+    if (run.summary.get("mesh") or {}).get("pp", 1) < 2 or not path.is_file():
+        return
+    step = read_timeline(path)
+    priced, seconds = price_schedule(step.schedule, times=step.times), step.price.seconds
+    bubble = run.summary.get("bubble") or {}
+    drawn = draw_measured_svg(step)
+    beside = svg_of(
+        step.schedule, priced, f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages"
+    )
+    rows = [
+        (what, f"{bubble[key]:.2%}")
+        for key, what in (
+            ("measured", "bubble, median of the measured steps"),
+            ("simulated", "bubble simulated with the measured times of the stages"),
+            ("equal_times", "bubble of the schedule if F, I and W take equally long"),
+        )
+        if key in bubble
+    ]
+    rows.append(("the last step over the simulated one", f"{seconds / priced.seconds:.3f}"))
+    yield Section(
+        "pipeline",
+        "A step of the pipeline",
+        _wide(drawn) + _wide(beside) + table(("", ""), rows, (1,)),
+        {"bubble": bubble, "seconds": seconds, "simulated_seconds": priced.seconds},
+    )
+
+
+def _memory(run: RunData) -> Iterator[Section]:
+    memory = run.summary.get("memory") or {}
+    if not all(name in memory for name in PARTS):
+        return
+    ranks = range(len(memory[PARTS[0]]))
+    scale = 1e9 if max(memory["resident"]) > 2e9 else 1e6
+    unit = "GB" if scale == 1e9 else "MB"
+    figure, axes = pyplot().subplots(figsize=(4.2, 0.7 + 0.32 * min(len(ranks), 32)), layout="constrained")
+    left = np.zeros(len(ranks))
+    for number, name in enumerate(PARTS):
+        values = np.array(memory[name]) / scale
+        axes.barh(ranks, values, left=left, height=0.62, color=SERIES[number % len(SERIES)], label=name)
+        left += values
+    axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks])
+    axes.invert_yaxis()
+    axes.set_title(f"memory per rank ({unit})")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0)
+    picture = to_svg(figure, "memory per rank", "chart")
+    rows = [
+        (f"rank {rank}", *(f"{memory[name][rank] / scale:.4g}" for name in (*PARTS, "resident")))
+        for rank in list(ranks)[:64]
+    ]
+    head = ("", *(f"{name} ({unit})" for name in PARTS), f"most resident of the process ({unit})")
+    said = "Activations are worked out from the shapes, of as many microbatches as the schedule holds at once."
+    shown = grid([picture]) + table(head, rows, tuple(range(1, len(head)))) + caption(said)
+    yield Section("memory", "Memory per rank", shown, memory, after="phases")
+
+
+def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kept: list[float]) -> str:
+    """The loss of each step, its mean over parts of the run, and that of the validation."""
+    figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
+    parts = min(SMOOTH, len(steps))
+    middle, mean = (np.array([part.mean() for part in np.array_split(np.array(v), parts)]) for v in (steps, loss))
+    axes.plot(steps, loss, color=SERIES[0], alpha=0.3, linewidth=0.8)
+    axes.plot(middle, mean, color=SERIES[0], label="training")
+    if kept:
+        axes.plot(kept_at, kept, color=SERIES[1], marker="o", markersize=2.5, label="kept aside")
+    if min(loss) > 0 and max(loss) > 30 * min(loss):
+        axes.set_yscale("log")
+    axes.grid(axis="y")
+    axes.margins(x=0.01)
+    axes.set_xlabel("step")
+    axes.set_title("loss (nats)")
+    axes.legend(loc="upper right", handlelength=1.2)
+    return to_svg(figure, "loss over the steps", "chart")
+
+
+def _curve(title: str, steps: list[float], values: list[float]) -> str:
+    figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
+    axes.plot(steps, values, color=SERIES[0], linewidth=1.0)
+    axes.grid(axis="y")
+    axes.margins(x=0.01)
+    axes.set_xlabel("step")
+    axes.set_title(title)
+    return to_svg(figure, title, "chart")
+
+
+def _scaled(series: tuple[list[float], list[float]], factor: float) -> tuple[list[float], list[float]]:
+    return series[0], [factor * value for value in series[1]]
+
+
+def _is_language(run: RunData) -> bool:
+    return (run.values.get("model") or {}).get("kind") in ("gpt2", "llama")
+
+
+def _wide(svg: str) -> str:
+    return svg.replace("<svg ", '<svg class="wide" ', 1)

@@ -1,0 +1,194 @@
+"""The training app's run: steps, metrics, validation, weights, a text at the end."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from dataclasses import asdict
+
+import numpy as np
+
+from hpckit.apps.train import weights
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.evaluation import Evaluation, evaluate
+from hpckit.apps.train.figures import Figures
+from hpckit.apps.train.layout import Layout, layout
+from hpckit.apps.train.memory import memory_of, memory_per_rank
+from hpckit.apps.train.sampling import continued
+from hpckit.apps.train.timeline import TIMELINE, record_of
+from hpckit.apps.train.trainer import StepFigures, Trainer
+from hpckit.mesh import Mesh
+from hpckit.plan.price_schedule import price_schedule
+from hpckit.run_context import DryRun, Run
+
+SAMPLE = "sample.txt"
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`.
+
+    Raises `InputError` for settings that do not go together, `BlowUpError` where the loss is no longer finite.
+    """
+    begin = clock.perf_counter()
+    laid = layout(config, run.size)
+    with Mesh(run.comm, dp=laid.plan.dp, pp=laid.plan.pp) as mesh:
+        with run.compiling():
+            trainer = Trainer(config, laid, mesh)
+            trainer.warm_up()
+        if run.restored is not None:
+            trainer.restore(run.restored)
+        elif config.model.weights is not None:
+            weights.load(trainer, config.model.weights)
+        for line in describe(laid):
+            run.say(line)
+        run.say(f"ready in {clock.perf_counter() - begin:.1f} s")
+        figures = Figures(trainer)
+        seconds, last = _loop(config, run, trainer, figures)
+        done = trainer.done == config.time.steps
+        text = _finish(config, run, trainer) if done else ""
+        run.finish(
+            {
+                "steps": trainer.done,
+                "wall_seconds": seconds,
+                "samples": trainer.sampler.position,
+                "parameters": sum(parameter.size for parameter in laid.model.parameters()),
+                "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
+                "mesh": {"dp": laid.plan.dp, "pp": laid.plan.pp},
+                "memory": memory_of(trainer),
+                **figures.summary(),
+                **({"validation": asdict(last), "result": f"Kept aside: {_result(config, last)}."} if last else {}),
+                **({"text": text} if text else {}),
+            },
+            status="done" if done else "stopped",
+        )
+
+
+def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple[float, Evaluation | None]:
+    """From the start to the end, or to an early stop: wall seconds, and the last validation."""
+    times, window = config.time, trainer.laid.window
+    unit = "tokens" if config.model.is_language else "images"
+    run.timer.reset()
+    begin, last = clock.perf_counter(), None
+    while trainer.done < times.steps:
+        started = clock.perf_counter()
+        step = trainer.step(run.timer)
+        seconds = clock.perf_counter() - started
+        at_end, line = step.step == times.steps, {}
+        if step.step % times.monitor == 0 or at_end:
+            with run.timer("diagnostics"):
+                line = figures.of(step, seconds)
+        if at_end or (times.validate_every and step.step % times.validate_every == 0):
+            with run.timer("validation"):
+                last = _validate(config, run, trainer, step)
+            line |= {"validation_loss": last.loss, "validation_accuracy": last.accuracy}
+        if line:
+            run.metric(step=step.step, time=step.step, **line)
+            rate = f"loss {step.loss:.4f}  {step.samples * window / seconds:.4g} {unit}/s"
+            run.progress(step.step, step.step, times.steps, rate)
+        if not at_end and run.edge(step.step, trainer.state):
+            break
+    figures.split(run.timer)
+    return clock.perf_counter() - begin, last
+
+
+def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> Evaluation:
+    """Collective: loss and accuracy on what was kept aside; of images all of it at the end."""
+    validation, most = trainer.laid.data.validation, config.time.validate_samples
+    if step.step == config.time.steps and not config.model.is_language:
+        most = len(validation)
+    found = evaluate(trainer, validation, most)
+    run.say(f"step {step.step}: loss {step.loss:.4f}; kept aside: {_result(config, found)}")
+    return found
+
+
+def _result(config: Config, found: Evaluation) -> str:
+    told = f"{found.accuracy:.2%} right"
+    if config.model.is_language:
+        told = f"perplexity {math.exp(min(found.loss, 700.0)):.4g}"
+    return f"loss {found.loss:.4f} on {found.samples} samples, {told}"
+
+
+def _finish(config: Config, run: Run, trainer: Trainer) -> str:
+    """Save the weights, and write the sample text; returns it."""
+    laid, text = trainer.laid, ""
+    with run.timer("output"):
+        measured = trainer.pipeline.measured()
+        every = weights.gathered(trainer)
+        if every is not None:
+            weights.save(every, laid.shape, config, run.directory.output / weights.FOLDER)
+            run.directory.write_json(f"output/{TIMELINE}", record_of(measured))
+    if every is None or laid.data.tokenizer is None or config.sample.tokens == 0:
+        return text
+    with run.timer("sample"):
+        tokenizer, settings = laid.data.tokenizer, config.sample
+        model = weights.whole(trainer, every)
+        tokens = continued(
+            model,
+            tokenizer.encode(settings.prompt),
+            settings.tokens,
+            context=laid.shape.context,
+            vocab=tokenizer.vocab,
+            temperature=settings.temperature,
+            top_k=settings.top_k,
+            seed=config.seed,
+        )
+        text = tokenizer.decode(tokens.tolist())
+        run.directory.write_text(f"output/{SAMPLE}", text)
+        run.say(f"it writes:\n{text}")
+    return text
+
+
+def describe(laid: Layout) -> list[str]:
+    """What is trained on what, in lines."""
+    count = sum(parameter.size for parameter in laid.model.parameters())
+    shape, plan = laid.shape, laid.plan
+    net = {
+        "gpt2": f"GPT-2 shaped network of {shape.layers} x {shape.width}, {shape.heads} heads",
+        "llama": f"Llama shaped network of {shape.layers} x {shape.width}, {shape.heads} heads,"
+        f" {shape.kv_heads} of keys and values",
+        "mlp": f"multilayer perceptron of {shape.layers} hidden layers of {shape.width}",
+        "cnn": f"convolution network of {', '.join(map(str, shape.channels))} channels",
+    }[shape.kind]
+    each = f"samples of {laid.window} tokens" if shape.is_language else "images"
+    return [
+        f"{net}: {count} parameters",
+        f"{laid.data.name}: {len(laid.data.training)} {each} to train on, {len(laid.data.validation)} kept aside",
+        str(plan),
+    ]
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    laid = layout(config, ranks)
+    plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
+    count = sum(parameter.size for parameter in laid.model.parameters())
+    price = price_schedule(plan.schedule)
+    per_step = config.batch.size * laid.window
+    unit = "tokens" if laid.shape.is_language else "images"
+    memory = memory_per_rank(config, laid)
+    part = config.batch.size // (plan.dp * plan.microbatches)
+    boundary = part * laid.window * laid.shape.width * itemsize if laid.shape.is_language else 0
+    sent = price.messages // max(plan.pp, 1) * boundary if plan.pp > 1 else 0
+    reduced = 2 * (plan.dp - 1) / plan.dp * max(memory["parameters"]) if plan.dp > 1 else 0
+    notes = [
+        f"{per_step} {unit} and {config.batch.size * laid.shape.training_flops(laid.window) / 1e9:.3g} GFLOP a step"
+    ]
+    if plan.pp > 1:
+        notes.append(f"bubble {price.bubble:.2%} if F, I and W take equally long on all stages")
+    for rank, (*held, activations) in enumerate(zip(*memory.values(), strict=True)):
+        who = f"rank {rank} of a pipeline" if plan.pp > 1 else "a rank"
+        notes.append(
+            f"{who}: {sum(held) / 1e6:.3g} MB of parameters, gradients and optimizer,"
+            f" about {activations / 1e6:.3g} MB of activations"
+        )
+    return DryRun(
+        ranks=ranks,
+        decomposition=describe(laid),
+        halo_bytes=round(sent + reduced),
+        moved="messages",
+        memory_per_rank=round(max(map(sum, zip(*memory.values(), strict=True)))),
+        output_bytes=count * itemsize,
+        frames=1,
+        steps=config.time.steps,
+        notes=notes,
+    )

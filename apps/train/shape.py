@@ -1,0 +1,212 @@
+"""The shape of a network: as the settings say it, or as the config.json of a checkpoint does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hpckit.apps.train.config import LANGUAGE, Model
+from hpckit.errors import InputError
+
+SIDE = 8  # pixels of a digit along either dim
+KERNEL = 3  # pixels that a convolution sees along either dim
+CONFIG = "config.json"
+NORM_EPS = 1e-5
+GELUS = ("gelu_new", "gelu_pytorch_tanh")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A network of one of the kinds of `Model`; see there. vocab: answers it chooses among.
+
+    norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
+    """
+
+    kind: str
+    vocab: int
+    layers: int
+    width: int
+    heads: int = 1
+    kv_heads: int = 1
+    hidden: int = 0
+    context: int = 0
+    rope_base: float = 10_000.0
+    tied: bool = False
+    dropout: float = 0.0
+    channels: tuple[int, ...] = ()
+    norm_eps: float = NORM_EPS
+    recompute: bool = False
+
+    @property
+    def is_language(self) -> bool:
+        """Whether it continues a text; else it classifies images."""
+        return self.kind in LANGUAGE
+
+    def products(self, window: int) -> list[float]:
+        """Multiply-adds of the forward pass for one sample (an image, or `window` tokens), layer by layer.
+
+        Those of matrices and of the half of the attention that is not masked; looking up an embedding is none.
+        """
+        if self.kind == "cnn":
+            return self._image_products()
+        if self.kind == "mlp":
+            sizes = [SIDE * SIDE, *[self.width] * self.layers, self.vocab]
+            return [0.0, *(float(a * b) for a, b in pairwise(sizes))]
+        inside = 8 * self.width**2
+        if self.kind == "llama":
+            inside = 3 * self.width * self.hidden
+        keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
+        block = 2 * self.width**2 + keys + inside + (window + 1) * self.width
+        return [window * n for n in (0.0, *[float(block)] * self.layers, float(self.vocab * self.width))]
+
+    def _image_products(self) -> list[float]:
+        side, inputs, found = SIDE, 1, []
+        for outputs in self.channels:
+            found.append(float(side * side * KERNEL**2 * inputs * outputs))
+            side, inputs = side // 2, outputs
+        return [*found, float(side * side * inputs * self.vocab)]
+
+    def training_flops(self, window: int) -> float:
+        """Floating-point operations of one sample forward and backward: 6 for each multiply-add of the forward pass.
+
+        2 forward, 2 for the gradient of the input, 2 for that of the weights. Recomputed activations do not count.
+        """
+        return 6.0 * sum(self.products(window))
+
+
+def shape_of(model: Model, classes: int) -> Shape:
+    """The shape that the settings mean. classes: the answers that the data has; a checkpoint has its own number.
+
+    Raises `InputError` for a checkpoint without a config.json, or one that this app cannot load.
+    """
+    if model.weights is not None:
+        return replace(read_shape(model.weights, model.kind), dropout=model.dropout, recompute=model.recompute)
+    return Shape(
+        kind=model.kind,
+        vocab=classes,
+        layers=model.layers,
+        width=model.width,
+        heads=model.heads,
+        kv_heads=model.kv_heads or model.heads,
+        hidden=model.mlp_width,
+        context=model.context,
+        rope_base=model.rope_base,
+        tied=model.is_language and model.is_tied,
+        dropout=model.dropout,
+        channels=model.channels,
+        recompute=model.recompute,
+    )
+
+
+def read_shape(weights: Path, kind: str) -> Shape:
+    """The shape of a checkpoint, from the config.json in its folder. Raises `InputError`."""
+    path = (weights if weights.is_dir() else weights.parent) / CONFIG
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        found = str(given["model_type"])
+        if found != kind:
+            raise InputError(
+                f"the checkpoint in {path.parent} is of the kind {found!r}, and model.kind is {kind!r}",
+                do=f"set model.kind to {found}" if found in LANGUAGE else f"give one of {' or '.join(LANGUAGE)}",
+            )
+        shape = _gpt2(given) if kind == "gpt2" else _llama(given)
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no {CONFIG} beside the weights in {path.parent}",
+            likely="only a part of the checkpoint was copied",
+            do=f"put the {CONFIG} of the checkpoint beside its weights",
+        ) from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{path} does not describe a {kind} network: {problem!r}") from None
+    unknown = [what for what, strange in _strange(given, kind) if strange]
+    if unknown:
+        raise InputError(f"{path}: this app has no {', no '.join(unknown)}", do="give another checkpoint")
+    return shape
+
+
+def _gpt2(given: dict[str, Any]) -> Shape:
+    return Shape(
+        kind="gpt2",
+        vocab=int(given["vocab_size"]),
+        layers=int(given["n_layer"]),
+        width=int(given["n_embd"]),
+        heads=int(given["n_head"]),
+        kv_heads=int(given["n_head"]),
+        hidden=4 * int(given["n_embd"]),
+        context=int(given["n_positions"]),
+        tied=bool(given.get("tie_word_embeddings", True)),
+    )
+
+
+def _llama(given: dict[str, Any]) -> Shape:
+    rope = given.get("rope_parameters") or {}
+    return Shape(
+        kind="llama",
+        vocab=int(given["vocab_size"]),
+        layers=int(given["num_hidden_layers"]),
+        width=int(given["hidden_size"]),
+        heads=int(given["num_attention_heads"]),
+        kv_heads=int(given.get("num_key_value_heads") or given["num_attention_heads"]),
+        hidden=int(given["intermediate_size"]),
+        context=int(given["max_position_embeddings"]),
+        rope_base=float(given.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
+        tied=bool(given.get("tie_word_embeddings", False)),
+        norm_eps=float(given.get("rms_norm_eps", 1e-6)),
+    )
+
+
+def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
+    """What a config.json may ask for that the networks here do not have, and whether it does."""
+    if kind == "gpt2":
+        inner, eps = given.get("n_inner"), given.get("layer_norm_epsilon", NORM_EPS)
+        return [
+            (f"layer_norm_epsilon of {eps:g}", eps != NORM_EPS),
+            (f"activation {given.get('activation_function')}", given.get("activation_function", GELUS[0]) not in GELUS),
+            (f"inner width {inner}", inner not in (None, 4 * given["n_embd"])),
+        ]
+    rope = given.get("rope_scaling") or given.get("rope_parameters") or {}
+    scaled = rope.get("rope_type", rope.get("type", "default"))
+    heads, width = given["num_attention_heads"], given["hidden_size"]
+    return [
+        (f"activation {given.get('hidden_act')}", given.get("hidden_act", "silu") != "silu"),
+        (f"rotary positions of the kind {scaled}", scaled != "default"),
+        ("biases in attention or MLP", bool(given.get("attention_bias") or given.get("mlp_bias"))),
+        ("heads whose widths do not add up to the model's", heads * (given.get("head_dim") or width // heads) != width),
+    ]
+
+
+def hugging_face_config(shape: Shape) -> dict[str, Any]:
+    """The config.json of a language model, as transformers reads it."""
+    common = {"vocab_size": shape.vocab, "tie_word_embeddings": shape.tied, "torch_dtype": "float32"}
+    if shape.kind == "gpt2":
+        return {
+            **common,
+            "model_type": "gpt2",
+            "architectures": ["GPT2LMHeadModel"],
+            "n_layer": shape.layers,
+            "n_embd": shape.width,
+            "n_head": shape.heads,
+            "n_positions": shape.context,
+            "activation_function": GELUS[0],
+            "layer_norm_epsilon": shape.norm_eps,
+            **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), shape.dropout),
+            **dict.fromkeys(("bos_token_id", "eos_token_id")),
+        }
+    return {
+        **common,
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": shape.layers,
+        "hidden_size": shape.width,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "intermediate_size": shape.hidden,
+        "max_position_embeddings": shape.context,
+        "rope_theta": shape.rope_base,
+        "rms_norm_eps": shape.norm_eps,
+        "hidden_act": "silu",
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
+    }

@@ -1,0 +1,147 @@
+"""What a training run holds on each rank, and a step of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.layout import Layout
+from hpckit.checkpoint_state import Piece, Restored, State
+from hpckit.errors import BlowUpError
+from hpckit.mesh import Mesh
+from hpckit.nn.layer import Pass
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
+from hpckit.nn.parameters import Parameter
+from hpckit.parallel.pipeline import Pipeline
+from hpckit.parallel.sampler import Sampler
+from hpckit.timing import PhaseTimer
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """One step, the same on every rank but for `seconds`.
+
+    loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. rate: of learning.
+    seconds: of forward and backward.
+    """
+
+    step: int
+    loss: float
+    norm: float
+    rate: float
+    samples: int
+    seconds: float
+
+
+class Trainer:
+    """Model, optimizer and position in the data on a mesh dp x pp. Collective, as are all of its methods."""
+
+    def __init__(self, config: Config, laid: Layout, mesh: Mesh) -> None:
+        self.config, self.laid, self.mesh = config, laid, mesh
+        self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
+        self.loss = CrossEntropy(laid.shape.vocab)
+        self.pipeline = Pipeline(laid.model, self.loss, mesh, laid.plan, dtype=np.dtype(config.precision))
+        self.pipeline.initialize(config.seed)
+        self.optimizer = _optimizer(config, self.pipeline)
+        self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
+        self.done = 0  # steps
+
+    def step(self, timer: PhaseTimer) -> StepFigures:
+        """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
+        with timer("data"):
+            share = self.sampler.take(self.replica, self.replicas)
+            x, targets = self.laid.data.training.take(share.indices)
+        with timer("compute"):
+            self.pipeline.zero_grads()
+            result = self.pipeline.run(x, targets, Pass(True, self.config.seed, self.done, share.first_sample))
+        with timer("optimizer"):
+            squared, rate = self.pipeline.squared_norm(), self._rate()
+            self._require_finite(result.loss, squared)
+            self.optimizer.step(rate, clip_scale(squared, self.config.optimizer.clip))
+        self.done += 1
+        return StepFigures(self.done, result.loss, math.sqrt(squared), rate, share.total, result.seconds)
+
+    @property
+    def owned(self) -> list[Parameter]:
+        """The parameters that this rank answers for: of those that several hold, the first replica's first stage."""
+        rank_of, layers, seen = self.laid.plan.schedule.rank_of, self.laid.model.layers, set[str]()
+        found = []
+        for stage, home in enumerate(rank_of):
+            for number in self.laid.plan.partition.layers(stage):
+                for parameter in layers[number].parameters():
+                    if parameter.name not in seen and home == self.mesh["pp"].rank and not self.replica:
+                        found.append(parameter)
+                    seen.add(parameter.name)
+        return found
+
+    def state(self) -> State:
+        """What a checkpoint holds: parameters and optimizer by the parameters' names, steps, position in the data."""
+        offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
+        pieces = []
+        for parameter in self.owned:
+            start, at = (0,) * len(parameter.shape), offsets[parameter.name]
+            pieces.append(Piece(f"parameters/{parameter.name}", parameter.shape, start, parameter.value))
+            for name, vector in vectors.items():
+                block = vector[at : at + parameter.size].reshape(parameter.shape)
+                pieces.append(Piece(f"{name}/{parameter.name}", parameter.shape, start, block))
+        return State(pieces, {"step": self.done, "position": self.sampler.position})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a state, whatever mesh saved it."""
+        offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
+        for parameter in self.pipeline.parameters.list:
+            start, at = (0,) * len(parameter.shape), offsets[parameter.name]
+            parameter.value[...] = restored.read(f"parameters/{parameter.name}", start, parameter.shape)
+            for name, vector in vectors.items():
+                block = restored.read(f"{name}/{parameter.name}", start, parameter.shape)
+                vector[at : at + parameter.size] = block.reshape(-1)
+        self.done, self.sampler.position = restored.values["step"], restored.values["position"]
+        if isinstance(self.optimizer, AdamW):
+            self.optimizer.count = self.done
+
+    def warm_up(self) -> None:
+        """Compile what a step calls, outside the time that is measured; nothing is learned."""
+        share = self.sampler.take(self.replica, self.replicas)
+        self.sampler.position = 0  # it is taken again
+        x, targets = self.laid.data.training.take(share.indices)
+        self.pipeline.run(x, targets, Pass(True, self.config.seed))
+        self.pipeline.squared_norm()
+        self.pipeline.zero_grads()
+        self.optimizer.step(0.0, 0.0)
+        self.optimizer = _optimizer(self.config, self.pipeline)
+        self.pipeline.reset_times()
+
+    def _rate(self) -> float:
+        settings = self.config.optimizer
+        return warmup_cosine(
+            self.done, settings.rate, settings.warmup, self.config.time.steps, settings.floor * settings.rate
+        )
+
+    def _require_finite(self, loss: float, squared: float) -> None:
+        if math.isfinite(loss) and math.isfinite(squared):
+            return
+        raise BlowUpError(
+            f"the loss is {loss:g} and the norm of the gradient {math.sqrt(squared) if squared >= 0 else squared:g}",
+            where=f"step {self.done + 1}",
+            likely="a learning rate that is too high"
+            if self.config.optimizer.clip
+            else "gradients that are not clipped",
+            do="lower optimizer.rate, lengthen optimizer.warmup"
+            + ("" if self.config.optimizer.clip else ", or set optimizer.clip = 1.0"),
+        )
+
+
+def _vectors(optimizer: AdamW | SGD) -> dict[str, np.ndarray]:
+    """The flat vectors of an optimizer, each as long as the parameters."""
+    return {name: array for name, array in optimizer.state().items() if array.ndim}
+
+
+def _optimizer(config: Config, pipeline: Pipeline) -> AdamW | SGD:
+    settings = config.optimizer
+    if settings.kind == "sgd":
+        return SGD(pipeline.parameters, settings.momentum, settings.weight_decay)
+    return AdamW(pipeline.parameters, settings.betas, settings.eps, settings.weight_decay)

@@ -1,0 +1,98 @@
+"""The weights of a run: gathered from the ranks, saved as a checkpoint of Hugging Face's form, read from one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
+from hpckit.apps.train.models import model_of
+from hpckit.apps.train.shape import CONFIG, Shape, hugging_face_config
+from hpckit.apps.train.trainer import Trainer
+from hpckit.errors import InputError
+from hpckit.io.files import replace_file, write_error
+from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
+from hpckit.nn.layer import Sequential
+from hpckit.nn.parameters import Parameters
+
+FOLDER = "model"  # in the run's output
+TAG = 2
+
+
+def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
+    """All parameters by name, in the order of the model, on rank 0; None elsewhere. Collective.
+
+    The ranks of the first replica send theirs.
+    """
+    if trainer.replica:
+        return None
+    line, own = trainer.mesh["pp"], {parameter.name for parameter in trainer.owned}
+    every = trainer.laid.model.parameters()
+    holders = np.array([line.rank if parameter.name in own else -1 for parameter in every])
+    line.Allreduce(MPI.IN_PLACE, holders, MPI.MAX)
+    found: dict[str, np.ndarray] = {}
+    for parameter, holder in zip(every, holders.tolist(), strict=True):
+        if holder == line.rank == 0:
+            found[parameter.name] = parameter.value
+        elif holder == line.rank:
+            line.Send(np.ascontiguousarray(parameter.value), 0, TAG)
+        elif line.rank == 0:
+            found[parameter.name] = np.empty(parameter.shape, trainer.config.precision)
+            line.Recv(found[parameter.name], holder, TAG)
+    return found if line.rank == 0 else None
+
+
+def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
+    """The network with all of its numbers, on one rank."""
+    model = model_of(trainer.laid.shape)
+    held = Parameters(model.parameters(), np.dtype(trainer.config.precision))
+    for parameter in held.list:
+        parameter.value[...] = weights[parameter.name]
+    return model
+
+
+def save(weights: dict[str, np.ndarray], shape: Shape, config: Config, folder: Path) -> None:
+    """Write `model.safetensors`; of a language model as transformers opens it, with its config.json and tokenizer.
+
+    Raises `SetupError` where it cannot be written.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+        if not shape.is_language:
+            save_safetensors(folder / SINGLE, weights)
+            return
+        tensors = to_hugging_face(shape, weights)
+        save_safetensors(folder / SINGLE, tensors, {"format": "pt"})
+        replace_file(folder / CONFIG, json.dumps(hugging_face_config(shape), indent=2).encode())
+        if config.data.tokenizer is not None:
+            shutil.copyfile(config.data.tokenizer, folder / "tokenizer.json")
+    except OSError as problem:
+        raise write_error(problem, folder) from problem
+
+
+def load(trainer: Trainer, path: Path) -> None:
+    """Set this rank's parameters to those of a checkpoint. Raises `InputError` for tensors that miss or do not fit."""
+    tensors = Safetensors(path)
+    problems = []
+    for parameter in trainer.pipeline.parameters.list:
+        try:
+            value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
+        except KeyError as missing:
+            problems.append(f"no tensor {missing.args[0]}")
+            continue
+        if value.shape != parameter.shape:
+            problems.append(f"{parameter.name} should be {parameter.shape} and is {value.shape}")
+            continue
+        parameter.value[...] = value
+    if problems:
+        more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
+        raise InputError(
+            f"{path} does not fit its {CONFIG}: {'; '.join(problems[:4])}{more}",
+            likely="weights of another network, or only a part of them",
+            do="give weights and config.json of one checkpoint",
+        )

@@ -1,0 +1,131 @@
+"""Jobs on a real Slurm on this machine: requeue to the same bits, killed drivers of task graphs, the first run."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from hpckit.bench.loopback_slurm import cluster, missing
+from hpckit.bench.measure import machine
+from hpckit.bench.requeue import requeued
+from hpckit.errors import SetupError
+from hpckit.jobs.graph import load_graph
+from hpckit.jobs.graph_state import GraphState
+
+ROOT = Path(__file__).parents[2]
+KILLS, QUICK_KILLS, KILLS_A_ROUND = 50, 5, 5
+FRONT_END = [sys.executable, "-m", "hpckit.cli.main"]
+TASK = """\
+[tasks.{name}]
+command = ["bash", "-c", "sleep 0.15; cat {reads} > {name}.txt; echo {name} >> {name}.txt"]
+inputs = [{inputs}]
+outputs = ["{name}.txt"]
+"""
+# Name -> parents: two chains that meet, and what follows from them.
+TASKS = {"a": "", "b": "", "c": "", "d": "", "e": "ab", "f": "cd", "g": "ef", "h": "ef", "i": "g", "j": "hi"}
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Three keys: `requeue_bitwise` 1 where a run over three time limits has the bits of the unbroken one;
+    `graph_kills` the part of killed drivers whose graphs ended with the same hashes; `first_run_s` seconds (time, less
+    is better) from a fresh virtual environment to the report of a run on 2 ranks, left out where `quick`.
+    """
+    results: list[dict[str, Any]] = []
+    ratios: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="hpckit-") as name:
+        folder = Path(name)
+        kills, same = graph_kills(folder / "graph", QUICK_KILLS if quick else KILLS)
+        results.append({"what": "drivers of a task graph killed", "count": kills, "same": same})
+        ratios["graph_kills"] = _one(same / kills, kills)
+        if problem := missing():
+            results.append({"what": f"requeue: no Slurm here: {problem}"})
+        else:
+            (folder / "requeue").mkdir()
+            with cluster(1) as slurm:
+                found = requeued(slurm, folder / "requeue", limits=3, end=2500.0 if quick else 5000.0)
+            equal = found["exit"] == "0:0" and all(row["verdict"] == "same bits" for row in found["fields"])
+            results.append({"what": "run over several time limits", "count": found["starts"], "same": int(equal)})
+            ratios["requeue_bitwise"] = _one(float(equal and found["starts"] == 3), 1)
+        if not quick:
+            seconds = first_run(folder / "fresh")
+            results.append({"what": "fresh environment to report, s", "count": 1, "seconds": seconds})
+            ratios["first_run_s"] = _one(seconds, 1)
+    return {"bench": "cluster", "machine": machine(), "results": results, "ratios": ratios}
+
+
+def graph_kills(folder: Path, least: int, seed: int = 1) -> tuple[int, int]:
+    """Kill the drivers of fresh graphs at random moments, five times each, and let them finish.
+
+    Returns how many were killed, and how many of them in graphs that ended with the hashes of an unbroken one.
+    """
+    chance = random.Random(seed)
+    whole = _hashes(_graph(folder / "whole"))
+    kills = same = number = 0
+    while kills < least:
+        number += 1
+        file = _graph(folder / f"{number:03d}")
+        here = 0
+        while here < min(KILLS_A_ROUND, least - kills) and _killed(file, chance.uniform(0.1, 1.5)):
+            here += 1
+        kills += here
+        same += here * (_hashes(file) == whole)
+    return kills, same
+
+
+def first_run(folder: Path) -> float:
+    """Seconds from nothing to the report of a run on 2 ranks: the README's first command, with its own caches.
+
+    Raises `SetupError` where this is no checkout.
+    """
+    if not (ROOT / "setup.cfg").is_file():
+        raise SetupError("the first run is measured in a checkout", do="clone the repository")
+    folder.mkdir()
+    begin = time.monotonic()
+    subprocess.run(["git", "clone", "-q", ROOT, folder / "hpckit"], check=True)
+    command = (
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[mpi,analysis]' && .venv/bin/hpckit run thermal -n 2"
+    )
+    subprocess.run(["bash", "-c", command], check=True, cwd=folder / "hpckit")
+    return time.monotonic() - begin
+
+
+def _graph(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    texts = []
+    for name, parents in TASKS.items():
+        files = [f"{parent}.txt" for parent in parents]
+        inputs = ", ".join(f'"{file}"' for file in files)
+        texts.append(TASK.format(name=name, reads=" ".join(files) or "/dev/null", inputs=inputs))
+    file = folder / "study.toml"
+    file.write_text("\n".join(texts))
+    return file
+
+
+def _killed(file: Path, seconds: float) -> bool:
+    """Start a driver and kill it; False where it was through before."""
+    driver = subprocess.Popen([*FRONT_END, "graph", "run", file, "--cores", "2"], stdout=subprocess.DEVNULL)
+    try:
+        driver.wait(seconds)
+        return False
+    except subprocess.TimeoutExpired:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        return True
+
+
+def _hashes(file: Path) -> dict[str, Any]:
+    """What the finished graph made; empty where it does not finish."""
+    ended = subprocess.run([*FRONT_END, "graph", "run", file, "--cores", "2"], stdout=subprocess.DEVNULL, check=False)
+    graph = load_graph(file)
+    state = GraphState(graph)
+    return {} if ended.returncode else {name: (state.record(name) or {}).get("outputs") for name in graph.tasks}
+
+
+def _one(value: float, rounds: int) -> dict[str, float]:
+    return {"median": value, "low": value, "high": value, "rounds": rounds}

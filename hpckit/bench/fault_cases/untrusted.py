@@ -1,0 +1,88 @@
+"""Settings and data files at random: each is taken or refused with a code, never a traceback, a crash or a hang.
+
+Cases run in a child process with limits on memory and time: `python -m hpckit.bench.fault_cases.untrusted KIND SEED
+FIRST END` prints a line of JSON a case, and a case that ends the child is found by the line that is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+SECONDS = 5  # of a case
+MEMORY = 8 << 30  # bytes of the child's address space
+Case = Callable[[Random, Path], str]  # what was tried; raises what must not be raised
+
+
+def untrusted(kind: str, seed: int, count: int) -> Iterator[dict[str, Any]]:
+    """`count` cases of a kind ("config" or "data file"), a row each."""
+    first = 0
+    while first < count:
+        words = [kind, str(seed), str(first), str(count)]
+        child = subprocess.Popen(
+            [sys.executable, "-m", __name__, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert child.stdout is not None
+        with child.stdout as lines:
+            for line in lines:
+                yield json.loads(line)
+                first += 1
+        code = child.wait()
+        if first < count:
+            problem = f"the process ended with {code}"
+            yield {"what": kind, "case": f"number {first} of seed {seed}", "passed": False, "problem": problem}
+            first += 1
+
+
+def main(kind: str, seed: int, first: int, end: int) -> None:
+    """The cases from `first` on, each with a random stream of its own."""
+    from hpckit.bench.fault_cases import random_configs, random_files
+
+    case: Case = {"config": random_configs.case, "data file": random_files.case}[kind]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, _too_long)
+    os.environ["HPCKIT_CONFIG"] = os.devnull
+    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+        os.chdir(folder)
+        warm = Random(0)
+        with contextlib.suppress(Exception):  # imports and first uses are no part of a case's time
+            for _ in range(20):
+                _quietly(case, warm, Path(folder))
+        for number in range(first, end):
+            row: dict[str, Any] = {
+                "what": kind,
+                "case": f"number {number} of seed {seed}",
+                "passed": True,
+                "problem": "",
+            }
+            signal.alarm(SECONDS)
+            try:
+                row["case"] += f": {_quietly(case, Random(f'{seed} {number}'), Path(folder))}"
+            except Exception as error:
+                row.update(passed=False, problem=f"{type(error).__name__}: {error}"[:300])
+            signal.alarm(0)
+            print(json.dumps(row), flush=True)
+
+
+def _quietly(case: Case, random: Random, folder: Path) -> str:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return case(random, folder)
+
+
+def _too_long(number: int, frame: object) -> NoReturn:
+    raise RuntimeError(f"took more than {SECONDS} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

@@ -1,0 +1,102 @@
+"""What it costs to know where the time goes: the notes behind the phase table and the timeline, as part of a step."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.job import answer, run_ranks
+from hpckit.bench.measure import machine, ratio
+
+STEPS = 200  # timed together
+EDGE = 64  # cells a side: a small step, of which notes are a large part
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Steps of heat3d on 2 ranks, and their notes alone, in turn; fractions of the step, smaller is better."""
+    row = run_ranks("hpckit.bench.trace", 2, ((10 if quick else 40,),))[0]
+    keys = {
+        "table_cost": ratio(row["notes of the table"], row["step"]),
+        "trace_cost": ratio(row["notes of the timeline"], row["step"]),
+    }
+    results = [{"what": name, "us a step": round(1e6 * statistics.median(times), 3)} for name, times in row.items()]
+    return {"bench": "trace", "machine": machine(), "results": results, "ratios": keys}
+
+
+def _case(rounds: int) -> dict[str, Any]:
+    """Seconds a step, `rounds` times each, of the slowest rank."""
+    from mpi4py import MPI
+
+    from hpckit import waits
+    from hpckit.exchange import HaloExchange
+    from hpckit.field import Field
+    from hpckit.kernels import stencil
+    from hpckit.mesh import Mesh
+    from hpckit.plan.decomposition import Decomposition
+    from hpckit.timing import PhaseTimer
+
+    comm = MPI.COMM_WORLD
+    mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
+    field = Field.zeros(Decomposition((EDGE, EDGE, EDGE), mesh.topology, halo=1), mesh)
+    fields = [field, field.like()]
+    waits.current = None
+    halo = HaloExchange(mesh, field)
+
+    def step() -> None:
+        halo.start(fields[0])
+        stencil.diffuse(fields[1].data, fields[0].data, 1.0, 0.1, (1.0, 1.0, 1.0), field.core)
+        halo.finish(fields[0])
+        stencil.diffuse(fields[1].data, fields[0].data, 1.0, 0.1, (1.0, 1.0, 1.0), field.rim)
+        fields.reverse()
+
+    def notes(traced: int) -> Callable[[], None]:
+        """What a step of an app notes: four phases, one exchange, its own end."""
+        seen = waits.Waits(comm, traced)
+        timer, channel, clock = PhaseTimer(seen, traced), seen.channel("halo", comm), time.perf_counter
+
+        def note() -> None:
+            with timer("halo"):
+                begun = clock()
+                posted = clock()
+            with timer("core"):
+                pass
+            with timer("halo"):
+                channel.add(begun, posted, clock(), clock(), 1e-6)
+            with timer("rim"):
+                pass
+            timer.mark(1)
+
+        return note
+
+    times: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, call in (
+            ("step", step),
+            ("notes of the table", notes(0)),
+            ("notes of the timeline", notes(100 * STEPS)),
+        ):
+            times.setdefault(name, []).append(_timed(comm, call))
+    mesh.close()
+    return times
+
+
+def _timed(comm: Any, call: Callable[[], object]) -> float:
+    """Seconds of a call on the slowest rank."""
+    for _ in range(STEPS // 10):
+        call()
+    comm.Barrier()
+    begin = time.perf_counter()
+    for _ in range(STEPS):
+        call()
+    every = np.empty(comm.size)
+    comm.Allgather(np.array([(time.perf_counter() - begin) / STEPS]), every)
+    return float(every.max())
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], _case)

@@ -1,0 +1,151 @@
+"""All-reduce over several nodes: shared memory inside each, messages between the ranks that stand alike in theirs.
+
+The ranks of a node reduce their buffers in shared memory, a block each; a block is reduced over the nodes by its
+owners, all blocks at once, so that every rank uses the network; and each node gathers its blocks in shared memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.bound import Call
+from hpckit.collectives.choice import Choice, choose
+from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.runner import Runner
+from hpckit.collectives.slots import even_slots
+from hpckit.collectives.work import Steps
+from hpckit.errors import SetupError
+from hpckit.kernels.device_array import is_device_array
+from hpckit.node import NodeGroup, node_comm, node_group
+from hpckit.plan.blocks import block_starts
+
+if TYPE_CHECKING:
+    from hpckit.collectives.axis import Axis
+
+RING_FROM = 2**20  # bytes of a block that goes over the nodes by the ring: what is smaller takes fewer messages
+TRIES = 4  # attempts, of some microseconds each, before MPI is looked after
+
+
+class Nodes:
+    """What the nodes of an axis share: `group` inside this one, `across` over the ranks of the same place in theirs."""
+
+    def __init__(self, group: NodeGroup, across: Axis) -> None:
+        self.group, self.across = group, across
+        self.queue: deque[object] = deque()  # all-reduces that were started and are not done, in their order
+
+    def free(self) -> None:
+        """Free the communicator across the nodes."""
+        if self.across.given != MPI.COMM_NULL and not MPI.Is_finalized():
+            self.across.given.Free()
+
+    def takes(self, values: Any, reduction: Reduction) -> bool:
+        """Whether numbers can be reduced in shared memory; the same on all ranks."""
+        if is_device_array(values):
+            return False
+        return self.group.takes("reduce_scatter", "staged", reduction.working, values.nbytes)
+
+
+def nodes_of(axis: Axis) -> Nodes | None:
+    """Collective: the nodes of an axis; None where they hold unequal numbers of ranks, or one, or share no memory."""
+    from hpckit.collectives.axis import axis_of
+
+    node = node_comm(axis.comm)
+    sizes = np.array([node.size, -node.size], np.int64)
+    axis.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MIN)
+    if sizes[0] != -sizes[1] or sizes[0] in (1, axis.size):
+        return None
+    try:
+        group = node_group(node)
+    except SetupError:  # on all ranks of the node alike
+        group = None
+    everywhere = np.array([group is not None], np.int64)
+    axis.comm.Allreduce(MPI.IN_PLACE, everywhere, MPI.MIN)
+    if group is None or not everywhere[0]:
+        return None
+    across = MPI.Intracomm(axis.comm.Split(node.rank, axis.rank))
+    return Nodes(group, axis_of(across))
+
+
+class Attempted:
+    """A call in shared memory where steps of a work have MPI's requests: it is made once all ranks are there."""
+
+    def __init__(self, call: Call) -> None:
+        self._call, self._attempt, self._done = call, call.attempts(), False
+
+    def Test(self) -> bool:
+        """Make it, if all are there; whether it is made."""
+        self._done = self._done or self._call.came(self._attempt())
+        return self._done
+
+    def Wait(self) -> None:
+        """Make it; meanwhile look after MPI's messages."""
+        tries = 0
+        while not self.Test():
+            tries += 1
+            if tries > TRIES:
+                MPI.COMM_WORLD.Iprobe()
+                os.sched_yield()
+
+
+class Turn:
+    """The same for the turn of a work: calls of a group come in one order on all ranks."""
+
+    def __init__(self, queue: deque[object]) -> None:
+        self._queue = queue
+        queue.append(self)
+
+    def Test(self) -> bool:
+        """Whether all that were started before are done."""
+        return self._queue[0] is self
+
+    def Wait(self) -> None:
+        """Nothing to wait for: what comes before is under way too."""
+
+    def leave(self) -> None:
+        """It is done, or has failed."""
+        self._queue.remove(self)
+
+
+def over_nodes(axis: Axis, choice: Choice, values: Any, reduction: Reduction) -> Nodes | None:
+    """The nodes on which a choice runs in shared memory; None where it runs as a plan. Collective the first time."""
+    if choice.algorithm != "hierarchical" or choice.options["node_size"] != axis.node_size or axis.layout == "node":
+        return None
+    if not axis.nodes:
+        axis.nodes.append(nodes_of(axis))
+    nodes = axis.nodes[0]
+    return nodes if nodes is not None and nodes.takes(values, reduction) else None
+
+
+def all_reduce(nodes: Nodes, values: Any, reduction: Reduction, weights: Any) -> Steps:
+    """All-reduce of flat values in place. weights: steps that find the weights of all ranks."""
+    group, across = nodes.group, nodes.across
+    tag, turn = across.tag(), Turn(nodes.queue)
+    return _steps(group, across, tag, turn, values, reduction, weights)
+
+
+def _steps(
+    group: NodeGroup, across: Axis, tag: int, turn: Any, values: Any, reduction: Reduction, weights: Any
+) -> Steps:
+    try:
+        yield turn
+        found = yield from weights
+        working = reduction.own(values, keep=False)
+        starts = block_starts(working.size, group.size)
+        block = working[starts[group.rank] : starts[group.rank + 1]]
+        op = reduction.op if reduction.op in ("max", "min") else "sum"
+        scattered: Any = Attempted(group.bind("reduce_scatter", working, out=block, op=op, algorithm="staged"))
+        yield scattered
+        algorithm = "ring" if starts[1] * working.itemsize >= RING_FROM else "halving_doubling"
+        column = choose("all_reduce", algorithm, across, int(starts[1]) * working.itemsize, {}).column(across)
+        yield from Runner(across, tag, column, even_slots(block, column.slots), reduction.combine).steps()
+        gathered: Any = Attempted(group.bind("all_gather", block, out=working, algorithm="staged"))
+        yield gathered
+    finally:
+        turn.leave()
+    reduction.finish(working, found)
+    reduction.narrow(working, values)

@@ -1,0 +1,107 @@
+"""A system of particles as checkpoints hold it: by id, whatever ranks have them, with the places of the last rebuild.
+
+Lists are made, and particles wrapped into the box, at rebuilds only. A run that goes on with the lists of its last
+rebuild rebuilds at the same steps as one that never stopped, so that with reproducible forces it has the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.checkpoint_state import Piece, Restored
+from hpckit.kernels.records.dispatch import types_of
+from hpckit.md.system import System
+from hpckit.mesh import Mesh
+from hpckit.migration import exchange
+from hpckit.particles import make_travelers
+from hpckit.plan.blocks import block
+
+PARTICLE = np.dtype(
+    [("id", "i8"), ("position", "f8", 3), ("built", "f8", 3), ("velocity", "f8", 3), ("image", "i4", 3), ("type", "i4")]
+)
+ARRAYS = ("position", "built", "velocity", "image", "type")
+QUESTION = np.dtype([("id", "i8"), ("rank", "i8")])
+
+
+def pieces_of(system: System) -> list[Piece]:
+    """Collective: the arrays of all particles in the order of their ids, an even share of the rows on each rank.
+
+    position, velocity: float64 [particles, 3]; built: the places at the last rebuild, in the box; image: int32
+    [particles, 3], box lengths gone until then; type: int32 [particles], from 0.
+    """
+    particles = system.on_host()
+    slots = particles.own
+    each = np.zeros(len(slots), PARTICLE)
+    each["id"], each["type"] = particles.ids[slots], types_of(particles.positions[slots])
+    each["position"], each["velocity"] = particles.positions[slots, :3], particles.velocities[slots, :3]
+    each["built"] = system.built_positions()[slots, :3]
+    each["image"] = particles.images[slots]
+    homes = _homes(system, each["id"])
+    order = np.argsort(homes, kind="stable")
+    came = exchange(system.mesh, each[order], np.bincount(homes, minlength=system.mesh.size))
+    came = came[np.argsort(came["id"])]
+    first, count = _share(system)
+    if not np.array_equal(came["id"], np.arange(first, first + count)):
+        raise AssertionError("particles of a checkpoint are lost or doubled")
+    return [
+        Piece(name, (system.count, *came[name].shape[1:]), (first, *(0 for _ in came[name].shape[1:])), came[name])
+        for name in ARRAYS
+    ]
+
+
+def values_of(system: System) -> dict[str, Any]:
+    """The counters of a system, which say when it rebuilds next."""
+    return {"builds": system.builds, "missed": system.missed, **system.clock}
+
+
+def restore(system: System, restored: Restored, measure: bool) -> None:
+    """Collective: take up the particles of a checkpoint, in place of those that the system has.
+
+    Forces are computed as the step did: with energies or without, which are two kernels that may round differently.
+    """
+    first, count = _share(system)
+    ids = np.arange(first, first + count)
+    rows: dict[str, np.ndarray] = {}
+    for name in ARRAYS:
+        rest = restored.shape(name)[1:]
+        rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
+    at = rows["built"] if system.keeps_lists else rows["position"]
+    system.load(make_travelers(ids, at, rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
+    system.rebuild()
+    values = restored.values["system"]
+    if system.keeps_lists:
+        particles = system.particles
+        slots = particles.own
+        particles.positions[slots, :3] = _asked(system, particles.ids[slots], rows["position"], first)
+        system.clock = {name: values[name] for name in system.clock}
+    system.builds, system.missed = values["builds"], values["missed"]
+    system.refresh(measure)
+
+
+def _share(system: System) -> tuple[int, int]:
+    """The rows of a checkpoint that this rank writes and reads: the first, and how many."""
+    return block(system.count, system.mesh.size, system.mesh.rank)
+
+
+def _homes(system: System, ids: np.ndarray) -> np.ndarray:
+    """The ranks that have the rows of these ids."""
+    firsts = [block(system.count, system.mesh.size, rank)[0] for rank in range(system.mesh.size)]
+    return np.searchsorted(firsts, ids, side="right") - 1
+
+
+def _asked(system: System, ids: np.ndarray, rows: np.ndarray, first: int) -> np.ndarray:
+    """Collective: the rows of these ids, from the ranks that have them; `rows` are those here, from id `first` on."""
+    mesh: Mesh = system.mesh
+    homes = _homes(system, ids)
+    order = np.argsort(homes, kind="stable")
+    questions = np.zeros(len(ids), QUESTION)
+    questions["id"], questions["rank"] = ids[order], mesh.rank
+    came = exchange(mesh, questions, np.bincount(homes, minlength=mesh.size))
+    answers = np.zeros(len(came), np.dtype([("row", "f8", 3)]))
+    answers["row"] = rows[came["id"] - first]
+    back = exchange(mesh, answers, np.bincount(came["rank"], minlength=mesh.size))
+    found = np.empty((len(ids), 3))
+    found[order] = back["row"]
+    return found

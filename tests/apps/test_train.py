@@ -1,0 +1,227 @@
+"""The training app: the same losses on every mesh, digits that are read, texts, mistakes explained, its report."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from conftest import made_once
+from pydantic import ValidationError
+
+import hpckit.apps.train.report as extension
+from hpckit.apps.train.config import PRESETS, Config
+from hpckit.apps.train.layout import layout
+from hpckit.apps.train.run import dry_run
+from hpckit.apps.train.sampling import chosen
+from hpckit.apps.train.tokens import Bytes, Pieces, read_text
+from hpckit.errors import InputError, SetupError
+from hpckit.io.safetensors import Safetensors
+from hpckit.plan.price_schedule import price_schedule
+from hpckit.plan.schedules import pipeline_schedule
+from hpckit.report.build import build_report
+
+
+@pytest.fixture
+def runs(tmp_path_factory, mpirun):
+    """The folder of the runs of tests/programs/train_ranks.py, which are done once."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
+    def make(folder):
+        folder.mkdir()
+        mpirun(2, "train_ranks.py", folder, timeout=280)
+
+    return made_once(tmp_path_factory, "train_runs", make)
+
+
+def metrics(folder, name="loss"):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line[name] for line in lines if name in line]
+
+
+def weights(folder):
+    return Safetensors(folder / "output" / "model")
+
+
+@pytest.mark.parametrize("name", ["pp", "zb", "zb_v", "recompute"])
+def test_every_pipeline_has_the_bits_of_one_rank(runs, name):
+    assert metrics(runs / name) == metrics(runs / "serial")
+    one, other = weights(runs / "serial"), weights(runs / name)
+    assert list(one) == list(other)
+    for tensor in one:
+        np.testing.assert_array_equal(one[tensor], other[tensor])
+    for figure in ("grad_norm", "rate", "validation_accuracy"):
+        assert metrics(runs / name, figure) == metrics(runs / "serial", figure)
+    assert metrics(runs / name, "validation_loss") == pytest.approx(
+        metrics(runs / "serial", "validation_loss"), rel=1e-13
+    )
+
+
+def test_replicas_add_up_to_one_rank(runs):
+    for figure in ("loss", "grad_norm", "validation_loss"):
+        assert metrics(runs / "dp", figure) == pytest.approx(metrics(runs / "serial", figure), rel=1e-11)
+    one, other = weights(runs / "serial"), weights(runs / "dp")
+    for tensor in one:
+        np.testing.assert_allclose(one[tensor], other[tensor], rtol=0, atol=1e-11)
+
+
+def test_llama_shaped_networks_train_on_a_pipeline_too(runs):
+    assert metrics(runs / "llama") == metrics(runs / "llama_serial")
+    assert metrics(runs / "llama")[-1] < metrics(runs / "llama")[0] - 0.5
+
+
+def test_a_state_goes_on_with_the_same_losses(runs):
+    resumed = json.loads((runs / "resumed.json").read_text())
+    same, other = resumed["zb zb"], resumed["dp zb_v"]
+    assert same["four"] + same["two"] == metrics(runs / "zb")
+    assert same["again"] == same["two"]
+    assert other["again"] == pytest.approx(other["two"], rel=1e-11)
+
+
+def test_a_text_is_learned_and_written(runs):
+    loss = metrics(runs / "long")
+    assert loss[0] > 5.0
+    assert loss[-1] < 0.1
+    text = (runs / "long" / "output" / "sample.txt").read_text()
+    assert text == "the quick brown fox jumps over the lazy"  # 9 and 30 bytes
+    assert text in (runs / "long.said").read_text()
+    assert json.loads((runs / "long" / "summary.json").read_text())["text"] == text
+
+
+def test_digits_are_read(runs):
+    summary = json.loads((runs / "cnn" / "summary.json").read_text())
+    assert summary["validation"]["samples"] == 359
+    assert summary["validation"]["accuracy"] >= 0.97
+    assert dict(Safetensors(runs / "cnn" / "output" / "model").items())["convolution.1.weight"].shape == (3, 3, 16, 32)
+
+
+def test_the_report_shows_curves_a_real_step_and_memory(runs):
+    page = build_report(runs / "zb", extension)
+    numbers = json.loads((runs / "zb" / "report" / "report.json").read_text())
+    assert {"learning", "text", "pipeline", "memory"} <= set(numbers["sections"])
+    text = page.read_text()
+    assert text.count("<title>0F") == 2 * 4  # each microbatch, as it was and simulated
+    bubble = numbers["sections"]["pipeline"]["bubble"]
+    assert bubble["equal_times"] == price_schedule(pipeline_schedule("zb_h1", 2, 4)).bubble == 1 / 13
+    assert 0 < bubble["measured"] < 1
+    assert 0 < bubble["simulated"] < 1
+    memory = numbers["sections"]["memory"]
+    assert memory["optimizer"] == [2 * nbytes for nbytes in memory["gradients"]]
+    assert "report failed" not in text
+    build_report(runs / "cnn", extension)
+    assert "report failed" not in (runs / "cnn" / "report" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_say_what_they_would_take(preset):
+    settings = PRESETS[preset][1]
+    if not Config.model_validate(settings).model.is_language:
+        pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    plan = dry_run(Config.model_validate(settings), 2)
+    assert plan.steps > 0
+    assert re.search(r"\d+ parameters", plan.decomposition[0])
+    assert plan.memory_per_rank > 4 * int(re.search(r"(\d+) parameters", plan.decomposition[0])[1])
+    assert plan.moved == "messages"
+
+
+def test_a_dry_run_tells_bubble_and_memory_of_each_stage():
+    settings = {"mesh": {"pp": 2}, "batch": {"size": 16, "microbatches": 8}, "pipeline": {"schedule": "zb_h1"}}
+    plan = dry_run(Config.model_validate(settings), 4)
+    assert plan.decomposition[2].startswith("2 x 2 ranks (dp x pp)")
+    assert any("bubble 4.00%" in note for note in plan.notes)
+    assert sum("of a pipeline:" in note for note in plan.notes) == 2
+    assert plan.halo_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model": {"heads": 7}}, "7 heads do not divide a width of 256: take 2, 4 or 8 heads"),
+        ({"model": {"kind": "llama", "heads": 256}}, "rotary"),
+        ({"model": {"kind": "llama", "kv_heads": 3}}, "3 kv_heads do not divide 8 heads"),
+        ({"model": {"kv_heads": 2}}, "kv_heads belongs to llama"),
+        ({"model": {"kind": "mlp", "dropout": 0.1}}, "dropout belongs to gpt2"),
+        ({"model": {"kind": "cnn"}, "batch": {"window": 8}}, "window is a matter of language models"),
+        ({"batch": {"window": 200}}, "sees 128 tokens at once"),
+        ({"optimizer": {"warmup": 300}}, "warmup is 300 of 200 steps"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, "betas"),
+        ({"model": {"weights": "/nowhere/at/all"}}, "no file or folder"),
+    ],
+)
+def test_settings_that_cannot_be_are_told(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        Config.model_validate(settings)
+
+
+def test_all_that_does_not_fit_the_ranks_is_told_at_once(tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("x" * 200)
+    given = {
+        "data": {"file": short},
+        "mesh": {"dp": 2, "pp": 3},
+        "batch": {"size": 7, "microbatches": 2},
+        "model": {"layers": 1},
+    }
+    with pytest.raises(InputError) as problem:
+        layout(Config.model_validate(given), 4)
+    told = problem.value.message
+    for part in ("20 tokens for the validation", "is 6 ranks, and there are 4", "does not divide into 2 microbatches"):
+        assert part in told
+    given = {"mesh": {"pp": 4}, "model": {"layers": 1}}
+    with pytest.raises(InputError, match="3 layers cannot be cut into pp=4 stages"):
+        layout(Config.model_validate(given), 4)
+
+
+def test_choices_follow_the_probabilities():
+    random = np.random.default_rng(2)
+    logits = np.log(np.array([0.1, 0.2, 0.4, 0.3]))
+    assert chosen(logits, 0, 0, random) == 2
+    many = np.bincount([chosen(logits, 1.0, 0, random) for _ in range(20_000)], minlength=4) / 20_000
+    np.testing.assert_allclose(many, np.exp(logits), atol=0.02)
+    two = np.bincount([chosen(logits, 1.0, 2, random) for _ in range(5_000)], minlength=4) / 5_000
+    np.testing.assert_allclose(two, [0, 0, 4 / 7, 3 / 7], atol=0.03)
+    cold = np.bincount([chosen(logits, 0.5, 0, random) for _ in range(20_000)], minlength=4) / 20_000
+    np.testing.assert_allclose(cold, np.exp(2 * logits) / np.exp(2 * logits).sum(), atol=0.02)
+
+
+def test_texts_become_tokens_and_back(tmp_path):
+    assert Bytes().decode(Bytes().encode("höhe 😀")) == "höhe 😀"
+    assert Bytes().decode([104, 195]) == "h�"
+    assert len(read_text(None)) > 500_000
+    path = tmp_path / "latin.txt"
+    path.write_bytes("höhe".encode("latin-1"))
+    with pytest.raises(InputError, match="byte 1 is 0xf6"):
+        read_text(path)
+
+
+def test_tokenizer_files(tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer.json"
+    path.write_text("{}")
+    with monkeypatch.context() as without:
+        without.setitem(__import__("sys").modules, "tokenizers", None)
+        with pytest.raises(SetupError, match="needs the package tokenizers"):
+            Pieces(path)
+    package = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    with pytest.raises(InputError, match="is no file of the package"):
+        Pieces(path)
+    trained = package.Tokenizer(package.models.BPE())
+    trained.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trained.decoder = package.decoders.ByteLevel()
+    alphabet = package.pre_tokenizers.ByteLevel.alphabet()
+    text = "the quick brown fox " * 50
+    trained.train_from_iterator([text], package.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet))
+    trained.save(str(path))
+    pieces = Pieces(path)
+    tokens = pieces.encode(text)
+    assert len(tokens) < len(text) / 2
+    assert pieces.decode(tokens.tolist()) == text
+    (tmp_path / "text.txt").write_text(text * 20)
+    given = {"data": {"file": tmp_path / "text.txt", "tokenizer": path}, "batch": {"window": 16}}
+    laid = layout(Config.model_validate(given), 1)
+    assert laid.shape.vocab == pieces.vocab
+    assert laid.window == 16
+    trained.normalizer = package.normalizers.Strip()
+    trained.save(str(path))
+    with pytest.raises(InputError, match="the tokenizer has no token"):
+        layout(Config.model_validate(given), 1)

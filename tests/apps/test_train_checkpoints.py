@@ -1,0 +1,113 @@
+"""Checkpoints with Hugging Face names: transformers opens ours with the same logits, and we open theirs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
+from hpckit.apps.train.models import model_of
+from hpckit.apps.train.shape import Shape, hugging_face_config, read_shape
+from hpckit.apps.train.weights import save
+from hpckit.errors import InputError
+from hpckit.io.safetensors import Safetensors
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameters
+
+GPT2 = Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=True)
+SHAPES = {
+    "gpt2": GPT2,
+    "gpt2_untied": Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=False),
+    "llama": Shape("llama", 97, 3, 24, 6, 2, 40, 17, rope_base=500.0, norm_eps=1e-6),
+    "llama_tied": Shape("llama", 97, 1, 24, 3, 3, 40, 17, tied=True),
+}
+TOKENS = np.random.default_rng(8).integers(0, 97, (2, 11)).astype(np.int32)
+
+
+def made(shape, seed=5):
+    """A model with random numbers in all of its parameters, those that start at 0 or 1 too."""
+    model = model_of(shape)
+    parameters = Parameters(model.parameters(), np.float32)
+    parameters.initialize(seed)
+    parameters.values += np.random.default_rng(seed).normal(0, 0.05, parameters.size).astype(np.float32)
+    return model, parameters
+
+
+def filled(shape, tensors):
+    """A model with the numbers of a checkpoint."""
+    model = model_of(shape)
+    for parameter in Parameters(model.parameters(), np.float32).list:
+        parameter.value[...] = from_hugging_face(shape, tensors, parameter.name)
+    return model
+
+
+def logits(model):
+    return np.array(model.forward(TOKENS, Pass(training=False))[0])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_weights_come_back(name, tmp_path):
+    shape = SHAPES[name]
+    model, parameters = made(shape)
+    weights = {p.name: p.value for p in parameters.list}
+    config = Config.model_validate({"model": {"kind": shape.kind}})
+    save(weights, shape, config, tmp_path / "model")
+    assert read_shape(tmp_path / "model", shape.kind) == shape
+    again = filled(shape, Safetensors(tmp_path / "model"))
+    np.testing.assert_array_equal(logits(again), logits(model))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_transformers_opens_ours_and_we_open_theirs(name, tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    shape = SHAPES[name]
+    model, parameters = made(shape)
+    save(
+        {p.name: p.value for p in parameters.list},
+        shape,
+        Config.model_validate({"model": {"kind": shape.kind}}),
+        tmp_path,
+    )
+    theirs, told = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not told["missing_keys"]
+    assert not told["unexpected_keys"]
+    with torch.no_grad():
+        found = theirs.eval()(torch.from_numpy(TOKENS).long()).logits.numpy()
+    np.testing.assert_allclose(logits(model), found, atol=1e-5)
+    assert np.abs(found).max() > 0.1
+
+    settings = transformers.AutoConfig.for_model(**hugging_face_config(shape))
+    torch.manual_seed(3)
+    fresh = transformers.AutoModelForCausalLM.from_config(settings).eval()
+    fresh.save_pretrained(tmp_path / "fresh")
+    assert read_shape(tmp_path / "fresh", shape.kind) == shape
+    with torch.no_grad():
+        found = fresh(torch.from_numpy(TOKENS).long()).logits.numpy()
+    np.testing.assert_allclose(logits(filled(shape, Safetensors(tmp_path / "fresh"))), found, atol=1e-5)
+
+
+def test_the_first_gpt2_checkpoints_have_names_without_prefix():
+    model, parameters = made(GPT2)
+    theirs = to_hugging_face(GPT2, {p.name: p.value for p in parameters.list})
+    bare = {name.removeprefix("transformer."): value for name, value in theirs.items()}
+    bare["h.0.attn.bias"] = np.tri(13)  # masks stood among the weights
+    np.testing.assert_array_equal(logits(filled(GPT2, bare)), logits(model))
+
+
+def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
+    with pytest.raises(InputError, match=r"no config\.json"):
+        read_shape(tmp_path, "gpt2")
+    given = hugging_face_config(SHAPES["llama"])
+    for changed, said in (
+        ({"model_type": "mamba"}, "of the kind 'mamba'"),
+        ({"hidden_act": "relu"}, "no activation relu"),
+        ({"rope_scaling": {"rope_type": "llama3"}, "attention_bias": True}, "kind llama3, no biases"),
+        ({"num_hidden_layers": None}, "does not describe"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))
+        with pytest.raises(InputError, match=said):
+            read_shape(tmp_path, "llama")

@@ -1,0 +1,96 @@
+"""Of the processes that need a kernel at once, one compiles it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hpckit.kernels.compile_lock import CompileLock
+
+PROGRAM = """
+import sys, time
+import numpy as np
+from hpckit.kernels.jit import jit
+
+@jit
+def inner(a, i):
+    return np.sin(a[i]) + np.cos(a[i]) ** 2
+
+@jit
+def outer(a):
+    total = 0.0
+    for i in range(a.size):
+        total += inner(a, i) * np.exp(-a[i]) + np.log1p(a[i])
+    return total
+
+if sys.argv[1:] == ["fail"]:
+    @jit
+    def broken(a):
+        return a.no_such_thing
+    for kernel in (broken, broken, outer):
+        try:
+            kernel(np.ones(3))
+        except Exception as error:
+            print(type(error).__name__)
+else:
+    while time.time() < float(sys.argv[1]):
+        pass
+    outer(np.ones(3))
+    print(sum(outer.stats.cache_misses.values()), sum(inner.stats.cache_misses.values()))
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def it(*words: object) -> subprocess.Popen:
+        command = [sys.executable, program, *map(str, words)]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    return it
+
+
+def test_one_of_four_processes_compiles(start):
+    processes = [start(time.time() + 3) for _ in range(4)]
+    compiled = [process.communicate(timeout=120)[0].split() for process in processes]
+    kept = list(Path(processes[0].args[1]).parent.glob("cache/*/*.nbc"))
+    assert len(kept) == 2
+    # A process that waited looks into the cache once more; Numba counts a miss only where it compiles.
+    assert sorted(outer for outer, _ in compiled) == ["0", "0", "0", "1"]
+    assert sum(int(inner) for _, inner in compiled) == 1
+
+
+def test_a_kernel_that_does_not_compile_leaves_no_lock(start):
+    assert start("fail").communicate(timeout=120)[0].split() == ["TypingError", "TypingError"]
+    assert start(0).communicate(timeout=120)[0].split() == ["0", "0"]
+
+
+def test_the_lock_is_held_by_one_and_free_when_its_holder_is_gone(tmp_path):
+    path = tmp_path / "folder" / "kernel.lock"
+    code = f"""
+import sys, time
+from pathlib import Path
+from hpckit.kernels.compile_lock import CompileLock
+lock = CompileLock(Path({str(path)!r}))
+print(lock.take(), lock.take(), flush=True)
+time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline().split() == ["True", "True"]
+    lock = CompileLock(path)
+    assert not lock.take(patience=0.1)
+    holder.kill()
+    holder.wait()
+    assert lock.take(patience=5)
+    lock.release()
+    os.remove(path)
+    path.symlink_to("elsewhere")
+    assert not lock.take()

@@ -1,0 +1,131 @@
+"""Training on meshes: `train_ranks.py FOLDER` on 2 ranks leaves a run directory for each mesh, and a resumed one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.layout import layout
+from hpckit.apps.train.run import run
+from hpckit.apps.train.trainer import Trainer
+from hpckit.mesh import Mesh
+from hpckit.run_context import Run
+from hpckit.run_directory import RunDirectory
+from hpckit.timing import PhaseTimer
+
+WORLD = MPI.COMM_WORLD
+FOLDER = Path(sys.argv[1])
+TEXT = FOLDER / "text.txt"
+TINY = {
+    "model": {"kind": "gpt2", "layers": 3, "width": 24, "heads": 3, "context": 13},
+    "data": {"file": TEXT, "validation": 0.2},
+    "batch": {"size": 8, "microbatches": 4},
+    "optimizer": {"rate": 0.01, "warmup": 2},
+    "time": {"steps": 6, "validate_every": 3},
+    "sample": {"tokens": 30, "prompt": "the ", "temperature": 0.0},
+    "precision": "float64",
+}
+MESHES = {
+    "serial": {},
+    "dp": {"mesh": {"dp": 2}, "batch": {"size": 8, "microbatches": 2}},
+    "pp": {"mesh": {"pp": 2}, "pipeline": {"schedule": "1f1b"}},
+    "zb": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_h1"}},
+    "zb_v": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_v"}},
+    "recompute": {"model": {**TINY["model"], "recompute": True}},
+    "llama": {"mesh": {"pp": 2}, "model": {**TINY["model"], "kind": "llama", "width": 36, "heads": 6, "kv_heads": 2}},
+    "llama_serial": {"model": {**TINY["model"], "kind": "llama", "width": 36, "heads": 6, "kv_heads": 2}},
+}
+LONG = {
+    **TINY,
+    "model": {"kind": "gpt2", "layers": 2, "width": 48, "heads": 4, "context": 32},
+    "batch": {"size": 8},
+    "time": {"steps": 120, "validate_every": 0},
+    "sample": {"tokens": 30, "prompt": "the quick", "temperature": 0.0},
+    "precision": "float32",
+}
+
+
+def train(name, comm, settings):
+    config = Config.model_validate(settings)
+    # As the front end leaves it: a report reads the settings there.
+    directory = None
+    if comm.rank == 0:
+        directory = RunDirectory.create(FOLDER / name)
+        values = {"app": "train", "title": name, "values": config.model_dump(mode="json")}
+        directory.write_json("resolved.json", values)
+    comm.Barrier()
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        run(config, Run(comm, FOLDER / name, app="train", title=name, lines=False))
+    if comm.rank == 0:
+        (FOLDER / f"{name}.said").write_text(told.getvalue())
+
+
+class Saved:
+    """The pieces of all ranks, as a checkpoint gives them back."""
+
+    def __init__(self, trainer):
+        state = trainer.state()
+        own = {piece.name: piece.block for piece in state.pieces}
+        assert all(piece.shape == piece.block.shape for piece in state.pieces)
+        np.savez(FOLDER / f"state{WORLD.rank}.npz", **{name.replace("/", ":"): block for name, block in own.items()})
+        WORLD.Barrier()
+        self.arrays, self.values = {}, json.loads(json.dumps(state.values))
+        for rank in range(WORLD.size):
+            with np.load(FOLDER / f"state{rank}.npz") as found:
+                assert not set(found) & set(self.arrays), "two ranks give one array"
+                self.arrays |= {name: found[name] for name in found}
+
+    def read(self, name, start, shape):
+        array = self.arrays[name.replace("/", ":")]
+        assert tuple(shape) == array.shape
+        return array
+
+
+def losses(trainer, steps):
+    return [trainer.step(PhaseTimer()).loss for _ in range(steps)]
+
+
+def goes_on(first, second):
+    """Four steps on one mesh, a state, and two on another; and six on one. Exact where the sums are the same."""
+    config = Config.model_validate({**TINY, **MESHES[first]})
+    with Mesh(WORLD, dp=config.mesh.dp or 1, pp=config.mesh.pp) as mesh:
+        trainer = Trainer(config, layout(config, 2), mesh)
+        four, saved = losses(trainer, 4), Saved(trainer)
+        two = losses(trainer, 2)
+    config = Config.model_validate({**TINY, **MESHES[second]})
+    with Mesh(WORLD, dp=config.mesh.dp or 1, pp=config.mesh.pp) as mesh:
+        trainer = Trainer(config, layout(config, 2), mesh)
+        trainer.warm_up()
+        trainer.restore(saved)
+        again = losses(trainer, 2)
+    return {"four": four, "two": two, "again": again}
+
+
+def main():
+    alone = WORLD.Split(WORLD.rank)
+    if WORLD.rank == 0:
+        TEXT.write_text("the quick brown fox jumps over the lazy dog; " * 40)
+    WORLD.Barrier()
+    for name, changes in MESHES.items():
+        if "mesh" in changes:
+            train(name, WORLD, {**TINY, **changes})
+        elif WORLD.rank == 0:
+            train(name, alone, {**TINY, **changes})
+        WORLD.Barrier()
+    resumed = {f"{a} {b}": goes_on(a, b) for a, b in (("zb", "zb"), ("dp", "zb_v"))}
+    if WORLD.rank == 0:
+        (FOLDER / "resumed.json").write_text(json.dumps(resumed))
+        train("long", alone, LONG)
+        train("cnn", alone, {"model": {"kind": "cnn"}, "batch": {"size": 64}, "optimizer": {"rate": 4e-3},
+                             "time": {"steps": 300, "validate_every": 0}, "data": {"validation": 0.2}})  # fmt: skip
+    alone.Free()
+
+
+main()

@@ -1,0 +1,155 @@
+"""What ranks wait for, and the timeline: by made-up clocks, and on ranks of which one is always late."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+from conftest import mpiexec, run_limited
+
+from hpckit.report.numbers import waits
+from hpckit.report.sections import waits_text
+from hpckit.report.trace_section import trace_section
+from hpckit.timing import PhaseTimer
+from hpckit.trace import merge, text
+from hpckit.waits import Channel, Log, split
+
+RANKS = 3
+
+
+def log(samples: list[tuple[float, ...]], peers: tuple[int, ...], seconds: float | None = None, stride: int = 1) -> Log:
+    rows = np.array(samples, dtype=float).reshape(-1, 5)
+    return Log("halo 1", peers, stride * len(rows), stride, rows[:, 4].sum() if seconds is None else seconds, rows)
+
+
+def test_a_wait_splits_at_the_moment_the_last_peer_came():
+    # Rank 0 waits from 1 to 4; its peers had sent at 2 (rank 1) and at 3 (rank 2): 2 s late by rank 2, 1 s transfer.
+    ranks = [
+        [log([(0.0, 0.5, 1.0, 4.0, 3.0)], (1, 2))],
+        [log([(1.5, 2.0, 5.0, 5.0, 0.0)], (0,))],
+        [log([(2.5, 3.0, 5.0, 5.5, 0.5)], (0,))],
+    ]
+    found = split(ranks)
+    assert found["seconds"] == [3.0, 0.0, 0.5]
+    assert found["late"] == [2.0, 0.0, 0.0]
+    assert found["transfer"] == [1.0, 0.0, 0.5]
+    assert found["waited_for"] == [0.0, 0.0, 2.0]
+    shown = waits({"waits": found})
+    assert shown["worst"] == 2
+    assert "Most waited for: rank 2, which cost the others 2 s" in waits_text(shown)
+
+
+def test_samples_stand_for_all_calls():
+    ranks = [[log([(0, 0, 1, 2, 1.0)], (1,), seconds=8.0, stride=4)], [log([(0, 1.75, 3, 3, 0.0)], (0,), stride=4)]]
+    found = split(ranks)
+    assert found["seconds"] == [8.0, 0.0]
+    assert found["late"][0] == pytest.approx(6.0)
+
+
+def test_nobody_waits_alone():
+    assert split([[]]) is None
+    assert waits_text(waits({})) == ""
+
+
+@pytest.mark.parametrize("calls", [1, 7, 8, 9, 100, 1000])
+def test_a_channel_thins_by_number(calls):
+    channel = Channel("halo 1", [0, 1], most=8, thin=True)
+    for number in range(calls):
+        channel.add(number, number, number, number, 0.5)
+    kept = [sample[0] for sample in channel.samples]
+    assert kept == list(range(0, calls, channel.stride))
+    assert len(kept) <= 8
+    assert channel.calls == calls
+    assert channel.seconds == calls / 2
+    first = Channel("halo 1", [0, 1], most=8, thin=False)
+    for number in range(calls):
+        first.add(number, number, number, number, 0.5)
+    assert [sample[0] for sample in first.samples] == list(range(min(8, calls)))
+
+
+def test_a_timer_keeps_so_many_spans():
+    timer = PhaseTimer(traced=3)
+    for step in range(5):
+        with timer("core"):
+            pass
+        timer.mark(step)
+    assert len(timer.spans) == len(timer.steps) == 3
+    assert timer.seconds["core"] >= sum(end - begin for _, begin, end in timer.spans)
+    timer.reset()
+    assert not timer.spans
+
+
+def test_spans_nest_and_messages_go_forward():
+    spans = {
+        "names": ["core", "halo"],
+        "spans": [[1, 0.0, 1e-4], [0, 1e-4, 2e-4], [1, 2e-4, 4e-4]],
+        "steps": [[1, 4e-4]],
+    }
+    logs = [[log([(1e-5, 5e-5, 2.5e-4, 4e-4, 1e-4)], (1 - rank,))] for rank in (0, 1)]
+    made = json.loads(text(merge([spans, spans], logs, "made up")))
+    check_trace(made, 2)
+    assert made["otherData"] == {"title": "made up", "ranks": 2}
+
+
+def check_trace(trace: dict, ranks: int) -> None:
+    """Spans of a rank nest or are apart; each message goes forward, from within a span to within a span."""
+    events = trace["traceEvents"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == set(range(ranks))
+    for rank in range(ranks):
+        open_ends: list[float] = []
+        for event in [e for e in events if e["ph"] == "X" and e["pid"] == rank]:
+            end = event["ts"] + event["dur"]
+            while open_ends and open_ends[-1] <= event["ts"] + 1e-6:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1] + 2e-3, event
+            open_ends.append(end)
+    sent = {event["id"]: event for event in events if event["ph"] == "s"}
+    got = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert set(sent) == set(got)
+    assert sent
+    for number, start in sent.items():
+        assert start["ts"] <= got[number]["ts"]
+        assert start["pid"] != got[number]["pid"]
+
+
+PROGRAM = """
+import time
+import hpckit as hp
+from hpckit.run_context import Run
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+run = Run(comm, {directory!r}, app="late", traced=True)
+with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
+    field = hp.Field.zeros(hp.Decomposition((24, 5), mesh.topology, halo=1), mesh)
+    halo = hp.HaloExchange(mesh, field)
+    for step in range(1, 16):
+        with run.timer("core"):
+            time.sleep(0.06 if comm.rank == 1 else 0.001)
+        with run.timer("halo"):
+            halo(field)
+        run.progress(step, step, 15)
+run.finish({{}})
+"""
+
+
+@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
+def test_the_late_rank_of_a_run_is_named(tmp_path):
+    program = tmp_path / "late.py"
+    program.write_text(PROGRAM.format(directory=str(tmp_path / "run")))
+    words = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "mpi4py", str(program)]
+    done = run_limited(words, 120, env=dict(os.environ))
+    assert done.code == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    shown = waits(summary)
+    assert shown["worst"] == 1
+    # Each of 15 steps costs the two others 59 ms; what else runs on this machine adds to it.
+    assert summary["waits"]["late"][0] > 0.4
+    assert summary["waits"]["waited_for"][1] > 0.8
+    trace = json.loads((tmp_path / "run" / "trace.json").read_text())
+    check_trace(trace, RANKS)
+    assert sum(event["ph"] == "i" for event in trace["traceEvents"]) == 15
+    assert trace_section(tmp_path / "run").count("<svg") == 1
