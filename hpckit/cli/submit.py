@@ -112,6 +112,8 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
+    if {"-n", "--ranks"} & set(words) and not words[0].endswith(".py"):
+        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     gpu = "--gpu" in words
     serial = words[0] in ("bench", "graph")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)

@@ -285,6 +285,7 @@ def test_a_dry_run_prints_the_script_and_makes_nothing(tmp_path, capsys):
         (["diffusion/heat", "--time", "10"], "how many ranks on a node"),
         (["diffusion/heat", "--ranks-per-node", "1"], "no time limit"),
         (["--time", "10"], "nothing to submit"),
+        (["diffusion/heat", "-n", "4", "--ranks-per-node", "1", "--time", "10"], "-n is for hpckit run"),
         (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--array", "grid.nx"], "no list of settings"),
         (["diffusion/heat", "--ranks-per-node", "0", "--time", "10"], "how many ranks"),
         (["diffusion/heat", "--ranks-per-node", "1", "--nodes", "0", "--time", "10"], "0 nodes"),
