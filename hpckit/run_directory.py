@@ -160,14 +160,16 @@ class RunDirectory:
         return self.path / self.attempt_name
 
     def begin_attempt(self) -> int:
-        """Make the folder of another start, and put aside what the one before left: its summary, a wish to stop.
+        """Make the folder of another start, and put aside what the one before left: its summary, how far it was,
+        a wish to stop.
 
         Raises `SetupError` where that cannot be written. Returns the number of the attempt.
         """
         before, number = self.attempt_name, self.attempt_number + 1
         try:
-            if os.path.lexists(self.path / "summary.json"):
-                os.replace(self.path / "summary.json", self.path / before / "summary.json")
+            for name in ("summary.json", "progress.json"):
+                if os.path.lexists(self.path / name):
+                    os.replace(self.path / name, self.path / before / name)
             if self.stop_requested():
                 os.unlink(self.path / STOP_FILE)
             folder = self.path / "attempts" / f"{number:03d}"

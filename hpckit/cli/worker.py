@@ -128,6 +128,8 @@ def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory:
     facts = {"app": record["app"], "title": record["title"]}
     keeper = Keeper(comm, directory.checkpoints, config.checkpoint, facts, resume=record.get("attempt", 0) > 0)
     if keeper.resumed and comm.rank == 0:
+        step = 0 if keeper.restored is None else keeper.restored.step
+        directory.write_json(f"{directory.attempt_name}/resumed.json", {"step": step})
         directory.cut_metrics(0 if keeper.restored is None else keeper.restored.outputs.get("metrics", 0))
     return keeper
 

@@ -17,6 +17,7 @@ from hpckit.report.field_file import variable_names
 from hpckit.report.fields_section import fields_section
 from hpckit.report.figures import Figures, make_figures, read_fields
 from hpckit.report.findings import find
+from hpckit.report.goodput import goodput, goodput_section
 from hpckit.report.hovmoeller import hovmoeller_section
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
@@ -84,6 +85,7 @@ def compose(
     fields, cuts = read_fields(run, points, settings)
     values = plain({**numbers(run, fields), **figures.numbers()})
     values["roofline"] = plain(roofline(values, work, machine))
+    values["goodput"] = plain(goodput(run))
     values["sections"] = {one.key: plain(one.numbers) for one in brought}
     found = find(values)
     values["findings"] = [finding.to_dict() for finding in found]
@@ -104,6 +106,7 @@ def compose(
         placed(brought, "conservation"),
         sections.phases(values),
         trace_section(run.directory),
+        goodput_section(values["goodput"]),
         roofline_section(values["roofline"]),
         placed(brought, "phases"),
         sections.decomposition(values),
