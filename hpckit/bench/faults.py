@@ -18,7 +18,10 @@ from hpckit.bench.fault_cases.kills import failing, kills
 from hpckit.bench.fault_cases.mutants import mutants
 from hpckit.bench.fault_cases.power_loss import power_loss
 from hpckit.bench.fault_cases.untrusted import untrusted
+from hpckit.bench.faults_checkpoint import checkpoint_costs
 from hpckit.bench.measure import machine
+
+CHECKPOINT = "checkpoint"  # `--only` it: what checkpoints cost, nothing broken
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def run(quick: bool = False, tier: str = "T0", seed: int | None = None, only: st
     kinds = Counter(row["what"] for row in rows)
     results = [{"what": what, "cases": count, "as they must": passed[what]} for what, count in kinds.items()]
     misses = [{key: row[key] for key in ("what", "case", "problem")} for row in rows if not row["passed"]]
+    costs, ratios = checkpoint_costs(quick) if only in (None, CHECKPOINT) else ([], {})
     return {
         "bench": "faults",
         "machine": machine(),
@@ -80,7 +84,8 @@ def run(quick: bool = False, tier: str = "T0", seed: int | None = None, only: st
         "seed": seed,
         "results": results,
         "misses": misses,
-        "ratios": _figures(rows),
+        "costs": costs,
+        "ratios": _figures(rows) | ratios,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -21,6 +21,14 @@ ROUND_TRIPS = 16  # of which the quickest tells how clocks differ
 DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
+class Posted(NamedTuple):
+    """A receive that was posted: where it goes, and the rank that sends it."""
+
+    request: MPI.Request
+    array: np.ndarray
+    peer: int
+
+
 class Messages:
     """Messages of this rank on `comm`; whoever waits lets reductions under way go on.
 
@@ -33,13 +41,13 @@ class Messages:
         self._leaving: list[tuple[MPI.Request, np.ndarray]] = []
         self.sent: list[int] = []
 
-    def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[MPI.Request, np.ndarray]:
+    def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> Posted:
         """Post a receive; goes to `wait`."""
         return self.post_into(peer, memory.empty(shape, np.empty(0, dtype)))
 
-    def post_into(self, peer: int, array: np.ndarray) -> tuple[MPI.Request, np.ndarray]:
+    def post_into(self, peer: int, array: np.ndarray) -> Posted:
         """The same, of an array that is there."""
-        return self._comm.Irecv((array.view(np.uint8), MPI.BYTE), peer, TAG), array
+        return Posted(self._comm.Irecv((array.view(np.uint8), MPI.BYTE), peer, TAG), array, peer)
 
     def send(self, peer: int, array: np.ndarray) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -48,14 +56,14 @@ class Messages:
         self.sent.append(array.nbytes)
         self._leaving.append((self._comm.Isend((array.view(np.uint8), MPI.BYTE), peer, TAG), array))
 
-    def wait(self, posted: tuple[MPI.Request, np.ndarray], what: str) -> np.ndarray:
+    def wait(self, posted: Posted, what: str) -> np.ndarray:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array = posted
+        request, array, peer = posted
         if not request.Test():
             seen = watch.current
             if seen is not None:
                 # A message: how many a rank waits for depends on who is early, and there is nothing to compare.
-                seen.enter_message(self._comm, f"pipeline: {what}", array.dtype.name, array.size, -1)
+                seen.enter_message(self._comm, f"pipeline: {what}", array.dtype.name, array.size, peer)
             self._wait(request)
             if seen is not None:
                 seen.leave()

@@ -19,9 +19,10 @@ from hpckit.kernels.nn.simd import largest
 
 u8 = np.uint64
 BLOCK = 32  # queries: a multiple of a tile's columns and rows
+SKEW = 16  # numbers more from row to row: rows a power of two apart would share a few places of the nearest cache
 
 
-@inlined
+@jit(noalias=True, borrowed=True)
 def _pack(qkv, sample, first, count, head, factor, out, pitch):
     """out[t pitch + i] = factor qkv[sample, first + t, head, i] for t < count."""
     width = u8(qkv.shape[3])
@@ -31,7 +32,7 @@ def _pack(qkv, sample, first, count, head, factor, out, pitch):
             out[at + i] = factor * row[i]
 
 
-@inlined
+@jit(noalias=True, borrowed=True)
 def _pack_across(qkv, sample, head, out, pitch):
     """out[i pitch + t] = qkv[sample, t, head, i]."""
     width = u8(qkv.shape[3])
@@ -72,7 +73,7 @@ def _attention(dtype):
     @jit(math=REORDERED, key=("attention", dtype, tile))
     def kernel(qkv, heads, kv_heads, factor, out, logs):
         batch, length, _, width = qkv.shape
-        pitch, wide = -(-length // BLOCK) * BLOCK, -(-width // tile) * tile
+        pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
         keys, values = np.zeros(wide * pitch, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         query, found = np.zeros(BLOCK * wide, qkv.dtype), np.zeros(BLOCK * wide, qkv.dtype)
         scores, group = np.zeros(BLOCK * pitch, qkv.dtype), heads // kv_heads
@@ -84,12 +85,12 @@ def _attention(dtype):
                 for first in range(0, length, BLOCK):
                     count, end = min(BLOCK, length - first), first + BLOCK
                     _pack(qkv, sample, first, count, head, factor, query, wide)
-                    product(query, 0, wide, 1, keys, 0, pitch, scores, end, BLOCK, width, end, False)
+                    product(query, 0, wide, 1, keys, 0, pitch, scores, pitch, BLOCK, width, end, False)
                     for t in range(count):
-                        most, total = row_softmax(scores, t * end, first + t + 1, end)
+                        most, total = row_softmax(scores, t * pitch, first + t + 1, end)
                         logs[sample, head, first + t] = most + f(math.log(total))
                         query[t * wide] = one / total  # the queries are done: their place holds the factors
-                    product(scores, 0, end, 1, values, 0, wide, found, wide, BLOCK, end, wide, False)
+                    product(scores, 0, pitch, 1, values, 0, wide, found, wide, BLOCK, end, wide, False)
                     for t in range(u8(count)):
                         row, at = out[u8(sample), u8(first) + t, u8(head)], t * u8(wide)
                         inverse = query[at]
@@ -110,10 +111,10 @@ def _block_gradient(dtype):
     exp, zero = exponential(dtype), np.dtype(dtype).type(0)
 
     @jit(math=REORDERED, noalias=True, borrowed=True, key=("block_gradient", dtype))
-    def kernel(scores, dweights, out, dout, logs, sample, head, first, count, end):
+    def kernel(scores, dweights, pitch, out, dout, logs, sample, head, first, count, end):
         for t in range(u8(count)):
-            query = u8(first) + t
-            row, drow = scores[t * u8(end) : (t + u8(1)) * u8(end)], dweights[t * u8(end) : (t + u8(1)) * u8(end)]
+            query, at = u8(first) + t, t * u8(pitch)
+            row, drow = scores[at : at + u8(end)], dweights[at : at + u8(end)]
             result, slope = out[u8(sample), query, u8(head)], dout[u8(sample), query, u8(head)]
             log, dot = logs[u8(sample), u8(head), query], zero
             for i in range(u8(result.size)):
@@ -125,7 +126,7 @@ def _block_gradient(dtype):
             for j in range(query + u8(1), u8(end)):
                 row[j] = zero
                 drow[j] = zero
-        for j in range(u8(count * end), u8(BLOCK * end)):  # queries behind the last one
+        for j in range(u8(count * pitch), u8(BLOCK * pitch)):  # queries behind the last one
             scores[j] = zero
             dweights[j] = zero
 
@@ -141,7 +142,7 @@ def _attention_gradient(dtype):
     @jit(math=REORDERED, key=("attention_gradient", dtype, tile))
     def kernel(qkv, heads, kv_heads, factor, out, logs, dout, dqkv):
         batch, length, _, width = qkv.shape
-        pitch, wide = -(-length // BLOCK) * BLOCK, -(-width // tile) * tile
+        pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
         across, keys = np.zeros((2, wide * pitch), qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         dkeys, dvalues = np.zeros(pitch * wide, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         query, slope, dquery = np.zeros((3, BLOCK * wide), qkv.dtype)
@@ -160,12 +161,12 @@ def _attention_gradient(dtype):
                     count, end = min(BLOCK, length - first), first + BLOCK
                     _pack(qkv, sample, first, count, head, factor, query, wide)
                     _pack(dout, sample, first, count, head, one, slope, wide)
-                    product(query, 0, wide, 1, across[0], 0, pitch, scores, end, BLOCK, width, end, False)
-                    product(slope, 0, wide, 1, across[1], 0, pitch, dweights, end, BLOCK, width, end, False)
-                    block_gradient(scores, dweights, out, dout, logs, sample, head, first, count, end)
-                    product(scores, 0, 1, end, slope, 0, wide, dvalues, wide, end, BLOCK, wide, True)
-                    product(dweights, 0, 1, end, query, 0, wide, dkeys, wide, end, BLOCK, wide, True)
-                    product(dweights, 0, end, 1, keys, 0, wide, dquery, wide, BLOCK, end, wide, False)
+                    product(query, 0, wide, 1, across[0], 0, pitch, scores, pitch, BLOCK, width, end, False)
+                    product(slope, 0, wide, 1, across[1], 0, pitch, dweights, pitch, BLOCK, width, end, False)
+                    block_gradient(scores, dweights, pitch, out, dout, logs, sample, head, first, count, end)
+                    product(scores, 0, 1, pitch, slope, 0, wide, dvalues, wide, end, BLOCK, wide, True)
+                    product(dweights, 0, 1, pitch, query, 0, wide, dkeys, wide, end, BLOCK, wide, True)
+                    product(dweights, 0, pitch, 1, keys, 0, wide, dquery, wide, BLOCK, end, wide, False)
                     _unpack(dquery, wide, factor, dqkv, sample, first, count, head)
                 if head % group == group - 1:
                     _unpack(dkeys, wide, one, dqkv, sample, 0, length, key_head)
@@ -174,7 +175,7 @@ def _attention_gradient(dtype):
     return kernel
 
 
-@inlined
+@jit(noalias=True, borrowed=True)
 def _unpack(packed, pitch, factor, dqkv, sample, first, count, head):
     """dqkv[sample, first + t, head, i] = factor packed[t pitch + i] for t < count."""
     width = u8(dqkv.shape[3])
