@@ -88,6 +88,6 @@ def _print_result(result: dict[str, Any]) -> None:
         print_table(columns, [[row.get(column) for column in columns] for row in rows])
     ratios = result.get("ratios", {})
     if ratios:
-        print("ratios (above 1 is better for hpckit)")
+        print("ratios (above 1 is better for hpckit, but for costs and times, as docs/benchmarks.md says of each)")
         columns = ["median", "low", "high", "rounds"]
         print_table(["key", *columns], [[key, *(ratio.get(name) for name in columns)] for key, ratio in ratios.items()])

@@ -1,10 +1,12 @@
-"""`hpckit resume DIR [-n RANKS]`: go on with a run from its newest whole checkpoint, on any number of ranks."""
+"""`hpckit resume DIR [key=value …] [-n RANKS]`: go on with a run from its newest whole checkpoint, on any ranks."""
 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,12 +15,17 @@ from hpckit.cli import launch
 from hpckit.cli.apps import App, find_app
 from hpckit.cli.config import check
 from hpckit.cli.joined import Joined, joined, leave
+from hpckit.cli.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.cli.nested import CASES
 from hpckit.cli.provenance import provenance
 from hpckit.cli.run import check_plan, only_root_speaks, positive, run_joined, run_launched
 from hpckit.cli.run_lock import locked
+from hpckit.cli.schema import Schema, dotted
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
+
+# Settings, and sections of them, that may be others when a run goes on: how it is spread over ranks, saved and watched.
+CHANGEABLE = ("mesh", "pipeline", "batch.microbatches", "ranks", "checkpoint", "watch", "report", "time.limit")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +37,12 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     it.add_argument("directory", metavar="DIR", help="the run directory; `hpckit ls` lists them")
+    it.add_argument(
+        "settings",
+        nargs="*",
+        metavar="key=value",
+        help=f"settings that do not change what is computed: {', '.join(CHANGEABLE)}",
+    )
     it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks, any number (as many as before)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
     return it
@@ -49,14 +62,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _main(arguments: list[str], above: Joined | None) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_intermixed_args(arguments)
     if options.ranks and above and options.ranks != above.size:
         raise InputError(
             f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
             do=f"leave -n out, or start without {above.launcher}",
         )
     directory = RunDirectory(options.directory)
-    record = _record(directory)
+    record = _changed(_record(directory), options.settings)
     if _is_done(directory):
         print(f"the run is done already: {directory.path}", flush=True)
         return 0
@@ -64,7 +77,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     report = not options.no_report
 
     def prepare(size: int) -> RunDirectory:
-        _prepare(directory, arguments, size)
+        _prepare(directory, options.settings, arguments, size)
         return directory
 
     if above:
@@ -85,6 +98,31 @@ def _record(directory: RunDirectory) -> dict[str, Any]:
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )
     return record
+
+
+def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
+    """The record with other settings. Raises `InputError` that lists all words that are none, or not to be changed."""
+    if not words:
+        return record
+    schema = Schema(find_app(str(record["app"])).config)
+    layer, mistakes = command_line_layer(words, schema)
+    settings = Settings()
+    settings.add(Layer("resolved.json", copy.deepcopy(record["values"]), Path.cwd()))
+    mistakes += settings.add(layer)
+    origins = dict(record.get("origins") or {})
+    for path, _, owner in settings.leaves():
+        if owner is not layer:
+            continue
+        key = dotted(path)
+        if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in CHANGEABLE):
+            mistakes.append(Mistake(layer.source, f"{key}: a run goes on with the settings that it was begun with"))
+        origins[key] = "command line of resume"
+    if mistakes:
+        raise InputError(
+            "\n".join(map(str, mistakes)),
+            do=f"these may be changed: {', '.join(CHANGEABLE)}; for others begin a run of its own",
+        )
+    return {**record, "values": settings.tree, "origins": origins}
 
 
 def _is_done(directory: RunDirectory) -> bool:
@@ -111,9 +149,9 @@ def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
     check_plan(app, config, ranks)
 
 
-def _prepare(directory: RunDirectory, arguments: list[str], ranks: int) -> None:
+def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str], ranks: int) -> None:
     """Under the lock: another attempt, with what the ranks need."""
-    record = _record(directory)
+    record = _changed(_record(directory), settings)
     _check(directory, record, ranks)
     number = directory.begin_attempt()
     directory.write_json("resolved.json", {**record, "ranks": ranks, "attempt": number})

@@ -16,7 +16,9 @@ import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
 
 from hpckit.cli import ckpt
+from hpckit.cli.config import load
 from hpckit.cli.main import main
+from hpckit.cli.resume import _changed
 from hpckit.cli.run_lock import locked
 from hpckit.durations import seconds_of
 from hpckit.errors import InUseError
@@ -138,6 +140,25 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> 
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err
+
+
+def test_only_settings_that_leave_the_results_may_change(tmp_path: Path, capsys) -> None:
+    directory = RunDirectory.create(tmp_path / "run")
+    configuration = load("heat", [])
+    record = {"app": "diffusion", "package": "", "ranks": 2, "values": configuration.values(), "origins": {}}
+    directory.write_json("resolved.json", record)
+    assert main(["resume", str(directory.path), "grid.shape=[9,9]", "checkpoint.keep=7", "nonsense"]) == 2
+    told = capsys.readouterr().err
+    assert "grid.shape: a run goes on with the settings that it was begun with" in told
+    assert "'nonsense': expected key=value" in told
+    assert "checkpoint.keep" not in told
+    assert main(["resume", str(directory.path), "checkpoint.keep=0"]) == 2
+    assert "checkpoint.keep" in capsys.readouterr().err
+    changed = _changed(record, ["checkpoint.keep=7", "time.limit=2 h"])
+    assert changed["values"]["checkpoint"]["keep"] == 7
+    assert changed["values"]["time"] == {**record["values"]["time"], "limit": "2 h"}
+    assert changed["origins"] == dict.fromkeys(("checkpoint.keep", "time.limit"), "command line of resume")
+    assert record["values"]["checkpoint"]["keep"] == 2
 
 
 def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path: Path) -> None:
