@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from hpckit.cli import launch
 from hpckit.cli.apps import App, find_app
 from hpckit.cli.config import check
+from hpckit.cli.job import only_root_speaks, run_joined, run_launched
 from hpckit.cli.joined import Joined, joined, leave
 from hpckit.cli.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.cli.nested import CASES
 from hpckit.cli.provenance import provenance
-from hpckit.cli.run import check_plan, only_root_speaks, positive, run_joined, run_launched
+from hpckit.cli.run import check_plan, positive
 from hpckit.cli.run_lock import locked
 from hpckit.cli.schema import Schema, dotted
 from hpckit.errors import HpckitError, InputError

@@ -201,9 +201,9 @@ def test_waiting_for_ranks_that_do_not_start_is_said(tmp_path: Path) -> None:
     (tmp_path / "mpiexec").chmod(0o755)
     program = """
 import sys
-from hpckit.cli import launch, run
+from hpckit.cli import job, launch, run
 launch.find_mpiexec = lambda: sys.argv[1]
-run.START_SECONDS = 0.2
+job.START_SECONDS = 0.2
 sys.exit(run.main(["short", "--no-report"]))
 """
     command = [sys.executable, "-c", program, str(tmp_path / "mpiexec")]

@@ -1,0 +1,133 @@
+"""The ranks of a run, started by us or by a launcher above us: show their lines, and say how they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hpckit.cli import launch
+from hpckit.cli.first_exit import FirstExit
+from hpckit.cli.joined import Joined, check_world
+from hpckit.cli.run_lock import locked
+from hpckit.cli.terminal import LiveBar, display
+from hpckit.errors import HpckitError
+from hpckit.run_directory import RunDirectory
+
+START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
+
+
+def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool) -> int:
+    """Start mpiexec, show its lines, and tell the end. The ranks hold the lock of the directory with us."""
+    from hpckit.cli.ending import end_of_run
+
+    launch.warn_if_crowded(ranks)
+    with display() as screen:
+        words = ["-m", "hpckit.cli.worker", str(directory.path)]
+        if isinstance(screen, LiveBar):
+            words.append("--bar")
+
+        def on_stop(times: int, process: subprocess.Popen) -> None:
+            if times == 1:
+                _request_stop(directory)
+                screen.line("stopping at the next check, with complete files; once more ends it at once", True)
+            else:
+                screen.line("ending the ranks now", True)
+
+        first = FirstExit()
+        patience = time.monotonic() + START_SECONDS
+
+        def on_tick() -> None:
+            nonlocal patience
+            if not first.watching:
+                first.watch((directory.read_json("provenance.json") or {}).get("placement"))
+                if not first.watching and time.monotonic() > patience:
+                    patience = float("inf")
+                    screen.line(
+                        "mpiexec has not started the ranks yet; hpckit doctor tests it, Ctrl-C twice ends it", True
+                    )
+            if isinstance(screen, LiveBar):
+                screen.update(directory.read_json("progress.json"))
+
+        screen.line(f"{directory.path}")
+        end = launch.run_job(
+            launch.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
+            launch.rank_environment(ranks),
+            screen.line,
+            on_stop,
+            on_tick,
+            first,
+            keep=(lock,),
+        )
+        screen.update(directory.read_json("progress.json"))
+    return end_of_run(directory, end, report=report)
+
+
+def _request_stop(directory: RunDirectory) -> None:
+    """Ask the ranks to stop, by a file; where the disk takes none, by a signal to those on this host."""
+    try:
+        directory.request_stop()
+    except OSError:
+        for place in (directory.read_json("provenance.json") or {}).get("placement", []):
+            if place["host"] == socket.gethostname():
+                with contextlib.suppress(OSError):
+                    os.kill(place["pid"], signal.SIGUSR1)
+
+
+def run_joined(
+    directory: RunDirectory | None, prepare: Callable[[int], RunDirectory], above: Joined, *, report: bool, verb: str
+) -> int:
+    """Rank 0 prepares while the others wait; then all of them work, in the processes that the launcher started.
+
+    `directory` is the run directory where it is there already: it is locked before it is prepared.
+    """
+    from mpi4py import MPI
+
+    from hpckit.cli.ending import end_of_run
+    from hpckit.cli.worker import execute
+    from hpckit.json_bytes import share_json
+
+    comm = MPI.COMM_WORLD
+    check_world(above, comm.size)
+    message: dict[str, Any] = {}
+    with contextlib.ExitStack() as held:  # the lock, until the end
+        if comm.rank == 0:
+            try:
+                if directory is not None:
+                    held.enter_context(locked(directory, verb))
+                made = prepare(comm.size)
+                if directory is None:
+                    held.enter_context(locked(made, verb))
+                message["directory"] = str(made.path)
+            except HpckitError as error:
+                print(error.report(), file=sys.stderr, flush=True)
+                message["exit_code"] = error.exit_code
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                comm.Abort(1)
+        message = share_json(comm, message)
+        if "exit_code" in message:
+            return message["exit_code"]
+        directory = RunDirectory(message["directory"])
+        if comm.rank == 0:
+            print(directory.path, flush=True)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        execute(directory, comm, announce=True)
+        MPI.Finalize()
+        return end_of_run(directory, launch.JobEnd(0), report=report) if above.rank == 0 else 0
+
+
+@contextlib.contextmanager
+def only_root_speaks(above: Joined | None) -> Iterator[None]:
+    """Under a launcher all ranks run the front end: one of them is enough to say what is wrong."""
+    if above is None or above.rank == 0:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield
