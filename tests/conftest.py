@@ -57,11 +57,15 @@ def run_limited(command: list[str], timeout: float, **options) -> Outcome:
     return Outcome(process.returncode, stdout, stderr)
 
 
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder of this pytest, the same for all processes of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """A folder that `make(folder)` fills once for all processes of pytest-xdist: the others wait for the first."""
-    session = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        session = session.parent
+    session = session_folder(tmp_path_factory)
     folder = session / name
     with open(session / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -18,6 +18,7 @@ from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
+from hpckit.run_settings import with_common
 
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
@@ -27,7 +28,7 @@ KOLMOGOROV = 1.95  # over sqrt(n): a distance that one of a thousand samples of 
 def sections(run: RunData) -> Iterator[Section]:
     """The sections, those without anything to show left out."""
     try:
-        config = Config.model_validate({key: value for key, value in run.values.items() if key != "title"})
+        config = with_common(Config).model_validate({key: value for key, value in run.values.items() if key != "title"})
     except ValidationError:
         run.tell("the settings of the run cannot be read: no observables")
         return

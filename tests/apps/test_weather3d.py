@@ -154,7 +154,7 @@ def whole_runs(folder) -> None:
     assert set(lines[0]) == {"step", "time", "dt", "cfl", "mass", "energy", "w_max", "theta_min", "theta_max"}
     assert lines[0]["theta_max"] == pytest.approx(3, abs=1)
     stopped = json.loads((folder / "stop-2" / "summary.json").read_text())
-    assert (stopped["status"], stopped["steps"]) == ("stopped", 3)
+    assert (stopped["status"], stopped["steps"]) == ("stopped", 1)
 
 
 def test_physics(mpirun):

@@ -16,6 +16,7 @@ from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.run import dry_run
 from hpckit.errors import InputError
 from hpckit.report.run_data import load_run
+from hpckit.run_settings import with_common
 
 SETTINGS = [
     "system.cells=[4,4,3]",
@@ -70,7 +71,7 @@ def test_ranks_and_files_give_the_same(runs):
     assert set(one["radial"]["partial"]) == {"1-1", "1-2", "2-2"}
     assert len(one["motion"]["types"]) == 2
     same(one, two, 1e-6)
-    later = from_files(Config.model_validate(load_run(runs / "1").values), runs / "1" / "output")
+    later = from_files(with_common(Config).model_validate(load_run(runs / "1").values), runs / "1" / "output")
     assert later.pop("source") == "trajectory"
     del one["source"]
     same(later, one)
@@ -90,7 +91,7 @@ def test_the_sections_of_the_report(runs):
 
 
 def test_the_last_frame_serves_where_nothing_was_measured(runs, tmp_path):
-    config = Config.model_validate(load_run(runs / "1").values)
+    config = with_common(Config).model_validate(load_run(runs / "1").values)
     assert from_files(config, tmp_path) == {}
     (tmp_path / "end.data").write_bytes((runs / "1/output/end.data").read_bytes())
     found = from_files(config, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from conftest import run_limited
 
 from hpckit.cli.ending import end_of_run
-from hpckit.cli.failure import FAILURE, STALLS
+from hpckit.cli.failure import failure_file, stalls_folder
 from hpckit.cli.launch import JobEnd
 from hpckit.run_directory import RunDirectory
 from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
@@ -113,13 +113,13 @@ def test_halo_exchanges_are_watched(mpirun, tmp_path):
 
 def test_a_run_that_the_watch_ended_says_so_with_exit_code_6(tmp_path, capsys):
     directory = RunDirectory.create(tmp_path / "run")
-    folder = directory.path / STALLS / "node-00000"
+    folder = stalls_folder(directory) / "node-00000"
     folder.mkdir(parents=True)
     for ended, code in ((False, 7), (True, 6)):
         (folder / "stall.json").write_text(json.dumps({"text": "rank 3 has not come", "ended": ended}))
         assert end_of_run(directory, JobEnd(9), report=False) == code
         assert ("HPK-600 stall: rank 3 has not come" in capsys.readouterr().err) is ended
-        (directory.path / FAILURE).unlink()
+        (directory.path / failure_file(directory)).unlink()
 
 
 ALL = (0, 1, 2, 3)

@@ -154,7 +154,8 @@ class DumpWriter:
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             found = os.fstat(self._file).st_size
-            os.ftruncate(self._file, min(size, found))
+            if found > size:
+                os.ftruncate(self._file, size)
             if found < size:
                 raise CorruptDataError(
                     f"{self.path.name} has {found} bytes, and had {size}",
