@@ -125,8 +125,11 @@ class Batch(Section):
     window: int | None = Field(
         None, ge=2, description="tokens of a sample of a language model; left out: the model's context"
     )
-    microbatches: int = Field(
-        1, ge=1, description="parts in which a replica works off its share of them; its gradients are summed"
+    microbatches: int | None = Field(
+        None,
+        ge=1,
+        description="parts in which a replica works off its share of them, whose gradients are summed; left out: 1, in"
+        " a pipeline as many as divide the share, at most 4 a rank",
     )
 
 
@@ -151,7 +154,9 @@ class Optimizer(Section):
 
     kind: Literal["adamw", "sgd"] = Field("adamw", description="AdamW, or SGD with momentum")
     rate: float = Field(1e-3, gt=0, description="highest learning rate")
-    warmup: int = Field(20, ge=0, description="steps over which the rate grows to it")
+    warmup: int | None = Field(
+        None, ge=0, description="steps over which the rate grows to it; left out: 20, at most a fifth of all"
+    )
     floor: float = Field(0.1, ge=0, le=1, description="share of the rate at the end of the cosine; 1: constant")
     betas: tuple[float, float] = Field((0.9, 0.95), description="decay of the means of AdamW")
     eps: float = Field(1e-8, gt=0, description="added to the root of AdamW")
@@ -202,6 +207,12 @@ class Config(Section):
         1, ge=0, le=2**31 - 1, description="of the first weights, the order of the data, dropout, sampling"
     )
 
+    @property
+    def warmup(self) -> int:
+        """Steps over which the learning rate grows."""
+        given = self.optimizer.warmup
+        return min(20, self.time.steps // 5) if given is None else given
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         wrong = []
@@ -218,7 +229,7 @@ class Config(Section):
                 f"batch.window is {self.batch.window}, and the model sees {self.model.context} tokens at once: take a"
                 " window of at most that, or a longer model.context"
             )
-        if self.optimizer.warmup >= self.time.steps and self.optimizer.warmup > 0 and self.time.steps > 1:
+        if 1 < self.time.steps <= (self.optimizer.warmup or 0):
             wrong.append(
                 f"optimizer.warmup is {self.optimizer.warmup} of {self.time.steps} steps: it must end before them"
             )

@@ -32,7 +32,7 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int) -> Evaluation:
     """
     samples = min(most, len(data))
     first, own = block(samples, trainer.replicas, trainer.replica)
-    at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.config.batch.microbatches))
+    at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.laid.plan.microbatches))
     sums = np.zeros(3)  # loss, right ones, targets
     leaving: list[MPI.Request] = []
     for begin in range(first, first + own, at_once):

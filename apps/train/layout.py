@@ -80,12 +80,24 @@ def _plan(config: Config, products: list[float], tied: bool, ranks: int) -> Trai
         batch=config.batch.size,
         dp=config.mesh.dp,
         pp=config.mesh.pp,
-        microbatches=config.batch.microbatches,
+        microbatches=config.batch.microbatches or _microbatches(config, ranks),
         schedule=config.pipeline.schedule,
         chunks=config.pipeline.chunks,
         costs=costs,
         tied=tied,
     )
+
+
+def _microbatches(config: Config, ranks: int) -> int:
+    """Where the run file does not say: 1 without a pipeline; else at most 4 a rank, a multiple of the ranks if that
+    divides the samples of a replica, as interleaved schedules want it.
+    """
+    pp = config.mesh.pp
+    share = config.batch.size // (config.mesh.dp or max(1, ranks // pp))
+    if pp == 1 or not share:
+        return 1
+    fitting = [parts for parts in range(1, min(share, 4 * pp) + 1) if share % parts == 0]
+    return max([parts for parts in fitting if parts % pp == 0] or fitting)
 
 
 def _small_vocabulary(shape: Shape, data: DataSet) -> InputError:

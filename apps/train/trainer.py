@@ -118,7 +118,7 @@ class Trainer:
     def _rate(self) -> float:
         settings = self.config.optimizer
         return warmup_cosine(
-            self.done, settings.rate, settings.warmup, self.config.time.steps, settings.floor * settings.rate
+            self.done, settings.rate, self.config.warmup, self.config.time.steps, settings.floor * settings.rate
         )
 
     def _require_finite(self, loss: float, squared: float) -> None:
