@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hpckit.cli.launch import find_mpiexec
 from hpckit.errors import SetupError
@@ -47,3 +50,21 @@ def answer(arguments: list[str], case: Callable[..., dict[str, Any]]) -> None:
     rows = [case(*one) for one in request["cases"]]
     if MPI.COMM_WORLD.rank == 0:
         Path(request["result"]).write_text(json.dumps(rows), encoding="utf-8")
+
+
+def seconds_a_call(comm: Any, call: Callable[[], object], calls: int) -> float:
+    """Seconds of one of so many calls on the slowest rank. Collective."""
+    for _ in range(calls // 10):
+        call()
+    comm.Barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return slowest(comm, (time.perf_counter() - begin) / calls)
+
+
+def slowest(comm: Any, seconds: float) -> float:
+    """The largest of the ranks' times. Collective."""
+    every = np.empty(comm.size)
+    comm.Allgather(np.array([seconds]), every)
+    return float(every.max())

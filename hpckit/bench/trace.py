@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from hpckit.bench.job import answer, run_ranks
+from hpckit.bench.job import answer, run_ranks, seconds_a_call
 from hpckit.bench.measure import machine, ratio
 
 STEPS = 200  # timed together
@@ -80,22 +78,9 @@ def _case(rounds: int) -> dict[str, Any]:
             ("notes of the table", notes(0)),
             ("notes of the timeline", notes(100 * STEPS)),
         ):
-            times.setdefault(name, []).append(_timed(comm, call))
+            times.setdefault(name, []).append(seconds_a_call(comm, call, STEPS))
     mesh.close()
     return times
-
-
-def _timed(comm: Any, call: Callable[[], object]) -> float:
-    """Seconds of a call on the slowest rank."""
-    for _ in range(STEPS // 10):
-        call()
-    comm.Barrier()
-    begin = time.perf_counter()
-    for _ in range(STEPS):
-        call()
-    every = np.empty(comm.size)
-    comm.Allgather(np.array([(time.perf_counter() - begin) / STEPS]), every)
-    return float(every.max())
 
 
 if __name__ == "__main__":

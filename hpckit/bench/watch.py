@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.job import answer, run_ranks
+from hpckit.bench.job import answer, run_ranks, seconds_a_call, slowest
 from hpckit.bench.measure import machine, ratio
 
 CALLS = 2000  # timed together
@@ -48,7 +48,7 @@ def _case(rounds: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {}
 
     def note(name: str, call: Callable[[], object], calls: int = CALLS) -> None:
-        times.setdefault(name, []).append(_timed(comm, call, calls))
+        times.setdefault(name, []).append(seconds_a_call(comm, call, calls))
 
     for _ in range(rounds):
         note("allreduce", lambda: comm.Allreduce(one, total))
@@ -88,24 +88,7 @@ def _record_seconds(comm: Any, watch: Any) -> float:
     for _ in range(CALLS):
         enter(comm, "all_reduce sum", dtype, 1)
         leave()
-    return _slowest(comm, (time.thread_time() - begin) / CALLS)
-
-
-def _slowest(comm: Any, seconds: float) -> float:
-    every = np.empty(comm.size)
-    comm.Allgather(np.array([seconds]), every)
-    return float(every.max())
-
-
-def _timed(comm: Any, call: Callable[[], object], calls: int) -> float:
-    """Seconds of one of so many calls on the slowest rank."""
-    for _ in range(calls // 10):
-        call()
-    comm.Barrier()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return _slowest(comm, (time.perf_counter() - begin) / calls)
+    return slowest(comm, (time.thread_time() - begin) / CALLS)
 
 
 if __name__ == "__main__":

@@ -119,24 +119,12 @@ def _headline(summary: dict[str, Any]) -> list[str]:
 def _print_phases(summary: dict[str, Any]) -> None:
     """Where the time went, over ranks, and what they waited for."""
     from hpckit.report.numbers import phases, waits
-    from hpckit.report.sections import waits_text
-    from hpckit.report.units import number, percent
+    from hpckit.report.sections import phase_texts, waits_text
 
     rows = phases(summary)
     if rows:
         columns = ("phase", "min (s)", "mean (s)", "max (s)", "imbalance", "share")
-        print_table(
-            columns,
-            [
-                (
-                    name,
-                    *(number(row[key], 3) for key in ("min", "mean", "max")),
-                    percent(row["imbalance"]),
-                    "" if row["share"] is None else percent(row["share"]),
-                )
-                for name, row in rows.items()
-            ],
-        )
+        print_table(columns, [(name, *phase_texts(row)) for name, row in rows.items()])
     text = waits_text(waits(summary))
     if text:
         print(text)

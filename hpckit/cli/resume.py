@@ -82,7 +82,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         return directory
 
     if above:
-        return run_joined(directory, lambda size: prepare(size), above, report=report, verb="resume")
+        return run_joined(directory, prepare, above, report=report, verb="resume")
     _check(directory, record, ranks)
     launch.find_mpiexec()
     with locked(directory, "resume") as lock:

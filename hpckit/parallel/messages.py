@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit import watch
+from hpckit.clocks import clock_offset
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
 from hpckit.kernels.nn import memory
@@ -17,7 +17,6 @@ from hpckit.kernels.nn import memory
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
 PATIENCE = 50  # fruitless looks before the core is offered to other processes
 MOST_DIMS = 8
-ROUND_TRIPS = 16  # of which the quickest tells how clocks differ
 DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
@@ -107,25 +106,9 @@ class Messages:
     def clock_ahead(self) -> float:
         """By how much this rank's clock is ahead of rank 0's, s, to about the time of a message. Collective.
 
-        0 within a node, which has one clock. Else what the quickest of some round trips tells (Cristian 1989).
+        0 within a node, which has one clock; else as `hpckit.clocks.clock_offset` finds it.
         """
-        if self._axis.layout == "node":
-            return 0.0
-        best, ahead = np.inf, 0.0
-        told = np.zeros(1)
-        for rank in range(1, self._comm.size):
-            for _ in range(ROUND_TRIPS):
-                if self._comm.rank == 0:
-                    self._comm.Recv(told, rank, TAG)
-                    self._comm.Send(np.array([perf_counter()]), rank, TAG)
-                elif self._comm.rank == rank:
-                    left = perf_counter()
-                    self._comm.Send(told, 0, TAG)
-                    self._comm.Recv(told, 0, TAG)
-                    back = perf_counter()
-                    if back - left < best:
-                        best, ahead = back - left, (left + back) / 2 - float(told[0])
-        return ahead
+        return 0.0 if self._axis.layout == "node" else -clock_offset(self._comm)
 
     def _wait(self, request: MPI.Request) -> None:
         looks = 0

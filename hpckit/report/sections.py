@@ -157,14 +157,7 @@ def phases(numbers: Record) -> str:
     colors = charts.phase_colors(list(rows))
     body = "".join(
         f'<tr><td><span class="swatch" style="background:{colors[name]}"></span>{escape(name)}</td>'
-        + "".join(
-            f'<td class="n">{escape(text)}</td>'
-            for text in (
-                *(number(row[key], 3) for key in ("min", "mean", "max")),
-                percent(row["imbalance"]),
-                percent(row["share"]) if row["share"] is not None else "",
-            )
-        )
+        + "".join(f'<td class="n">{escape(text)}</td>' for text in phase_texts(row))
         + "</tr>"
         for name, row in rows.items()
     )
@@ -180,6 +173,12 @@ def phases(numbers: Record) -> str:
         caption(text),
         caption(waits_text(numbers.get("waits"))),
     )
+
+
+def phase_texts(row: Record) -> tuple[str, ...]:
+    """Least, mean and largest seconds of a phase over ranks, its imbalance and its share, as they are shown."""
+    share = "" if row["share"] is None else percent(row["share"])
+    return (*(number(row[key], 3) for key in ("min", "mean", "max")), percent(row["imbalance"]), share)
 
 
 def waits_text(waits: Record | None) -> str:
