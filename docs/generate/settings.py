@@ -15,8 +15,8 @@ Path = tuple[str | int, ...]
 
 HEAD = """# Settings of the apps
 
-A run file names its app and any of the settings below; how files, environment and command line are laid over one another
-is told in [run files](../../run-files.md). `hpckit init APP my.toml` writes a file with all of them, explained;
+A run file names its app and any of the settings below; how files, environment and command line are laid over one
+another is told in [run files](../../run-files.md). `hpckit init APP my.toml` writes a file with all of them, explained;
 `hpckit run my.toml --show-config` prints each with its value and where that comes from.
 
 """
