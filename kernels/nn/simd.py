@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
-from hpckit.kernels.nn.elementary import exponential
+from hpckit.kernels.nn.elementary import exponential, normal_tail
 from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
 from hpckit.kernels.noise.simd import four_words
 
@@ -53,6 +53,28 @@ def _gelu(dtype):
 def gelu(x, y):
     """As `reference.gelu`."""
     _gelu(x.dtype.name)(x, y)
+
+
+@functools.cache
+def _gelu_erf(dtype):
+    f, tail = np.dtype(dtype).type, normal_tail(dtype)
+    zero, one, height = f(0), f(1), f(1 / math.sqrt(2 * math.pi))
+
+    @jit(key=("gelu_erf", dtype))
+    def kernel(x, y):
+        for i in range(u8(x.size)):
+            v = x[i]
+            beyond, bell = tail(abs(v))
+            gate = one - beyond if v > zero else beyond
+            y[i] = v * gate
+            x[i] = gate + v * height * bell
+
+    return kernel
+
+
+def gelu_erf(x, y):
+    """As `reference.gelu_erf`."""
+    _gelu_erf(x.dtype.name)(x, y)
 
 
 @functools.cache
