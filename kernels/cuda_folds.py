@@ -1,4 +1,4 @@
-"""Reductions over the threads of a block, in shared memory: a tree, so that the bits do not depend on the order of warps."""
+"""Reductions over the threads of a block, in shared memory: by a tree, always in the same order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ u8 = np.uint64
 
 @cuda.jit(device=True)
 def fold_sum(values, lane):
-    """The sum of `values` for every thread; values[lane] is its own. The length is a power of two, `values` is free after."""
+    """The sum of `values` for every thread, whose own is values[lane]. Their number is a power of two."""
     half = u8(len(values)) >> u8(1)
     while half > u8(0):
         cuda.syncthreads()

@@ -36,7 +36,10 @@ class Both:
 
     def call(self, kernel: Callable, oracle: Callable, name: str, written: dict[str, np.ndarray], *rest: Any) -> Any:
         """kernel(*rest, …), where a str in `rest` names one of the arrays that are `written`; returns both results."""
-        here = {label: array.astype(np.float64 if array.dtype.kind == "f" else array.dtype) for label, array in written.items()}
+        here = {
+            label: array.astype(np.float64 if array.dtype.kind == "f" else array.dtype)
+            for label, array in written.items()
+        }
         there = {label: self.device.to_device(array) for label, array in written.items()}
         found = kernel(*(there[a] if isinstance(a, str) else self._there(a) for a in rest))
         expected = oracle(*(here[a] if isinstance(a, str) else _here(a) for a in rest))
@@ -58,7 +61,7 @@ def numbers(device: Device, dtype: np.dtype) -> Pairs:
     both, n = Both(device, dtype), size(device, 70_001, 13)
     x = 4 * both.normal(n)
     x[:4] = 0.0, -40.0, 40.0, 1e-12
-    for name in ("relu", "gelu", "silu"):
+    for name in ("relu", "gelu", "gelu_erf", "silu"):
         arrays = {"slope": x, "value": both.normal(n)}
         both.call(getattr(layers, name), getattr(layers_reference, name), name, arrays, "slope", "value")
     arrays = {"gate": x, "up": both.normal(n), "value": both.normal(n)}
@@ -76,7 +79,9 @@ def numbers(device: Device, dtype: np.dtype) -> Pairs:
 def rows(device: Device, dtype: np.dtype) -> Pairs:
     """Sums of columns and of squares, cross-entropy with padding and rows that are left out, embeddings."""
     both, (n, d) = Both(device, dtype), size(device, (777, 301), (5, 6))
-    both.call(layers.add_columns, layers_reference.add_columns, "columns", {"sums": both.normal(d)}, both.normal(n, d), "sums")
+    both.call(
+        layers.add_columns, layers_reference.add_columns, "columns", {"sums": both.normal(d)}, both.normal(n, d), "sums"
+    )
     parts = np.array([[0, 3], [3, 3], [4, n * d]])
     found, expected = both.call(layers.squared_sums, layers_reference.squared_sums, "", {}, both.normal(n * d), parts)
     both.pairs["squares"] = found, expected
@@ -109,7 +114,13 @@ def rows(device: Device, dtype: np.dtype) -> Pairs:
 def norms(device: Device, dtype: np.dtype) -> Pairs:
     """Layer norm and root mean square norm, forward and backward, with a residual around them and without."""
     both, (n, d) = Both(device, dtype), size(device, (777, 301), (2, 9))
-    x, dy, gain, bias, carry = 3 + 2 * both.normal(n, d), both.normal(n, d), both.normal(d), both.normal(d), both.normal(n, d)
+    x, dy, gain, bias, carry = (
+        3 + 2 * both.normal(n, d),
+        both.normal(n, d),
+        both.normal(d),
+        both.normal(d),
+        both.normal(n, d),
+    )
     mean = x.mean(axis=1)
     rstd, rms = 1 / np.sqrt(x.var(axis=1) + EPS), 1 / np.sqrt(np.square(x).mean(axis=1) + EPS)
     told = {"y": both.normal(n, d), "mean": both.normal(n), "rstd": both.normal(n)}
@@ -119,34 +130,57 @@ def norms(device: Device, dtype: np.dtype) -> Pairs:
     for label, start in (("carried", carry), ("plain", carry[:0])):
         told = {f"dx, {label}": both.normal(n, d)}
         out = f"dx, {label}"
-        both.call(norm.layer_norm_input, norm_reference.layer_norm_input, "layer norm", told, x, gain, mean, rstd, dy, start, out)
+        both.call(
+            norm.layer_norm_input,
+            norm_reference.layer_norm_input,
+            "layer norm",
+            told,
+            x,
+            gain,
+            mean,
+            rstd,
+            dy,
+            start,
+            out,
+        )
         both.call(norm.rms_norm_input, norm_reference.rms_norm_input, "rms norm", told, x, gain, rms, dy, start, out)
     told = {"dgain": both.normal(d), "dbias": both.normal(d)}
-    both.call(norm.layer_norm_weight, norm_reference.layer_norm_weight, "layer norm", told, x, mean, rstd, dy, "dgain", "dbias")
+    both.call(
+        norm.layer_norm_weight,
+        norm_reference.layer_norm_weight,
+        "layer norm",
+        told,
+        x,
+        mean,
+        rstd,
+        dy,
+        "dgain",
+        "dbias",
+    )
     told = {"dgain": both.normal(d)}
     both.call(norm.rms_norm_weight, norm_reference.rms_norm_weight, "rms norm", told, x, rms, dy, "dgain")
     return both.pairs
 
 
 def attends(device: Device, dtype: np.dtype) -> Pairs:
-    """Attention and its gradient: several heads on one of keys, lengths that fill no tile; rotary positions."""
+    """Attention and its gradient: heads that share keys, lengths that fill no tile, dropout; rotary positions."""
     both = Both(device, dtype)
-    cases = size(device, ((131, 4, 2, 64), (40, 2, 2, 32), (1, 3, 1, 7)), ((10, 2, 1, 3),))
-    for length, heads, kv_heads, width in cases:
+    cases = size(
+        device,
+        ((131, 4, 2, 64, 0.0), (131, 4, 2, 64, 0.2), (40, 2, 2, 32, 0.0), (1, 3, 1, 7, 0.0)),
+        ((9, 2, 1, 3, 0.0), (9, 2, 1, 3, 0.2)),
+    )
+    for length, heads, kv_heads, width, rate in cases:
         qkv = both.normal(2, length, heads + 2 * kv_heads, width)
-        out, logs = both.normal(2, length, heads, width), both.normal(2, heads, length)
-        name = f"attention {length} x {width}"
-        both.call(
-            attention.attention, attention_reference.attention, name, {"out": out, "logs": logs},
-            qkv, heads, kv_heads, "out", "logs",
-        )  # fmt: skip
-        out, logs = (np.zeros(each.shape) for each in (out, logs))
-        attention_reference.attention(qkv.astype(np.float64), heads, kv_heads, out, logs)
-        out, logs = out.astype(dtype), logs.astype(dtype)
-        both.call(
-            attention.attention_gradient, attention_reference.attention_gradient, name, {"dqkv": np.zeros_like(qkv)},
-            qkv, heads, kv_heads, out, logs, both.normal(*out.shape), "dqkv",
-        )  # fmt: skip
+        told = {"out": both.normal(2, length, heads, width), "logs": both.normal(2, heads, length)}
+        name, drop = f"attention {length} x {width}, dropout {rate:g}", (2**63 + 5, 7, 3, rate)
+        forward, back = attention_reference.attention, attention_reference.attention_gradient
+        both.call(attention.attention, forward, name, told, qkv, heads, kv_heads, "out", "logs", *drop)
+        out, logs = np.zeros(told["out"].shape), np.zeros(told["logs"].shape)
+        forward(qkv.astype(np.float64), heads, kv_heads, out, logs, *drop)
+        rest = qkv, heads, kv_heads, out.astype(dtype), logs.astype(dtype), both.normal(*out.shape)
+        told = {"dqkv": np.zeros_like(qkv)}
+        both.call(attention.attention_gradient, back, name, told, *rest, "dqkv", *drop)
     turns = both.normal(5, 3)
     told = {"turned": both.normal(2, 5, 4, 6)}
     both.call(attention.rotary, attention_reference.rotary, "rotary", told, "turned", 3, np.cos(turns), np.sin(turns))
@@ -161,9 +195,14 @@ def optimizers(device: Device, dtype: np.dtype) -> Pairs:
     grads = arrays[3]
     told = dict(zip(names, (*arrays[:2], np.abs(arrays[2])), strict=True))
     settings = np.array([0.5, 0.9, 0.99, 0.1, 0.01, 0.02, 3.0, 1e-8], dtype)
-    both.call(layers.adamw, layers_reference.adamw, "adamw", told, "values", grads, "mean", "square", bounds, decays, settings)
+    both.call(
+        layers.adamw, layers_reference.adamw, "adamw", told, "values", grads, "mean", "square", bounds, decays, settings
+    )
     for nesterov in (0.0, 1.0):
-        told, settings = dict(zip(("values", "velocity"), arrays, strict=False)), np.array([0.5, 0.9, 0.02, nesterov], dtype)
+        told, settings = (
+            dict(zip(("values", "velocity"), arrays, strict=False)),
+            np.array([0.5, 0.9, 0.02, nesterov], dtype),
+        )
         both.call(
             layers.momentum, layers_reference.momentum, f"momentum {nesterov:g}", told,
             "values", grads, "velocity", bounds, decays, settings,
@@ -201,7 +240,9 @@ def pictures(device: Device, dtype: np.dtype) -> Pairs:
     both.call(images.max_pool, images_reference.max_pool, "pool", told, "out", "place", image, 2)
     place = both.random.integers(0, 4, pooled).astype(np.uint8)
     told = {"image": np.zeros_like(image)}
-    both.call(images.max_pool_back, images_reference.max_pool_back, "pool", told, "image", both.normal(*pooled), place, 2)
+    both.call(
+        images.max_pool_back, images_reference.max_pool_back, "pool", told, "image", both.normal(*pooled), place, 2
+    )
     return both.pairs
 
 

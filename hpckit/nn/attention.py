@@ -11,6 +11,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.nn.attention import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
+from hpckit.nn.dropout import checked, numbers_of
 from hpckit.nn.layer import Pass
 from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
@@ -21,7 +22,8 @@ class Attention:
 
     The columns of the weight `qkv` are the queries of all heads, then the keys, then the values of `kv_heads` heads.
     kv_heads: fewer than heads for grouped-query attention. head_width: by default width / heads. rope_base: of rotary
-    positions (10000 in Su et al. 2021), 0 for none. out_std: of the initial values of `out`.
+    positions (10000 in Su et al. 2021), 0 for none. out_std: of the initial values of `out`. dropout: of the
+    weights that the softmax gives, drawn as `Dropout` draws, again in backward instead of kept.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Attention:
         bias: bool = True,
         std: float = 0.02,
         out_std: float | None = None,
+        dropout: float = 0.0,
     ) -> None:
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         self.head_width, self.rope_base = head_width or width // max(heads, 1), rope_base
@@ -45,6 +48,7 @@ class Attention:
             )
         if rope_base and self.head_width % 2:
             raise InputError(f"rotary positions turn pairs of numbers, and a head has {self.head_width}")
+        self.dropout, self.name = checked(dropout), f"{name}.dropout"
         every = (heads + 2 * self.kv_heads) * self.head_width
         self.qkv = Linear(width, every, f"{name}.qkv", bias, std)
         self.out = Linear(heads * self.head_width, width, f"{name}.out", bias, std if out_std is None else out_std)
@@ -61,10 +65,11 @@ class Attention:
         self._rotate(qkv)
         mixed = empty((batch, length, self.heads, width), x)
         logs = empty((batch, self.heads, length), x)
-        dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs)
+        drop = (*numbers_of(step, self.name), self.dropout if step.training else 0.0)
+        dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs, *drop)
         y = empty_like(x)
         self.out.apply(mixed.reshape(batch, length, -1), y, onto)
-        return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs}
+        return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """The gradient of x; that of qkv is kept for W."""
@@ -72,8 +77,8 @@ class Attention:
         dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
         dqkv = empty_like(saved["qkv"])
         dispatch.attention_gradient(
-            saved["qkv"], self.heads, self.kv_heads, mixed, saved.pop("logs"), dmixed, dqkv
-        )  # fmt: skip
+            saved["qkv"], self.heads, self.kv_heads, mixed, saved.pop("logs"), dmixed, dqkv, *saved["drop"]
+        )
         del saved["qkv"]
         self._rotate(dqkv, back=True)
         saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], -1)

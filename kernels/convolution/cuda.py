@@ -90,9 +90,9 @@ def _max_pool_back(image, out, place, size):
         column, rest = rest % u8(image.shape[2]), rest // u8(image.shape[2])
         row, n = rest % u8(image.shape[1]), rest // u8(image.shape[1])
         y, x, value = row // u8(size), column // u8(size), image.dtype.type(0)
-        if y < u8(out.shape[1]) and x < u8(out.shape[2]):
-            if u8(place[n, y, x, c]) == (row % u8(size)) * u8(size) + column % u8(size):
-                value = out[n, y, x, c]
+        inside = y < u8(out.shape[1]) and x < u8(out.shape[2])
+        if inside and u8(place[n, y, x, c]) == (row % u8(size)) * u8(size) + column % u8(size):
+            value = out[n, y, x, c]
         image[n, row, column, c] = value
 
 

@@ -16,116 +16,19 @@ from hpckit.kernels.cuda_folds import fold_max, fold_sum
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.jit import inlined
-from hpckit.kernels.nn import elementary
+from hpckit.kernels.nn.cuda_activations import dropout, gelu, gelu_erf, relu, scale, scale_two, silu, swiglu
 from hpckit.kernels.nn.memory import empty
-from hpckit.kernels.noise.simd import four_words
+
+__all__ = [
+    "adamw", "add_columns", "cross_entropy", "cross_entropy_gradient", "dropout", "embed", "embed_gradient", "gelu",
+    "gelu_erf", "momentum", "relu", "scale", "scale_two", "silu", "squared_sum", "squared_sums", "swiglu",
+]  # fmt: skip
 
 THREADS, WARP = threads(256), threads(32)
 CHUNKS = 2 if simulating() else 64  # blocks that share the squares of a part of a vector
 COLUMNS, WALKERS = (4, 2) if simulating() else (32, 8)  # threads of a block that sums columns: across, and down
 STRIPES = 2 if simulating() else 64  # blocks that share the rows of a column at most
 u8 = np.uint64
-
-
-@functools.cache
-def exponential(dtype: str) -> Any:
-    """exp(x) of a GPU, x held below overflow."""
-    most = np.dtype(dtype).type(88 if dtype == "float32" else 708)
-
-    @inlined
-    def exp(x):
-        return math.exp(most if x > most else x)
-
-    return exp
-
-
-# ---- activations
-
-
-@kernel
-def _relu(x, y):
-    i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-    if i < u8(x.size):
-        v, zero = x[i], x.dtype.type(0)
-        y[i] = v if v > zero else (v if v != v else zero)
-        x[i] = x.dtype.type(1) if v > zero else zero
-
-
-def relu(x: Any, y: Any) -> None:
-    """As `reference.relu`."""
-    _relu[blocks(x.size, THREADS), THREADS](x, y)
-
-
-@functools.cache
-def _activation(name: str, dtype: str) -> Any:
-    piece = getattr(elementary, name)(dtype, exponential(dtype))
-
-    @kernel
-    def activation(x, y):
-        i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-        if i < u8(x.size):
-            value, slope = piece(x[i])
-            y[i] = value
-            x[i] = slope
-
-    return activation
-
-
-def gelu(x: Any, y: Any) -> None:
-    """As `reference.gelu`."""
-    _activation("gelu", x.dtype.name)[blocks(x.size, THREADS), THREADS](x, y)
-
-
-def silu(x: Any, y: Any) -> None:
-    """As `reference.silu`."""
-    _activation("silu", x.dtype.name)[blocks(x.size, THREADS), THREADS](x, y)
-
-
-@functools.cache
-def _swiglu(dtype: str) -> Any:
-    piece = elementary.silu(dtype, exponential(dtype))
-
-    @kernel
-    def swiglu(gate, up, y):
-        i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-        if i < u8(gate.size):
-            other = up[i]
-            value, slope = piece(gate[i])
-            y[i] = value * other
-            gate[i] = slope * other
-            up[i] = value
-
-    return swiglu
-
-
-def swiglu(gate: Any, up: Any, y: Any) -> None:
-    """As `reference.swiglu`."""
-    _swiglu(gate.dtype.name)[blocks(gate.size, THREADS), THREADS](gate, up, y)
-
-
-@kernel
-def _scale(x, factor):
-    i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-    if i < u8(x.size):
-        x[i] *= factor[i]
-
-
-def scale(x: Any, factor: Any) -> None:
-    """As `reference.scale`."""
-    _scale[blocks(x.size, THREADS), THREADS](x, factor)
-
-
-@kernel
-def _scale_two(dy, first, second):
-    i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-    if i < u8(dy.size):
-        first[i] *= dy[i]
-        second[i] *= dy[i]
-
-
-def scale_two(dy: Any, first: Any, second: Any) -> None:
-    """As `reference.scale_two`."""
-    _scale_two[blocks(dy.size, THREADS), THREADS](dy, first, second)
 
 
 # ---- rows
@@ -137,7 +40,7 @@ def _stripe_sums(dtype: str) -> Any:
 
     @kernel
     def stripe_sums(x, partial):
-        """partial[s, d] = the sum of x[n, d] over the rows of stripe s: n = s w + i, w + i + stripes w, … for w walkers."""
+        """partial[s, d] = the sum of x[n, d] over the rows of stripe s, each w-th w of them."""
         values = cuda.shared.array(size, real)
         across, down = u8(cuda.threadIdx.x), u8(cuda.threadIdx.y)
         column = u8(cuda.blockIdx.x) * u8(COLUMNS) + across
@@ -316,7 +219,7 @@ def momentum(values: Any, grads: Any, velocity: Any, bounds: Any, decays: Any, s
     _momentum[blocks(values.size, THREADS), THREADS](values, grads, velocity, *parts)
 
 
-# ---- embeddings, dropout
+# ---- embeddings
 
 
 @kernel
@@ -380,24 +283,3 @@ def _order(tokens: Any) -> Any:
     import cupy
 
     return cupy.argsort(tokens * tokens.size + cupy.arange(tokens.size))  # keys that differ
-
-
-@kernel
-def _dropout(x, y, key, step, first, limit, factor):
-    samples, each = u8(x.shape[0]), u8(x.shape[1])
-    groups = (each + u8(3)) // u8(4)
-    at = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-    if at < samples * groups:
-        k, group = at // groups, at % groups
-        words = four_words(key, step, (first + k) * groups + group, u8(0))
-        for lane in range(4):
-            i = u8(4) * group + u8(lane)
-            if i < each:
-                y[k, i] = x[k, i] * factor if words[lane] >= limit else x.dtype.type(0)
-
-
-def dropout(x: Any, y: Any, key: int, step: int, first: int, rate: float) -> None:
-    """As `simd.dropout`, the same numbers."""
-    limit = u8(math.floor(rate * 2.0**32 - 0.5) + 1)
-    launch = _dropout[blocks(x.shape[0] * -(-x.shape[1] // 4), THREADS), THREADS]
-    launch(x, y, u8(key), u8(step), u8(first), limit, x.dtype.type(1 / (1 - rate)))

@@ -42,6 +42,11 @@ def gelu(x: Any, y: Any) -> None:
     _form(x).gelu(*_flat(x, y))
 
 
+def gelu_erf(x: Any, y: Any) -> None:
+    """See `reference.gelu_erf`."""
+    _form(x).gelu_erf(*_flat(x, y))
+
+
 def silu(x: Any, y: Any) -> None:
     """See `reference.silu`."""
     _form(x).silu(*_flat(x, y))

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
 from hpckit.kernels.nn import elementary
-from hpckit.kernels.nn.elementary import exponential
+from hpckit.kernels.nn.elementary import exponential, normal_tail
 from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
@@ -47,6 +47,23 @@ def _gelu(dtype):
 def gelu(x, y):
     """As `reference.gelu`."""
     _gelu(x.dtype.name)(x, y)
+
+
+@functools.cache
+def _gelu_erf(dtype):
+    piece = elementary.gelu_erf(dtype, normal_tail(dtype))
+
+    @jit(key=("gelu_erf", dtype))
+    def kernel(x, y):
+        for i in range(u8(x.size)):
+            y[i], x[i] = piece(x[i])
+
+    return kernel
+
+
+def gelu_erf(x, y):
+    """As `reference.gelu_erf`."""
+    _gelu_erf(x.dtype.name)(x, y)
 
 
 @functools.cache

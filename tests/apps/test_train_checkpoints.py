@@ -21,6 +21,8 @@ GPT2 = Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=True)
 SHAPES = {
     "gpt2": GPT2,
     "gpt2_untied": Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=False),
+    "gpt2_exact": Shape("gpt2", 97, 2, 24, 3, 3, 40, 13, tied=True, activation="gelu_erf", norm_eps=1e-3),
+    "gpt2_relu": Shape("gpt2", 97, 1, 24, 3, 3, 40, 13, tied=True, activation="relu"),
     "llama": Shape("llama", 97, 3, 24, 6, 2, 40, 17, rope_base=500.0, norm_eps=1e-6),
     "llama_tied": Shape("llama", 97, 1, 24, 3, 3, 40, 17, tied=True),
 }
@@ -111,3 +113,12 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))
         with pytest.raises(InputError, match=said):
             read_shape(tmp_path, "llama")
+    given = hugging_face_config(GPT2)
+    for changed, said in (
+        ({"activation_function": "quick_gelu"}, "no activation quick_gelu"),
+        ({"scale_attn_weights": False}, "no attention without scaled scores"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scaled by the layer's number"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))
+        with pytest.raises(InputError, match=said):
+            read_shape(tmp_path, "gpt2")

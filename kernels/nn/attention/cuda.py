@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.jit import inlined
 from hpckit.kernels.nn.memory import empty
+from hpckit.kernels.noise.simd import four_words
 
 BLOCK = threads(64)  # queries or keys of a block: many small blocks even out the triangle
 ROTATE = threads(256)
@@ -31,14 +33,25 @@ def tile_of(width: int, itemsize: int) -> int:
     return max(1, min(MOST_TILE, SHARED_BYTES // (2 * width * itemsize)))
 
 
+@inlined
+def kept(drop, row, length, j):
+    """What dropout multiplies the weight of key j in a row by: see `reference.kept`."""
+    key, step, first, limit, factor = drop
+    a, b, c, d = four_words(key, step, (first + row) * ((length + u8(3)) >> u8(2)) + (j >> u8(2)), u8(0))
+    lane = j & u8(3)
+    even, odd = a if lane == u8(0) else c, b if lane == u8(1) else d
+    word = even if lane & u8(1) == u8(0) else odd
+    return factor if word >= limit else factor - factor
+
+
 @functools.cache
-def _forward(dtype: str, width: int) -> Any:
+def _forward(dtype: str, width: int, dropping: bool) -> Any:
     real = np.dtype(dtype).type
     tile = tile_of(width, np.dtype(dtype).itemsize)
     size, lowest = tile * width, real(-1e30)
 
     @kernel
-    def attention(qkv, heads, kv_heads, factor, out, logs):
+    def attention(qkv, heads, kv_heads, factor, out, logs, drop):
         keys = cuda.shared.array(size, real)
         values = cuda.shared.array(size, real)
         query, found = cuda.local.array(width, real), cuda.local.array(width, real)
@@ -55,11 +68,10 @@ def _forward(dtype: str, width: int) -> Any:
         for start in range(u8(0), end, u8(tile)):
             cuda.syncthreads()
             for place in range(lane, u8(size), u8(BLOCK)):
-                j = u8(start) + u8(place) // u8(width)
-                i = u8(place) % u8(width)
+                j, column = u8(start) + u8(place) // u8(width), u8(place) % u8(width)
                 if j < length:
-                    keys[u8(place)] = qkv[sample, j, key_head, i]
-                    values[u8(place)] = qkv[sample, j, key_head + u8(kv_heads), i]
+                    keys[u8(place)] = qkv[sample, j, key_head, column]
+                    values[u8(place)] = qkv[sample, j, key_head + u8(kv_heads), column]
                 else:
                     keys[u8(place)] = real(0)
                     values[u8(place)] = real(0)
@@ -83,6 +95,8 @@ def _forward(dtype: str, width: int) -> Any:
                 if u8(start) + u8(k) <= here:
                     weight = math.exp(scores[k] - largest)
                     total += weight
+                    if dropping:
+                        weight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
                     for i in range(width):
                         found[i] += weight * values[k * width + i]
             most = largest
@@ -96,13 +110,13 @@ def _forward(dtype: str, width: int) -> Any:
 
 
 @functools.cache
-def _query_gradient(dtype: str, width: int) -> Any:
+def _query_gradient(dtype: str, width: int, dropping: bool) -> Any:
     real = np.dtype(dtype).type
     tile = tile_of(width, np.dtype(dtype).itemsize)
     size = tile * width
 
     @kernel
-    def query_gradient(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, dots):
+    def query_gradient(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, dots, drop):
         keys = cuda.shared.array(size, real)
         values = cuda.shared.array(size, real)
         query, slope = cuda.local.array(width, real), cuda.local.array(width, real)
@@ -127,11 +141,10 @@ def _query_gradient(dtype: str, width: int) -> Any:
         for start in range(u8(0), end, u8(tile)):
             cuda.syncthreads()
             for place in range(lane, u8(size), u8(BLOCK)):
-                j = u8(start) + u8(place) // u8(width)
-                i = u8(place) % u8(width)
+                j, column = u8(start) + u8(place) // u8(width), u8(place) % u8(width)
                 if j < length:
-                    keys[u8(place)] = qkv[sample, j, key_head, i]
-                    values[u8(place)] = qkv[sample, j, key_head + u8(kv_heads), i]
+                    keys[u8(place)] = qkv[sample, j, key_head, column]
+                    values[u8(place)] = qkv[sample, j, key_head + u8(kv_heads), column]
             cuda.syncthreads()
             for k in range(tile):
                 if u8(start) + u8(k) <= here and here < length:
@@ -140,7 +153,10 @@ def _query_gradient(dtype: str, width: int) -> Any:
                     for i in range(width):
                         parts[i % 2] += query[i] * keys[k * width + i]
                         parts[2 + i % 2] += slope[i] * values[k * width + i]
-                    dscore = math.exp(parts[0] + parts[1] - log) * (parts[2] + parts[3] - dot)
+                    dweight = parts[2] + parts[3]
+                    if dropping:
+                        dweight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
+                    dscore = math.exp(parts[0] + parts[1] - log) * (dweight - dot)
                     for i in range(width):
                         dquery[i] += dscore * keys[k * width + i]
         if here < length:
@@ -151,13 +167,13 @@ def _query_gradient(dtype: str, width: int) -> Any:
 
 
 @functools.cache
-def _key_gradient(dtype: str, width: int) -> Any:
+def _key_gradient(dtype: str, width: int, dropping: bool) -> Any:
     real = np.dtype(dtype).type
     tile = tile_of(width, np.dtype(dtype).itemsize)
     size = tile * width
 
     @kernel
-    def key_gradient(qkv, heads, kv_heads, factor, logs, dout, dqkv, dots):
+    def key_gradient(qkv, heads, kv_heads, factor, logs, dout, dqkv, dots, drop):
         queries = cuda.shared.array(size, real)
         slopes = cuda.shared.array(size, real)
         key, value = cuda.local.array(width, real), cuda.local.array(width, real)
@@ -178,11 +194,10 @@ def _key_gradient(dtype: str, width: int) -> Any:
             for start in range(first, length, u8(tile)):  # queries before the first key do not see any
                 cuda.syncthreads()
                 for place in range(lane, u8(size), u8(BLOCK)):
-                    t = u8(start) + u8(place) // u8(width)
-                    i = u8(place) % u8(width)
+                    t, column = u8(start) + u8(place) // u8(width), u8(place) % u8(width)
                     if t < length:
-                        queries[u8(place)] = qkv[sample, t, head, i]
-                        slopes[u8(place)] = dout[sample, t, head, i]
+                        queries[u8(place)] = qkv[sample, t, head, column]
+                        slopes[u8(place)] = dout[sample, t, head, column]
                 cuda.syncthreads()
                 for k in range(tile):
                     t = u8(start) + u8(k)
@@ -192,11 +207,15 @@ def _key_gradient(dtype: str, width: int) -> Any:
                         for i in range(width):
                             parts[i % 2] += key[i] * queries[k * width + i]
                             parts[2 + i % 2] += value[i] * slopes[k * width + i]
-                        weight = math.exp(parts[0] + parts[1] - logs[sample, head, t])
-                        dscore = weight * (parts[2] + parts[3] - dots[sample, head, t])
+                        weight, dweight = math.exp(parts[0] + parts[1] - logs[sample, head, t]), parts[2] + parts[3]
+                        dropped = weight
+                        if dropping:
+                            part = kept(drop, (sample * u8(heads) + head) * length + t, length, here)
+                            dropped, dweight = weight * part, dweight * part
+                        dscore = weight * (dweight - dots[sample, head, t])
                         for i in range(width):
                             dkey[i] += dscore * queries[k * width + i]
-                            dvalue[i] += weight * slopes[k * width + i]
+                            dvalue[i] += dropped * slopes[k * width + i]
         if here < length:
             for i in range(width):
                 dqkv[sample, here, key_head, i] = factor * dkey[i]
@@ -205,21 +224,33 @@ def _key_gradient(dtype: str, width: int) -> Any:
     return key_gradient
 
 
-def attention(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any) -> None:
+def attention(
+    qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any,
+    key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
+) -> None:  # fmt: skip
     """As `reference.attention`."""
     batch, length, _, width = qkv.shape
-    launch = _forward(qkv.dtype.name, width)[(blocks(length, BLOCK), heads, batch), BLOCK]
-    launch(qkv, heads, kv_heads, qkv.dtype.type(width**-0.5), out, logs)
+    launch = _forward(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
+    launch(qkv, heads, kv_heads, qkv.dtype.type(width**-0.5), out, logs, _drop(logs, key, step, first, rate))
 
 
-def attention_gradient(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any) -> None:
+def attention_gradient(
+    qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any,
+    key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
+) -> None:  # fmt: skip
     """As `reference.attention_gradient`."""
     batch, length, _, width = qkv.shape
-    factor, dots = qkv.dtype.type(width**-0.5), empty(logs.shape, logs)
-    launch = _query_gradient(qkv.dtype.name, width)[(blocks(length, BLOCK), heads, batch), BLOCK]
-    launch(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, dots)
-    launch = _key_gradient(qkv.dtype.name, width)[(blocks(length, BLOCK), kv_heads, batch), BLOCK]
-    launch(qkv, heads, kv_heads, factor, logs, dout, dqkv, dots)
+    factor, dots, drop = qkv.dtype.type(width**-0.5), empty(logs.shape, logs), _drop(logs, key, step, first, rate)
+    launch = _query_gradient(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
+    launch(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, dots, drop)
+    launch = _key_gradient(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), kv_heads, batch), BLOCK]
+    launch(qkv, heads, kv_heads, factor, logs, dout, dqkv, dots, drop)
+
+
+def _drop(logs: Any, key: int, step: int, first: int, rate: float) -> tuple[Any, ...]:
+    """What `kept` needs: key, step, first row of the counter, the least word that is kept, and its factor."""
+    limit = math.floor(rate * 2.0**32 - 0.5) + 1
+    return u8(key), u8(step), u8(first * logs.shape[1] * logs.shape[2]), u8(limit), logs.dtype.type(1 / (1 - rate))
 
 
 @kernel

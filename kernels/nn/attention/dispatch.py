@@ -22,16 +22,38 @@ def _check(qkv: Any, heads: int, kv_heads: int) -> None:
         raise ValueError(f"{heads} heads on {kv_heads} of keys need [B, T, {heads + 2 * kv_heads}, d], not {qkv.shape}")
 
 
-def attention(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any) -> None:
+def attention(
+    qkv: Any,
+    heads: int,
+    kv_heads: int,
+    out: Any,
+    logs: Any,
+    key: int = 0,
+    step: int = 0,
+    first: int = 0,
+    rate: float = 0.0,
+) -> None:
     """See `reference.attention`."""
     _check(qkv, heads, kv_heads)
-    _form(qkv).attention(qkv, heads, kv_heads, out, logs)
+    _form(qkv).attention(qkv, heads, kv_heads, out, logs, key, step, first, rate)
 
 
-def attention_gradient(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any) -> None:
+def attention_gradient(
+    qkv: Any,
+    heads: int,
+    kv_heads: int,
+    out: Any,
+    logs: Any,
+    dout: Any,
+    dqkv: Any,
+    key: int = 0,
+    step: int = 0,
+    first: int = 0,
+    rate: float = 0.0,
+) -> None:
     """See `reference.attention_gradient`."""
     _check(qkv, heads, kv_heads)
-    _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv)
+    _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key, step, first, rate)
 
 
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
