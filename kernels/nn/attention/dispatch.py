@@ -56,6 +56,14 @@ def attention_gradient(
     _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key, step, first, rate)
 
 
+def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
+    """See `reference.cached_attention`."""
+    _check(qkv, heads, kv_heads)
+    if kept.shape[1] < start + qkv.shape[1] or kept.shape[2:] != (2 * kv_heads, qkv.shape[3]):
+        raise ValueError(f"{start} + {qkv.shape[1]} tokens do not fit keys and values {kept.shape}")
+    _form(qkv).cached_attention(qkv, heads, kv_heads, kept, start, out)
+
+
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
     """See `reference.rotary`."""
     _form(qkv).rotary(qkv, rotated, cosines, sines)
