@@ -82,8 +82,13 @@ class GhostExchange:
         self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether messages are: MPI moves long ones only when both sides call it."""
+        return bool(self._requests)
+
     def advance(self) -> None:
-        """Look after messages that are under way: MPI moves long ones only when both sides call it."""
+        """Look after messages that are under way."""
         if self._requests:
             MPI.Request.Testall(self._requests)
 
@@ -93,14 +98,16 @@ class GhostExchange:
             return
         begin = time.perf_counter()
         self._wait(self._requests)
+        self._requests = []
         end = time.perf_counter()
         self.wait_seconds += end - begin
         if self._channel is not None:
             self._channel.add(self._begun, self._posted, begin, end, end - begin)
         first = self._own
         for came in (*self._from_near(3), self._in):
-            put(came, particles.positions, self._slots, first, first + len(came))
-            first += len(came)
+            if len(came):
+                put(came, particles.positions, self._slots, first, first + len(came))
+                first += len(came)
 
     def _wait(self, requests: list[MPI.Request]) -> None:
         """Wait for what peers on the node give, and for messages."""
