@@ -86,8 +86,13 @@ class GhostExchange:
         self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether messages are: MPI moves long ones only when both sides call it."""
+        return bool(self._requests)
+
     def advance(self) -> None:
-        """Look after messages that are under way: MPI moves long ones only when both sides call it."""
+        """Look after messages that are under way."""
         if self._requests:
             MPI.Request.Testall(self._requests)
 
@@ -97,6 +102,7 @@ class GhostExchange:
             return
         begin = time.perf_counter()
         self._wait(self._requests)
+        self._requests = []
         end = time.perf_counter()
         self.wait_seconds += end - begin
         if self._channel is not None:
@@ -104,8 +110,9 @@ class GhostExchange:
         first, near = self._own, self._from_near(3)
         self._check(near, self._in)
         for came in (*near, self._in):
-            put(came, particles.positions, self._slots, first, first + len(came))
-            first += len(came)
+            if len(came):
+                put(came, particles.positions, self._slots, first, first + len(came))
+                first += len(came)
 
     def _wait(self, requests: list[MPI.Request]) -> None:
         """Wait for what peers on the node give, and for messages."""

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.failure import failure_file, failure_record, stalls_folder
+from hpckit.cli.first_exit import announce
 from hpckit.cli.nested import start_nested
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
@@ -36,8 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Do the run that was prepared in the folder given."""
     parser = argparse.ArgumentParser(prog="hpckit.cli.worker")
     parser.add_argument("directory")
+    parser.add_argument("--marks", metavar="FOLDER", help="where ranks on the host of the front end say who they are")
     parser.add_argument("--bar", action="store_true", help="no progress lines: the front end draws a bar")
     options = parser.parse_args(arguments)
+    if options.marks:
+        announce(options.marks, os.environ)
     from mpi4py import MPI
 
     execute(RunDirectory(options.directory), MPI.COMM_WORLD, lines=not options.bar)
