@@ -21,9 +21,12 @@ class Section(BaseModel):
 
 
 def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise ValueError(f"there is no file or folder {path}")
-    return path
+    try:
+        if path.exists():
+            return path
+    except OSError as error:  # a name that no file system takes
+        raise ValueError(f"{error.strerror}: {str(path)[:80]} …") from None
+    raise ValueError(f"there is no file or folder {path}")
 
 
 Weights = Annotated[Path, RelativeToSource(), AfterValidator(_existing)]
@@ -45,14 +48,30 @@ class Model(Section):
     heads: int = Field(8, ge=1, description="heads of the attention (gpt2, llama)")
     kv_heads: int | None = Field(None, ge=1, description="heads of keys and values (llama); left out: as many")
     hidden: int | None = Field(
-        None, ge=1, description="width inside a block's MLP (llama); left out: 8/3 of the width, to a multiple of 32"
+        None,
+        ge=1,
+        description="width inside a block's MLP (gpt2, llama); left out: 4 times the width (gpt2), 8/3 of it to a"
+        " multiple of 32 (llama)",
+    )
+    activation: Literal["relu", "gelu", "gelu_erf", "silu"] | None = Field(
+        None,
+        description="inside a block's MLP (gpt2), between the layers (mlp); gelu: the form by tanh of GPT-2, gelu_erf:"
+        " the exact one; left out: gelu (gpt2), relu (mlp)",
     )
     context: int = Field(128, ge=2, description="tokens that the model sees at once (gpt2, llama)")
     rope_base: float = Field(10_000.0, gt=1, description="base of the rotary positions (llama)")
     tied: bool | None = Field(
         None, description="one matrix for the first and the last layer; left out: as gpt2 (true) and llama (false) do"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of numbers that dropout sets to 0 (gpt2)")
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="share of numbers that dropout sets to 0 behind embedding and branches (gpt2)"
+    )
+    attention_dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of the attention's weights that it sets to 0 (gpt2, llama); left out: as dropout",
+    )
     recompute: bool = Field(
         False, description="blocks keep only their input and work the rest out again: less memory, a third more work"
     )
@@ -65,8 +84,18 @@ class Model(Section):
 
     @property
     def mlp_width(self) -> int:
-        """The width inside a Llama block."""
-        return self.hidden or -(-8 * self.width // 3 // 32) * 32
+        """The width inside a block's MLP."""
+        return self.hidden or (4 * self.width if self.kind == "gpt2" else -(-8 * self.width // 3 // 32) * 32)
+
+    @property
+    def mlp_activation(self) -> str:
+        """The activation of a GPT-2's MLP, or between the layers of one."""
+        return self.activation or ("relu" if self.kind == "mlp" else "gelu")
+
+    @property
+    def weights_dropout(self) -> float:
+        """The dropout of the attention's weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
 
     @property
     def is_tied(self) -> bool:
@@ -92,8 +121,10 @@ class Model(Section):
         for name, given, kinds in (
             ("weights", self.weights is not None, LANGUAGE),
             ("kv_heads", self.kv_heads is not None, ("llama",)),
-            ("hidden", self.hidden is not None, ("llama",)),
+            ("hidden", self.hidden is not None, LANGUAGE),
+            ("activation", self.activation is not None, ("gpt2", "mlp")),
             ("dropout", self.dropout > 0, ("gpt2",)),
+            ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
         ):
             if given and self.kind not in kinds:
                 wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: leave it out")

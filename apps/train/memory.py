@@ -50,7 +50,7 @@ def saved_numbers(shape: Shape, window: int) -> list[float]:
         return [*found, float(side * side * inputs)]
     if shape.kind == "mlp":
         return [0.0, float(SIDE * SIDE), *[3.0 * shape.width] * shape.layers]
-    inner = 2 * 4 * shape.width if shape.kind == "gpt2" else 3 * shape.hidden
+    inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width if shape.recompute else 6 * shape.width + keys + inner + shape.heads
     return [window * n for n in (1.0, *[float(block)] * shape.layers, float(2 * shape.width + shape.vocab))]

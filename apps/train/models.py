@@ -23,6 +23,10 @@ def model_of(shape: Shape) -> Sequential:
             tied=shape.tied,
             dropout=shape.dropout,
             recompute=shape.recompute,
+            attention_dropout=shape.attention_dropout,
+            activation=shape.activation,
+            hidden=shape.hidden,
+            eps=shape.norm_eps,
         )
     if shape.kind == "llama":
         return llama(
@@ -37,9 +41,11 @@ def model_of(shape: Shape) -> Sequential:
             tied=shape.tied,
             eps=shape.norm_eps,
             recompute=shape.recompute,
+            attention_dropout=shape.attention_dropout,
+            rope_scaling=shape.rope_scaling,
         )
     if shape.kind == "mlp":
-        hidden = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab])
+        hidden = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation)
         return Sequential([Flatten(), *hidden.layers], ["image", *hidden.names])
     return convolutions(shape.channels, shape.vocab)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,18 +11,31 @@ from typing import Any
 
 from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
+from hpckit.nn.rotary import RopeScaling
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
 CONFIG = "config.json"
 NORM_EPS = 1e-5
-GELUS = ("gelu_new", "gelu_pytorch_tanh")
+# Activations of a GPT-2 in transformers -> ours; the first of one kind is what we write.
+ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
 
 
 @dataclass(frozen=True)
 class Shape:
     """A network of one of the kinds of `Model`; see there. vocab: answers it chooses among.
 
+    hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of one, a name of
+    `hpckit.nn.activations`; the other kinds have theirs.
     norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
     """
 
@@ -34,8 +48,11 @@ class Shape:
     hidden: int = 0
     context: int = 0
     rope_base: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
     tied: bool = False
     dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation: str = "gelu"
     channels: tuple[int, ...] = ()
     norm_eps: float = NORM_EPS
     recompute: bool = False
@@ -55,9 +72,7 @@ class Shape:
         if self.kind == "mlp":
             sizes = [SIDE * SIDE, *[self.width] * self.layers, self.vocab]
             return [0.0, *(float(a * b) for a, b in pairwise(sizes))]
-        inside = 8 * self.width**2
-        if self.kind == "llama":
-            inside = 3 * self.width * self.hidden
+        inside = (3 if self.kind == "llama" else 2) * self.width * self.hidden
         keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
         block = 2 * self.width**2 + keys + inside + (window + 1) * self.width
         return [window * n for n in (0.0, *[float(block)] * self.layers, float(self.vocab * self.width))]
@@ -83,7 +98,12 @@ def shape_of(model: Model, classes: int) -> Shape:
     Raises `InputError` for a checkpoint without a config.json, or one that this app cannot load.
     """
     if model.weights is not None:
-        return replace(read_shape(model.weights, model.kind), dropout=model.dropout, recompute=model.recompute)
+        return replace(
+            read_shape(model.weights, model.kind),
+            dropout=model.dropout,
+            attention_dropout=model.weights_dropout,
+            recompute=model.recompute,
+        )
     return Shape(
         kind=model.kind,
         vocab=classes,
@@ -96,6 +116,8 @@ def shape_of(model: Model, classes: int) -> Shape:
         rope_base=model.rope_base,
         tied=model.is_language and model.is_tied,
         dropout=model.dropout,
+        attention_dropout=model.weights_dropout,
+        activation=model.mlp_activation,
         channels=model.channels,
         recompute=model.recompute,
     )
@@ -135,9 +157,11 @@ def _gpt2(given: dict[str, Any]) -> Shape:
         width=int(given["n_embd"]),
         heads=int(given["n_head"]),
         kv_heads=int(given["n_head"]),
-        hidden=4 * int(given["n_embd"]),
+        hidden=int(given.get("n_inner") or 4 * given["n_embd"]),
         context=int(given["n_positions"]),
         tied=bool(given.get("tie_word_embeddings", True)),
+        activation=ACTIVATIONS.get(given.get("activation_function", "gelu_new"), ""),
+        norm_eps=float(given.get("layer_norm_epsilon", NORM_EPS)),
     )
 
 
@@ -153,26 +177,56 @@ def _llama(given: dict[str, Any]) -> Shape:
         hidden=int(given["intermediate_size"]),
         context=int(given["max_position_embeddings"]),
         rope_base=float(given.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
+        rope_scaling=_rope_scaling(_rope(given)),
         tied=bool(given.get("tie_word_embeddings", False)),
         norm_eps=float(given.get("rms_norm_eps", 1e-6)),
     )
 
 
+def _rope(given: dict[str, Any]) -> dict[str, Any]:
+    """What a Llama's config.json says of its rotary positions."""
+    return given.get("rope_scaling") or given.get("rope_parameters") or {}
+
+
+def _rope_kind(rope: dict[str, Any]) -> str:
+    return str(rope.get("rope_type", rope.get("type", "default")))
+
+
+def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
+    if _rope_kind(rope) == "linear":
+        return RopeScaling(float(rope["factor"]))
+    if _rope_kind(rope) == "llama3":
+        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
+    return None
+
+
+def _rope_record(shape: Shape) -> dict[str, Any]:
+    """What transformers reads of rotary positions, as its releases before 5 and since do."""
+    scaling, common = shape.rope_scaling, {"rope_theta": shape.rope_base}
+    if scaling is None:
+        return common
+    record: dict[str, Any] = {"rope_type": "linear", "factor": scaling.factor}
+    if math.isfinite(scaling.low):
+        record |= {"rope_type": "llama3", "low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+        record |= {"original_max_position_embeddings": scaling.original}
+    return {**common, "rope_scaling": record}
+
+
 def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
     """What a config.json may ask for that the networks here do not have, and whether it does."""
     if kind == "gpt2":
-        inner, eps = given.get("n_inner"), given.get("layer_norm_epsilon", NORM_EPS)
         return [
-            (f"layer_norm_epsilon of {eps:g}", eps != NORM_EPS),
-            (f"activation {given.get('activation_function')}", given.get("activation_function", GELUS[0]) not in GELUS),
-            (f"inner width {inner}", inner not in (None, 4 * given["n_embd"])),
+            (f"activation {given.get('activation_function')}", _gpt2(given).activation == ""),
+            ("attention without scaled scores", not given.get("scale_attn_weights", True)),
+            ("attention scaled by the layer's number", bool(given.get("scale_attn_by_inverse_layer_idx"))),
+            ("cross-attention", bool(given.get("add_cross_attention"))),
         ]
-    rope = given.get("rope_scaling") or given.get("rope_parameters") or {}
-    scaled = rope.get("rope_type", rope.get("type", "default"))
+    turning = _rope_kind(_rope(given))
     heads, width = given["num_attention_heads"], given["hidden_size"]
     return [
         (f"activation {given.get('hidden_act')}", given.get("hidden_act", "silu") != "silu"),
-        (f"rotary positions of the kind {scaled}", scaled != "default"),
+        (f"rotary positions of the kind {turning}", turning not in ("default", "linear", "llama3")),
         ("biases in attention or MLP", bool(given.get("attention_bias") or given.get("mlp_bias"))),
         ("heads whose widths do not add up to the model's", heads * (given.get("head_dim") or width // heads) != width),
     ]
@@ -190,9 +244,11 @@ def hugging_face_config(shape: Shape) -> dict[str, Any]:
             "n_embd": shape.width,
             "n_head": shape.heads,
             "n_positions": shape.context,
-            "activation_function": GELUS[0],
+            "n_inner": shape.hidden,
+            "activation_function": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == shape.activation),
             "layer_norm_epsilon": shape.norm_eps,
-            **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), shape.dropout),
+            "attn_pdrop": shape.attention_dropout,
+            **dict.fromkeys(("embd_pdrop", "resid_pdrop"), shape.dropout),
             **dict.fromkeys(("bos_token_id", "eos_token_id")),
         }
     return {
@@ -205,8 +261,9 @@ def hugging_face_config(shape: Shape) -> dict[str, Any]:
         "num_key_value_heads": shape.kv_heads,
         "intermediate_size": shape.hidden,
         "max_position_embeddings": shape.context,
-        "rope_theta": shape.rope_base,
+        **_rope_record(shape),
         "rms_norm_eps": shape.norm_eps,
         "hidden_act": "silu",
+        "attention_dropout": shape.attention_dropout,
         **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }

@@ -63,8 +63,9 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
             row = (tuple(moved), stored, added)
             measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
     widest = max(measured, key=lambda it: (-it.ranks, it.messages))
-    level = Level("node", 0, widest.latency, max(widest.stored))
-    return Machine(name, (level,), 0.0, max(widest.added), source, tuple(measured))
+    long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
+    level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
+    return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
 
 
 def _start(found: dict[Case, float], ranks: int) -> float:

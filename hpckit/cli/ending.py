@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
 from hpckit.cli.terminal import print_table, ranks_text, rate_text
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
-from hpckit.run_context import clock_text, utc_now
+from hpckit.progress_lines import clock_text
+from hpckit.run_context import utc_now
 from hpckit.run_directory import RunDirectory
+
+CRASH = re.compile(r"signal (4|6|7|8|11)\b")
 
 
 def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
@@ -46,9 +50,22 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
 
 
 def lost_rank(lost: dict[str, str]) -> str:
-    """Which rank was lost and how, as far as it is known."""
+    """Which rank was lost, where and how, as far as it is known."""
     who = f"rank {lost['rank']}" if "rank" in lost else "a rank"
-    return f"{who} ended without an answer{': ' + lost['how'] if 'how' in lost else ''}"
+    where = f" on {lost['host']}" if "host" in lost else ""
+    return f"{who}{where} ended without an answer{': ' + lost['how'] if 'how' in lost else ''}"
+
+
+def likely(lost: dict[str, str]) -> str:
+    """The likely cause of an end like this."""
+    how = lost.get("how", "")
+    if "signal 9" in how:
+        return "killed from outside: no memory was left (`dmesg` says so), the batch system's limits, or a person"
+    if CRASH.search(how):
+        return "a crash in compiled code; where a line with `Fatal Python error` is above, it is the place"
+    if how.startswith("exit code"):
+        return "the program, or a library that it calls, ends the process by itself (os._exit, exit of C)"
+    return "killed from outside (memory, batch system), or a crash in compiled code"
 
 
 def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
@@ -64,11 +81,12 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
         error = RankLostError(
             lost_rank(end.lost),
             where=f"{step}; mpiexec ended with {end.code}",
-            likely="killed from outside (memory, batch system), or a crash in compiled code",
+            likely=likely(end.lost),
             do=f"look at {directory.attempt}; files that were complete still are",
         )
     record = {
-        "rank": None,
+        "rank": int(end.lost["rank"]) if isinstance(error, RankLostError) and "rank" in end.lost else None,
+        "host": end.lost.get("host"),
         "time": utc_now(),
         "kind": type(error).__name__,
         "error": error.to_dict(),

@@ -1,52 +1,117 @@
-"""Which rank of this host ended first: launchers end the others at once and then name any of them, or nobody."""
+"""Which rank of this host ended first: launchers end the others at once and then name any of them, or nobody.
+
+A rank says who it is by a file `RANK-PROCESS` in a folder that the front end watches, and goes on once it is seen;
+`RANK-PROCESS.end` says that what it does from then on is over in a regular way. Ranks on other hosts do not see the
+folder; theirs are told by the watcher of their node.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
-import select
 import socket
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpckit.cli.joined import joined
+from hpckit.process_ends import ProcessEnds
+
+END, SEEN = ".end", ".seen"
+LOOK_SECONDS = 0.01  # between two looks for ranks that have not come
+SEEN_SECONDS = 1.0  # that a rank waits to be seen
+SETTLE_SECONDS = 1.5  # for the last ends to be looked at
+
+
+def announce(folder: str, environment: Mapping[str, str]) -> None:
+    """Say in `folder`, where this host has it, which rank this process is; its regular end is told at exit."""
+    here = joined(environment)
+    if here is None or not os.path.isdir(folder):
+        return
+    mark = Path(folder, f"{here.rank}-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        mark.touch()
+        atexit.register(_touch, mark.with_name(mark.name + END), os.getpid())
+        until, seen = time.monotonic() + SEEN_SECONDS, mark.with_name(mark.name + SEEN)
+        while not seen.exists() and time.monotonic() < until:
+            time.sleep(0.002)
+
+
+def _touch(mark: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not in a process that the program forked
+        with contextlib.suppress(OSError):
+            mark.touch()
 
 
 class FirstExit:
-    """Watches the processes of the ranks on this host, from the moment that their placement is known.
+    """Watches the processes of `ranks` ranks on this host, as they appear in `folder`.
 
-    `rank` is the first that ended and `when` the monotonic time of it; both None until then. `watching`: the placement
-    is known. On systems without process handles (`pidfd_open`, Linux 5.3) nothing is ever seen.
+    `rank` is the first that left without a regular end, None until then or where that is not known, `how` it did, ''
+    where that is not known, and `when` the monotonic time of it. `watching`: a rank has appeared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None, ranks: int = 0) -> None:
         self.rank: int | None = None
+        self.how = ""
         self.when: float | None = None
         self.watching = False
+        self.host = socket.gethostname()
+        self._ends: list[str] = []  # how each has ended, in order
+        self._folder, self._ranks, self._over = folder, ranks, False
+        self._names: list[str] = []  # of the marks seen
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if folder is not None:
+            self._thread.start()
 
-    def watch(self, placement: list[dict[str, Any]] | None) -> None:
-        """Begin to watch; `placement` is that of `provenance.json`, None where it is not there yet."""
-        if self.watching or not placement or not hasattr(os, "pidfd_open"):
-            return
-        self.watching = True
-        ranks: dict[int, int] = {}
-        for place in placement:
-            if place["host"] == socket.gethostname():
-                try:
-                    ranks[os.pidfd_open(place["pid"])] = place["rank"]
-                except ProcessLookupError:
-                    self.rank, self.when = place["rank"], time.monotonic()
-                except OSError:
+    @property
+    def all_well(self) -> bool:
+        """Every rank has ended with exit code 0, in whatever way."""
+        return len(self._ends) == self._ranks and set(self._ends) == {"exit code 0"}
+
+    def settle(self) -> None:
+        """The job is over: look at what has ended, and watch no more."""
+        self._over = True
+        if self._thread.is_alive():
+            self._thread.join(SETTLE_SECONDS)
+
+    def _watch(self) -> None:
+        ends = ProcessEnds()
+        try:
+            while True:
+                over = self._over
+                if len(self._names) < self._ranks:
+                    self._look(ends)
+                waits = LOOK_SECONDS if len(self._names) < self._ranks else 0.1
+                while (found := ends.next(0.0 if over else waits)) is not None:
+                    self._note(*found)
+                if over:
                     return
-        if ranks:
-            threading.Thread(target=self._wait, args=(ranks,), daemon=True).start()
+        finally:
+            ends.close()
 
-    def _wait(self, ranks: dict[int, int]) -> None:
-        poll = select.poll()
-        for handle in ranks:
-            poll.register(handle, select.POLLIN)
-        ended = poll.poll()
-        if self.when is None:
-            # Two at once: the launcher was faster than we, and the culprit is not known.
-            self.rank = ranks[ended[0][0]] if len(ended) == 1 else None
-            self.when = time.monotonic()
-        for handle in ranks:
-            os.close(handle)
+    def _look(self, ends: ProcessEnds) -> None:
+        """Watch the ranks that have come since; of two that have left before they were seen none is the culprit."""
+        assert self._folder is not None
+        with contextlib.suppress(OSError):
+            there = {path.name for path in self._folder.iterdir()}
+            new = [name for name in there.difference(self._names) if name.replace("-", "").isdigit()]
+            first = len(self._names)
+            self._names += new
+            gone = []
+            for number, name in enumerate(new, first):
+                if not ends.add(int(name.split("-")[1]), number):
+                    gone.append(number)
+                (self._folder / f"{name}{SEEN}").touch()
+            self.watching = bool(self._names)
+            for number in gone:
+                self._note(number, "", alone=len(gone) == 1)
+
+    def _note(self, number: int, how: str, alone: bool = True) -> None:
+        """A process has ended: whether it is the first that did so before its time."""
+        assert self._folder is not None
+        name = self._names[number]
+        self._ends.append(how)
+        if self.when is None and not (self._folder / f"{name}{END}").exists():
+            self.rank, self.how, self.when = int(name.split("-")[0]) if alone else None, how, time.monotonic()

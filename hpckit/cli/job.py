@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hpckit.cli import launch
@@ -28,8 +30,8 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
     from hpckit.cli.ending import end_of_run
 
     launch.warn_if_crowded(ranks)
-    with display() as screen:
-        words = ["-m", "hpckit.cli.worker", str(directory.path)]
+    with display() as screen, tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
+        words = ["-m", "hpckit.cli.worker", str(directory.path), "--marks", folder]
         if isinstance(screen, LiveBar):
             words.append("--bar")
 
@@ -40,15 +42,14 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
             else:
                 screen.line("ending the ranks now", True)
 
-        first = FirstExit()
+        first = FirstExit(Path(folder), ranks)
         patience = time.monotonic() + START_SECONDS
 
         def on_tick() -> None:
             nonlocal patience
-            if not first.watching:
-                first.watch((directory.read_json("provenance.json") or {}).get("placement"))
-                if not first.watching and time.monotonic() > patience:
-                    patience = float("inf")
+            if not first.watching and time.monotonic() > patience:
+                patience = float("inf")
+                if "placement" not in (directory.read_json("provenance.json") or {}):  # nor on other hosts
                     screen.line(
                         "mpiexec has not started the ranks yet; hpckit doctor tests it, Ctrl-C twice ends it", True
                     )

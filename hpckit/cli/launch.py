@@ -30,6 +30,7 @@ NOISE = re.compile(
     r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
     r"|\S+ noticed that process rank"
 )
+ABORTED = re.compile(r"application called MPI_Abort|MPI_ABORT was invoked")
 # MPICH names the process of any rank, after it has ended all of them: only the signal is taken from it.
 LOST = (
     re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
@@ -39,12 +40,15 @@ LOST = (
 
 @dataclass
 class JobEnd:
-    """How a job ended: mpiexec's exit code, what it said about a lost rank, how often the user asked to stop."""
+    """How a job ended: mpiexec's exit code, what is known of a lost rank, how often the user asked to stop, what the
+    launcher said, and whether a rank ended the job in words of MPI.
+    """
 
     code: int
     lost: dict[str, str] = field(default_factory=dict)
     stops: int = 0
     noise: list[str] = field(default_factory=list)
+    aborted: bool = False
 
 
 def find_mpiexec() -> str:
@@ -151,8 +155,13 @@ def run_job(
         kill(process)
         for number, handler in before.items():
             signal.signal(number, handler)
-    if first is not None and first.rank is not None:
-        end.lost.setdefault("rank", str(first.rank))
+    if first is not None:
+        first.settle()
+        if first.rank is not None:
+            end.lost |= {"rank": str(first.rank), "host": first.host}
+            if first.how:  # the launcher's words may be those of a rank that it ended itself
+                end.lost["how"] = first.how
+    end.aborted = any(ABORTED.search(line) for line in end.noise)
     end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return end
 

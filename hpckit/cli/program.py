@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli import launch
-from hpckit.cli.ending import lost_rank, stall_that_ended
+from hpckit.cli.ending import likely, lost_rank, stall_that_ended
 from hpckit.cli.guest import Guests, run_words, start_watch
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
@@ -46,7 +46,7 @@ def run_program(
         process.terminate()
 
     with tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
-        guests = Guests(Path(folder))
+        guests = Guests(Path(folder), ranks)
 
         def on_tick() -> None:
             if text := guests.watch():
@@ -56,16 +56,16 @@ def run_program(
             watch = {**watch, "folder": str(Path(folder, "watch"))}
         command = launch.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.guest")
         end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
-        guests.look()
         stall = stall_that_ended(Path(folder, "watch"))
     if end.stops:
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
-    if not end.code and guests.first.when is not None:
+    left = guests.first.when is not None and not end.aborted and not guests.first.all_well
+    if left:
         end.lost.setdefault("how", "its process left before the program was over")
-    if "how" in end.lost:
-        raise RankLostError(f"{program}: {lost_rank(end.lost)}", do="hpckit explain HPK-700")
+    if left or ("how" in end.lost and not end.aborted):
+        raise RankLostError(f"{program}: {lost_rank(end.lost)}", likely=likely(end.lost), do="hpckit explain HPK-700")
     return end.code
 
 

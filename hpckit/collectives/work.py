@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpckit import waits, watch
+from hpckit import message_checks, waits, watch
 from hpckit.collectives.buffers import Buffer
 
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
@@ -126,9 +126,45 @@ def watched(
     count: int | None = None,
     root: int = -1,
 ) -> Work:
-    """Begin a work; the watch and the waits of a run, where there are any, are told what it is (count: -1 where ranks
-    may differ).
-    """
+    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ)."""
+    if message_checks.on and operation[0] in message_checks.SAME_RESULT:
+        return Sealed(_told(begin, comm, operation, buffer, count, root), comm, operation[0])
+    return _told(begin, comm, operation, buffer, count, root)
+
+
+class Sealed(Work):
+    """A work whose result is compared over its ranks (`hpckit.message_checks`): they wait for works in one order."""
+
+    __slots__ = ("_comm", "_inner", "_operation")
+
+    def __init__(self, inner: Work, comm: MPI.Comm, operation: str) -> None:
+        self._inner, self._comm, self._operation = inner, comm, operation
+        self.done = False
+
+    def test(self) -> bool:
+        """As of the work; the last one compares."""
+        if self._inner.test():
+            self.wait()
+        return self.done
+
+    def wait(self) -> Any:
+        """As of the work. Raises `SilentCorruptionError` on every rank where results differ."""
+        result = self._inner.wait()
+        if not self.done:
+            self.done = True
+            message_checks.check_result(self._comm, self._operation, result)
+        return result
+
+
+def _told(
+    begin: Callable[[], Work],
+    comm: MPI.Comm,
+    operation: tuple[str, ...],
+    buffer: Buffer,
+    count: int | None,
+    root: int,
+) -> Work:
+    """Begin a work that the watch and the waits of a run, where there are any, are told of."""
     seen, kept = watch.current, waits.current
     if seen is None and kept is None:
         return begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.nn.layer import Pass
@@ -51,6 +52,13 @@ class GELU(Activation):
         super().__init__(dispatch.gelu)
 
 
+class ExactGELU(Activation):
+    """The Gaussian error linear unit by the error function, as PyTorch has it where nothing else is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(dispatch.gelu_erf)
+
+
 class SiLU(Activation):
     """x sigmoid(x)."""
 
@@ -58,4 +66,11 @@ class SiLU(Activation):
         super().__init__(dispatch.silu)
 
 
-ACTIVATIONS = {"relu": ReLU, "gelu": GELU, "silu": SiLU}
+ACTIVATIONS: dict[str, Callable[[], Activation]] = {"relu": ReLU, "gelu": GELU, "gelu_erf": ExactGELU, "silu": SiLU}
+
+
+def activation_of(name: str) -> Activation:
+    """The activation of a name. Raises `InputError` for one that there is not."""
+    if name not in ACTIVATIONS:
+        raise InputError(f"{name!r} is no activation", do=f"choose one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()

@@ -20,9 +20,7 @@ class Dropout:
     """
 
     def __init__(self, rate: float, name: str = "dropout") -> None:
-        if not 0 <= rate < 1:
-            raise InputError(f"a dropout rate of {rate} leaves nothing over", do="give 0 to below 1, as 0.1")
-        self.rate, self.name = rate, name
+        self.rate, self.name = checked(rate), name
 
     def parameters(self) -> list[Parameter]:
         """None."""
@@ -42,7 +40,19 @@ class Dropout:
     def _drop(self, x: Any, step: Pass) -> Any:
         if not self.rate or not step.training:
             return x
-        digest = hashlib.sha256(f"{step.seed}/{self.name}".encode()).digest()
         y = empty_like(x)
-        dispatch.dropout(x, y, int.from_bytes(digest[:8], "little"), step.step, step.first_sample, self.rate)
+        dispatch.dropout(x, y, *numbers_of(step, self.name), self.rate)
         return y
+
+
+def checked(rate: float) -> float:
+    """The rate. Raises `InputError` for one that is not at least 0 and below 1."""
+    if not 0 <= rate < 1:
+        raise InputError(f"a dropout rate of {rate} leaves nothing over", do="give 0 to below 1, as 0.1")
+    return rate
+
+
+def numbers_of(step: Pass, name: str) -> tuple[int, int, int]:
+    """What a kernel's random numbers are a function of, for the layer of a name: key, step, first sample."""
+    digest = hashlib.sha256(f"{step.seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "little"), step.step, step.first_sample

@@ -6,17 +6,25 @@ from typing import Any
 
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
+from hpckit.nn.activations import activation_of
 from hpckit.nn.layer import Pass
 from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
 
 
 class FeedForward:
-    """Down(gelu(up(x))): [..., width] -> [..., width], as in GPT-2."""
+    """Down(activation(up(x))): [..., width] -> [..., width], as in GPT-2; activation: a name of `ACTIVATIONS`."""
 
     def __init__(
-        self, width: int, hidden: int, name: str = "mlp", std: float = 0.02, out_std: float | None = None
+        self,
+        width: int,
+        hidden: int,
+        name: str = "mlp",
+        std: float = 0.02,
+        out_std: float | None = None,
+        activation: str = "gelu",
     ) -> None:
+        self.activation = activation_of(activation).function
         self.up = Linear(width, hidden, f"{name}.up", std=std)
         self.down = Linear(hidden, width, f"{name}.down", std=std if out_std is None else out_std)
 
@@ -28,7 +36,7 @@ class FeedForward:
         """The result, added to `onto` where a residual goes around."""
         slope, _ = self.up.forward(x, step)
         hidden, y = empty_like(slope), empty_like(x)
-        dispatch.gelu(slope, hidden)
+        self.activation(slope, hidden)
         self.down.apply(hidden, y, onto)
         return y, (x, slope, hidden)
 

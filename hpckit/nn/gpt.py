@@ -12,6 +12,7 @@ from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
+from hpckit.nn.rotary import RopeScaling
 
 STD = 0.02  # of initial weights (Radford et al. 2019)
 
@@ -25,30 +26,39 @@ def gpt2(
     tied: bool = True,
     dropout: float = 0.0,
     recompute: bool = False,
+    *,
+    attention_dropout: float | None = None,
+    activation: str = "gelu",
+    hidden: int | None = None,
+    eps: float = 1e-5,
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of GPT-2 (Radford et al. 2019).
 
     vocab: rows of the table, the vocabulary or more (`CrossEntropy` leaves padding out). context: the most tokens of a
-    sample. dropout: of the embedding and of each branch. recompute: blocks keep only their input for backward.
+    sample. dropout: of the embedding and of each branch; attention_dropout: of the attention's weights, by default the
+    same. recompute: blocks keep only their input for backward. activation: a name of `ACTIVATIONS`, "gelu" being the
+    form by tanh. hidden: width inside a block's MLP, by default 4 width. eps: of the norms.
     The maps back to the residual start smaller by sqrt(2 layers), as in GPT-2.
     """
-    _check(vocab=vocab, layers=layers, width=width, heads=heads, context=context)
+    hidden = 4 * width if hidden is None else hidden
+    weights_dropout = dropout if attention_dropout is None else attention_dropout
+    _check(vocab=vocab, layers=layers, width=width, heads=heads, context=context, hidden=hidden)
     embedding = Embedding(vocab, width, "embed", context, STD, shared=tied)
     embed: Layer = Sequential([embedding, Dropout(dropout, "embed.dropout")]) if dropout else embedding
     blocks: list[Layer] = []
     for name in (f"block.{i}" for i in range(layers)):
         small = STD / math.sqrt(2 * layers)
-        attention = Attention(width, heads, f"{name}.attention", std=STD, out_std=small)
+        attention = Attention(width, heads, f"{name}.attention", std=STD, out_std=small, dropout=weights_dropout)
         parts: list[Layer] = [
-            Residual(LayerNorm(width, f"{name}.norm1"), attention, Dropout(dropout, f"{name}.dropout1")),
+            Residual(LayerNorm(width, f"{name}.norm1", eps), attention, Dropout(dropout, f"{name}.dropout1")),
             Residual(
-                LayerNorm(width, f"{name}.norm2"),
-                FeedForward(width, 4 * width, f"{name}.mlp", STD, small),
+                LayerNorm(width, f"{name}.norm2", eps),
+                FeedForward(width, hidden, f"{name}.mlp", STD, small, activation),
                 Dropout(dropout, f"{name}.dropout2"),
             ),
         ]
         blocks.append(Sequential(parts, ["attention", "mlp"]))
-    norm = LayerNorm(width, "head.norm")
+    norm = LayerNorm(width, "head.norm", eps)
     return _model(
         embed, blocks, norm, Unembedding(vocab, width, "head", STD, embedding.token if tied else None), recompute
     )
@@ -66,17 +76,30 @@ def llama(
     tied: bool = False,
     eps: float = 1e-5,
     recompute: bool = False,
+    *,
+    attention_dropout: float = 0.0,
+    rope_scaling: RopeScaling | None = None,
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023).
 
     hidden: width of the gated map between. context: the most tokens that the model is meant for; rotary positions have
-    no table, and longer samples run. The other arguments as in `gpt2`.
+    no table, and longer samples run. rope_scaling: slows them, as Llama 3.1 does. The other arguments as in `gpt2`.
     """
     _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
     embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
     blocks: list[Layer] = []
     for name in (f"block.{i}" for i in range(layers)):
-        attention = Attention(width, heads, f"{name}.attention", kv_heads, None, rope_base, bias=False, std=STD)
+        attention = Attention(
+            width,
+            heads,
+            f"{name}.attention",
+            kv_heads,
+            rope_base=rope_base,
+            bias=False,
+            std=STD,
+            dropout=attention_dropout,
+            rope_scaling=rope_scaling,
+        )
         parts: list[Layer] = [
             Residual(RMSNorm(width, f"{name}.norm1", eps), attention),
             Residual(RMSNorm(width, f"{name}.norm2", eps), GatedFeedForward(width, hidden, f"{name}.mlp", STD)),

@@ -6,6 +6,8 @@ to the arrays they are given: what is overwritten stands in each docstring. Stat
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hpckit.kernels.noise.reference import uniforms
@@ -37,6 +39,21 @@ def gelu(x: np.ndarray, y: np.ndarray) -> None:
     gate = sigmoid(2 * GELU_SLOPE * x * (1 + GELU_CUBIC * x * x))
     y[...] = x * gate
     x[...] = gate + y * (1 - gate) * (2 * GELU_SLOPE) * (1 + 3 * GELU_CUBIC * x * x)
+
+
+def gelu_erf(x: np.ndarray, y: np.ndarray) -> None:
+    """Y = x / 2 (1 + erf(x / sqrt(2))), x times the normal distribution's cumulative function; x becomes the slope.
+
+    Hendrycks and Gimpel's own definition, which BERT has and PyTorch means by GELU.
+    """
+    gate = _half_erfc(-math.sqrt(0.5) * x.astype(np.float64))
+    density = np.exp(-0.5 * np.square(x, dtype=np.float64)) / math.sqrt(2 * math.pi)
+    y[...] = x * gate
+    x[...] = gate + x * density
+
+
+def _half_erfc(x: np.ndarray) -> np.ndarray:
+    return np.array([0.5 * math.erfc(value) for value in x.ravel().tolist()]).reshape(x.shape)
 
 
 def silu(x: np.ndarray, y: np.ndarray) -> None:
@@ -77,6 +94,11 @@ def add_columns(x: np.ndarray, sums: np.ndarray) -> None:
 def squared_sum(x: np.ndarray) -> float:
     """The sum of squares of x, in float64."""
     return float(np.square(x, dtype=np.float64).sum())
+
+
+def squared_sums(x: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """`squared_sum` of each part of a vector, float64 [k]: from parts[k, 0] to before parts[k, 1]."""
+    return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray, vocab: int, inverse: np.ndarray) -> float:

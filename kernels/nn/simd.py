@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
-from hpckit.kernels.nn.elementary import exponential
-from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
+from hpckit.kernels.nn import elementary
+from hpckit.kernels.nn.elementary import exponential, normal_tail
 from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
@@ -34,18 +34,12 @@ def relu(x, y):
 
 @functools.cache
 def _gelu(dtype):
-    f, exp = np.dtype(dtype).type, exponential(dtype)
-    one, slope, cubic = f(1), f(-2 * GELU_SLOPE), f(GELU_CUBIC)
+    piece = elementary.gelu(dtype, exponential(dtype))
 
     @jit(key=("gelu", dtype))
     def kernel(x, y):
         for i in range(u8(x.size)):
-            v = x[i]
-            square = cubic * v * v
-            gate = one / (one + exp(slope * v * (one + square)))
-            value = v * gate
-            y[i] = value
-            x[i] = gate - value * (one - gate) * slope * (one + square + square + square)
+            y[i], x[i] = piece(x[i])
 
     return kernel
 
@@ -56,16 +50,30 @@ def gelu(x, y):
 
 
 @functools.cache
+def _gelu_erf(dtype):
+    piece = elementary.gelu_erf(dtype, normal_tail(dtype))
+
+    @jit(key=("gelu_erf", dtype))
+    def kernel(x, y):
+        for i in range(u8(x.size)):
+            y[i], x[i] = piece(x[i])
+
+    return kernel
+
+
+def gelu_erf(x, y):
+    """As `reference.gelu_erf`."""
+    _gelu_erf(x.dtype.name)(x, y)
+
+
+@functools.cache
 def _silu(dtype):
-    exp, one = exponential(dtype), np.dtype(dtype).type(1)
+    piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(key=("silu", dtype))
     def kernel(x, y):
         for i in range(u8(x.size)):
-            v = x[i]
-            gate = one / (one + exp(-v))
-            y[i] = v * gate
-            x[i] = gate + v * gate * (one - gate)
+            y[i], x[i] = piece(x[i])
 
     return kernel
 
@@ -77,16 +85,15 @@ def silu(x, y):
 
 @functools.cache
 def _swiglu(dtype):
-    exp, one = exponential(dtype), np.dtype(dtype).type(1)
+    piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(noalias=True, key=("swiglu", dtype))
     def kernel(gate, up, y):
         for i in range(u8(gate.size)):
-            v, other = gate[i], up[i]
-            opened = one / (one + exp(-v))
-            value = v * opened
+            other = up[i]
+            value, slope = piece(gate[i])
             y[i] = value * other
-            gate[i] = (opened + value * (one - opened)) * other
+            gate[i] = slope * other
             up[i] = value
 
     return kernel
@@ -146,6 +153,11 @@ def largest(row, count):
     for j in range(u8(count)):
         most = max(most, row[j])
     return most
+
+
+def squared_sums(x, parts):
+    """As `reference.squared_sums`."""
+    return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
 @functools.cache

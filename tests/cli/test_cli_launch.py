@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,7 @@ from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import Joined, leave
 from hpckit.cli.provenance import VARIABLES, git_state, provenance
 from hpckit.errors import SetupError
-
-
-def placement(*processes: subprocess.Popen, host: str = "") -> list[dict[str, object]]:
-    host = host or socket.gethostname()
-    return [{"rank": rank, "host": host, "pid": process.pid} for rank, process in enumerate(processes)]
+from hpckit.process_ends import ProcessEnds, status_text
 
 
 @pytest.fixture
@@ -35,28 +31,54 @@ def sleepers():
         process.wait()
 
 
-def test_the_first_process_to_end_is_known(sleepers: list[subprocess.Popen]) -> None:
-    first = FirstExit()
-    first.watch(None)
-    assert not first.watching
-    first.watch(placement(*sleepers))
-    assert first.watching
-    time.sleep(0.05)
-    assert first.rank is None
-    sleepers[1].kill()
+def announced(folder: Path, *processes: subprocess.Popen) -> FirstExit:
+    for rank, process in enumerate(processes):
+        (folder / f"{rank}-{process.pid}").touch()
+    first = FirstExit(folder, len(processes))
+    wait_until(lambda: len(list(folder.glob("*.seen"))) == len(processes))
+    return first
+
+
+def wait_until(true: Callable[[], object]) -> None:
     deadline = time.monotonic() + 5
-    while first.when is None and time.monotonic() < deadline:
+    while not true():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    sleepers[0].kill()
-    assert first.rank == 1
 
 
-def test_processes_of_other_hosts_are_not_watched(sleepers: list[subprocess.Popen]) -> None:
-    first = FirstExit()
-    first.watch(placement(*sleepers, host="elsewhere"))
-    sleepers[0].kill()
-    time.sleep(0.1)
+def test_the_first_process_to_end_is_known(sleepers: list[subprocess.Popen], tmp_path: Path) -> None:
+    first = announced(tmp_path, *sleepers)
+    assert first.watching
     assert first.when is None
+    sleepers[1].send_signal(signal.SIGTERM)
+    sleepers[1].wait()
+    for other in (0, 2):
+        sleepers[other].kill()
+    first.settle()
+    assert first.rank == 1
+    assert first.how in ("Terminated (signal 15)", "")  # kernels before 6.15 do not tell it
+    assert not first.all_well
+
+
+def test_a_regular_end_is_no_loss_and_order_is_kept(sleepers: list[subprocess.Popen], tmp_path: Path) -> None:
+    ends = ProcessEnds()
+    assert all(ends.add(process.pid, number) for number, process in enumerate(sleepers))
+    first = announced(tmp_path, *sleepers)
+    (tmp_path / f"0-{sleepers[0].pid}.end").touch()
+    for number in (0, 2, 1):  # one after the other, and looked at only after all of them
+        sleepers[number].kill()
+        sleepers[number].wait()
+    first.settle()
+    assert first.rank == 2
+    assert [found[0] for _ in range(3) if (found := ends.next())] == [0, 2, 1]
+    assert ends.next() is None
+    assert not ends.add(sleepers[0].pid, 0), "it is gone"
+    ends.close()
+
+
+def test_words_of_the_end_of_a_process() -> None:
+    assert status_text(5 << 8) == "exit code 5"
+    assert status_text(11) == status_text(11 | 128) == "Segmentation fault (signal 11)"
 
 
 def test_a_job_that_goes_on_without_a_rank_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +88,7 @@ def test_a_job_that_goes_on_without_a_rank_is_ended(monkeypatch: pytest.MonkeyPa
     began = time.monotonic()
     end = launch.run_job(["sleep", "30"], {}, lambda text, is_error: None, lambda times, process: None, first=first)
     assert time.monotonic() - began < 3
-    assert end.lost == {"how": "its process left while the others went on", "rank": "2"}
+    assert end.lost == {"how": "its process left while the others went on", "rank": "2", "host": first.host}
     assert end.code != 0
 
 

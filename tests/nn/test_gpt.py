@@ -35,8 +35,10 @@ def numbers(*shape, seed=0):
         LayerNorm(6),
         RMSNorm(6),
         Attention(6, 3),
+        Attention(6, 4, kv_heads=2, head_width=2, dropout=0.4),
         Attention(6, 4, kv_heads=2, head_width=4, rope_base=100.0, bias=False),
         FeedForward(6, 7),
+        FeedForward(6, 7, activation="gelu_erf"),
         GatedFeedForward(6, 5),
         Residual(LayerNorm(6), FeedForward(6, 5), Dropout(0.4)),
         Recompute(Sequential([Residual(RMSNorm(6), Attention(6, 2)), Unembedding(3, 6)])),
@@ -93,8 +95,9 @@ def test_recompute_gives_the_same_bits(name):
     np.testing.assert_array_equal(plain.grads, again.grads)
 
 
-def test_dropout_does_not_depend_on_microbatches():
-    model = gpt2(11, 1, 8, 2, 7, dropout=0.5)
+@pytest.mark.parametrize("rates", [{"dropout": 0.5, "attention_dropout": 0.0}, {"attention_dropout": 0.5}])
+def test_dropout_does_not_depend_on_microbatches(rates):
+    model = gpt2(11, 1, 8, 2, 7, **rates)
     Parameters(model.parameters()).initialize(1)
     whole, _ = model.forward(TOKENS, Pass(seed=1, step=3))
     second, _ = model.forward(TOKENS[1:], Pass(seed=1, step=3, first_sample=1))
@@ -171,6 +174,8 @@ def _torch_llama(torch, w, tokens):
         (lambda: llama(11, 2, 12, 4, 2, 6, 7), "a head has 3"),
         (lambda: gpt2(0, 2, 8, 2, 0), "vocab = 0, context = 0"),
         (lambda: Dropout(1.0), "leaves nothing over"),
+        (lambda: gpt2(11, 2, 8, 2, 7, attention_dropout=-0.1), "leaves nothing over"),
+        (lambda: gpt2(11, 2, 8, 2, 7, activation="tanh"), "'tanh' is no activation"),
     ],
 )
 def test_models_that_cannot_be(make, message):

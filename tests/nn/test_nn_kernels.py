@@ -17,7 +17,7 @@ def close(given, wanted, dtype, scale=1.0):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["relu", "gelu", "silu"])
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_erf", "silu"])
 def test_activations(name, dtype):
     x = np.concatenate([np.linspace(-30, 30, 1001), [0.0, -200.0, 200.0, 1e-20]]).astype(dtype)
     mine, theirs = x.copy(), x.copy()
@@ -30,6 +30,16 @@ def test_activations(name, dtype):
         x = np.full(3, bad, dtype)
         getattr(simd, name)(x, y[:3])
         assert not np.isfinite(y[:3]).any()
+
+
+def test_the_exact_gelu_is_the_normal_distribution_and_the_other_near_it():
+    x = np.array([-6.0, -1.0, 0.5, 1.0, 2.0])
+    wanted = [-6 * 9.865876450376981e-10, -0.15865525393145707, 0.34573123063700656, 0.8413447460685429]
+    exact, near, slope = np.empty_like(x), np.empty_like(x), x.copy()
+    dispatch.gelu_erf(slope, exact)
+    np.testing.assert_allclose(exact, [*wanted, 1.9544997361036416], rtol=1e-12)
+    dispatch.gelu(x.copy(), near)
+    assert 1e-5 < np.abs(near - exact).max() < 1e-3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

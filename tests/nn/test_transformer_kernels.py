@@ -54,18 +54,39 @@ def test_product_in_tiles(dtype, add):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("length", "heads", "kv_heads", "width"), [(71, 4, 2, 20), (32, 2, 2, 32), (1, 3, 1, 7)])
-def test_attention(dtype, length, heads, kv_heads, width):
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_attention(dtype, length, heads, kv_heads, width, rate):
     random = np.random.default_rng(2)
     qkv = random.normal(0, 2, (2, length, heads + 2 * kv_heads, width)).astype(dtype)
     dout = random.normal(size=(2, length, heads, width)).astype(dtype)
     results = []
     for form in (attention, attention_reference):
         out, logs, dqkv = np.empty_like(dout), np.empty((2, heads, length), dtype), np.full_like(qkv, np.nan)
-        form.attention(qkv, heads, kv_heads, out, logs)
-        form.attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv)
+        form.attention(qkv, heads, kv_heads, out, logs, 2**63 + 5, 7, 3, rate)
+        form.attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, 2**63 + 5, 7, 3, rate)
         results.append((out, logs, dqkv))
     for mine, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=30 * TOLERANCE[dtype], atol=30 * TOLERANCE[dtype])
+
+
+def test_dropped_attention_weights_are_a_function_of_the_sample():
+    shape, random = (3, 2, 41), np.random.default_rng(8)
+    mask = attention_reference.kept(shape, 5, 2, 10, 0.25)
+    assert set(np.unique(mask)) == {0, 1 / 0.75}
+    assert mask.mean() == pytest.approx(1, abs=0.03)
+    np.testing.assert_array_equal(attention_reference.kept((1, 2, 41), 5, 2, 12, 0.25)[0], mask[2])
+    for key, step, first in ((6, 2, 10), (5, 3, 10), (5, 2, 9)):
+        assert np.mean(attention_reference.kept(shape, key, step, first, 0.25) != mask) > 0.3
+    for one, other in ((mask[0], mask[1]), (mask[:, 0], mask[:, 1]), (mask[..., 0, :], mask[..., 1, :])):
+        assert np.mean(one != other) > 0.3
+    # Values that are rows of the identity: what comes out are the weights themselves.
+    qkv = random.normal(size=(3, 41, 6, 41))
+    qkv[:, :, 4:] = np.eye(41)[:, None]
+    out, logs = np.empty((3, 41, 2, 41)), np.empty(shape)
+    attention.attention(qkv, 2, 2, out, logs)
+    weights = out.copy()
+    attention.attention(qkv, 2, 2, out, logs, 5, 2, 10, 0.25)
+    np.testing.assert_allclose(out, weights * mask.transpose(0, 2, 1, 3), rtol=1e-12)
 
 
 def test_attention_does_not_look_ahead():

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,10 +26,10 @@ START_SECONDS = 60.0  # for the ranks to appear
 OWN_ENDS = {
     "raise": (1, ("Traceback", "a mistake of rank {who}")),
     "code": (1, ("InputError", "bad on rank {who}")),
-    "exit": (7, ("HPK-700", "rank {who} ended without an answer")),
+    "exit": (7, ("HPK-700", "rank {who} on {host} ended without an answer: exit code 5")),
     "memory": (1, ("MemoryError",)),
-    "segmentation": (7, ("HPK-700",)),
-    "abort": (7, ("HPK-700",)),
+    "segmentation": (7, ("HPK-700", "rank {who} on {host} ended without an answer: Segmentation fault", "in die")),
+    "abort": (7, ("HPK-700", "rank {who} on {host} ended without an answer: Aborted", "in die")),
 }
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 
@@ -51,7 +52,7 @@ def _own_end(kind: str, ranks: int, who: int) -> dict[str, Any]:
         said, seconds = _end(job)
         marks = [Path(folder, f"pid-{rank}") for rank in range(ranks)]
         pids = [int(mark.read_text(encoding="ascii")) for mark in marks if mark.exists()]
-        wanted = [word.format(who=who) for word in words]
+        wanted = [word.format(who=who, host=socket.gethostname()) for word in words]
         return _judged(f"{kind}, {ranks} ranks, rank {who}", job.returncode, said, seconds, pids, code, wanted)
 
 
@@ -65,7 +66,7 @@ def _killed(number: signal.Signals, ranks: int, who: int, delay: float) -> dict[
         os.kill(pids[who], number)
         said, seconds = _end(job)
         case = f"{number.name}, {ranks} ranks, rank {who}, after {delay:.1f} s"
-        wanted = ["HPK-700", f"rank {who} ended without an answer"]
+        wanted = ["HPK-700", f"rank {who} on {socket.gethostname()} ended without an answer", f"(signal {number:d})"]
         return _judged(case, job.returncode, said, seconds, pids, 7, wanted)
 
 

@@ -16,6 +16,7 @@ from hpckit.kernels.jit import REORDERED, inlined, jit
 from hpckit.kernels.nn.attention.tile import columns, tile_product
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.simd import largest
+from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
 BLOCK = 32  # queries: a multiple of a tile's columns and rows
@@ -65,18 +66,49 @@ def _row_softmax(dtype):
     return row_softmax
 
 
+@jit(noalias=True, borrowed=True)
+def _draw(mask, pitch, key, step, row, groups, count, ends, limit, factor):
+    """mask[t pitch + j] = `factor` or 0 for query t < count and j < ends + t, as `reference.kept` says.
+
+    row: of the first query in the counter. limit: the least word that is kept.
+    """
+    zero, four = factor - factor, u8(4)
+    for t in range(u8(count)):
+        at, number = t * u8(pitch), (u8(row) + t) * u8(groups)
+        for g in range((u8(ends) + t + u8(3)) // four):
+            a, b, c, d = four_words(key, step, number + g, u8(0))
+            place = at + four * g
+            mask[place] = factor if a >= limit else zero
+            mask[place + u8(1)] = factor if b >= limit else zero
+            mask[place + u8(2)] = factor if c >= limit else zero
+            mask[place + u8(3)] = factor if d >= limit else zero
+
+
+@jit(noalias=True, borrowed=True)
+def _times(x, mask, count):
+    for i in range(u8(count)):
+        x[i] *= mask[i]
+
+
+def _drop(dtype, key, step, first, rate):
+    """The dropout's arguments as a kernel takes them; a limit of 0 drops nothing."""
+    limit = math.floor(rate * 2.0**32 - 0.5) + 1 if rate else 0
+    return u8(key), u8(step), u8(first), u8(limit), dtype.type(1 / (1 - rate))
+
+
 @functools.cache
 def _attention(dtype):
     product, row_softmax, f, tile = tile_product(dtype), _row_softmax(dtype), np.dtype(dtype).type, columns(dtype)
     one = f(1)
 
     @jit(math=REORDERED, key=("attention", dtype, tile))
-    def kernel(qkv, heads, kv_heads, factor, out, logs):
+    def kernel(qkv, heads, kv_heads, factor, out, logs, key, step, start, limit, kept):
         batch, length, _, width = qkv.shape
         pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
         keys, values = np.zeros(wide * pitch, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         query, found = np.zeros(BLOCK * wide, qkv.dtype), np.zeros(BLOCK * wide, qkv.dtype)
         scores, group = np.zeros(BLOCK * pitch, qkv.dtype), heads // kv_heads
+        mask = np.zeros(BLOCK * pitch if limit else 0, qkv.dtype)
         for sample in range(batch):
             for head in range(heads):
                 if head % group == 0:
@@ -90,19 +122,24 @@ def _attention(dtype):
                         most, total = row_softmax(scores, t * pitch, first + t + 1, end)
                         logs[sample, head, first + t] = most + f(math.log(total))
                         query[t * wide] = one / total  # the queries are done: their place holds the factors
+                    if limit:
+                        row = ((start + u8(sample)) * u8(heads) + u8(head)) * u8(length) + u8(first)
+                        _draw(mask, pitch, key, step, row, -(-length // 4), count, first + 1, limit, kept)
+                        _times(scores, mask, BLOCK * pitch)
                     product(scores, 0, pitch, 1, values, 0, wide, found, wide, BLOCK, end, wide, False)
                     for t in range(u8(count)):
-                        row, at = out[u8(sample), u8(first) + t, u8(head)], t * u8(wide)
+                        target, at = out[u8(sample), u8(first) + t, u8(head)], t * u8(wide)
                         inverse = query[at]
                         for i in range(u8(width)):
-                            row[i] = found[at + i] * inverse
+                            target[i] = found[at + i] * inverse
 
     return kernel
 
 
-def attention(qkv, heads, kv_heads, out, logs):
+def attention(qkv, heads, kv_heads, out, logs, key=0, step=0, first=0, rate=0.0):
     """As `reference.attention`."""
-    _attention(qkv.dtype.name)(qkv, heads, kv_heads, qkv.dtype.type(qkv.shape[3] ** -0.5), out, logs)
+    factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
+    _attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, *drop)
 
 
 @functools.cache
@@ -140,14 +177,14 @@ def _attention_gradient(dtype):
     one, zero = f(1), f(0)
 
     @jit(math=REORDERED, key=("attention_gradient", dtype, tile))
-    def kernel(qkv, heads, kv_heads, factor, out, logs, dout, dqkv):
+    def kernel(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, key, step, start, limit, kept):
         batch, length, _, width = qkv.shape
         pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
         across, keys = np.zeros((2, wide * pitch), qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         dkeys, dvalues = np.zeros(pitch * wide, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
         query, slope, dquery = np.zeros((3, BLOCK * wide), qkv.dtype)
         scores, dweights = np.zeros((2, BLOCK * pitch), qkv.dtype)
-        group = heads // kv_heads
+        mask, group = np.zeros(BLOCK * pitch if limit else 0, qkv.dtype), heads // kv_heads
         for sample in range(batch):
             for head in range(heads):
                 key_head = heads + head // group
@@ -163,7 +200,13 @@ def _attention_gradient(dtype):
                     _pack(dout, sample, first, count, head, one, slope, wide)
                     product(query, 0, wide, 1, across[0], 0, pitch, scores, pitch, BLOCK, width, end, False)
                     product(slope, 0, wide, 1, across[1], 0, pitch, dweights, pitch, BLOCK, width, end, False)
+                    if limit:
+                        row = ((start + u8(sample)) * u8(heads) + u8(head)) * u8(length) + u8(first)
+                        _draw(mask, pitch, key, step, row, -(-length // 4), count, first + 1, limit, kept)
+                        _times(dweights, mask, BLOCK * pitch)
                     block_gradient(scores, dweights, pitch, out, dout, logs, sample, head, first, count, end)
+                    if limit:
+                        _times(scores, mask, BLOCK * pitch)
                     product(scores, 0, 1, pitch, slope, 0, wide, dvalues, wide, end, BLOCK, wide, True)
                     product(dweights, 0, 1, pitch, query, 0, wide, dkeys, wide, end, BLOCK, wide, True)
                     product(dweights, 0, pitch, 1, keys, 0, wide, dquery, wide, BLOCK, end, wide, False)
@@ -185,10 +228,44 @@ def _unpack(packed, pitch, factor, dqkv, sample, first, count, head):
             row[i] = factor * packed[at + i]
 
 
-def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv):
+def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key=0, step=0, first=0, rate=0.0):
     """As `reference.attention_gradient`."""
+    factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
+    _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, *drop)
+
+
+@functools.cache
+def _cached_attention(dtype):
+    row_softmax, zero = _row_softmax(dtype), np.dtype(dtype).type(0)
+
+    @jit(math=REORDERED, key=("cached_attention", dtype))
+    def kernel(qkv, heads, kv_heads, factor, kept, start, out):
+        batch, count, _, width = qkv.shape
+        group, scores = heads // kv_heads, np.empty(start + count, qkv.dtype)
+        for sample in range(batch):
+            for head in range(heads):
+                place = head // group
+                for t in range(count):
+                    query, found, seen = qkv[sample, t, head], out[sample, t, head], start + t + 1
+                    for j in range(seen):
+                        key, dot = kept[sample, j, place], zero
+                        for i in range(u8(width)):
+                            dot += query[i] * key[i]
+                        scores[j] = factor * dot
+                    _, total = row_softmax(scores, 0, seen, seen)
+                    found[:] = zero
+                    for j in range(seen):
+                        value, weight = kept[sample, j, kv_heads + place], scores[j] / total
+                        for i in range(u8(width)):
+                            found[i] += weight * value[i]
+
+    return kernel
+
+
+def cached_attention(qkv, heads, kv_heads, kept, start, out):
+    """As `reference.cached_attention`."""
     factor = qkv.dtype.type(qkv.shape[3] ** -0.5)
-    _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv)
+    _cached_attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, kept, start, out)
 
 
 @jit
