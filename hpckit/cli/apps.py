@@ -44,6 +44,12 @@ class App:
         return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
     @property
+    def scaling_module(self) -> ModuleType | None:
+        """The module that tells scaling studies of it (`hpckit.scaling`), None for an app without one."""
+        name = f"{self.package}.scaling"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+    @property
     def config(self) -> type[BaseModel]:
         """The schema of its settings: its own, and those that every app has."""
         return with_common(self.config_module.Config)
