@@ -44,8 +44,10 @@ from hpckit.watch_table import (
     RUNNING,
     SLOTS,
     communicates,
+    is_ending,
     place,
     place_and_root,
+    set_listening,
     table_of,
 )
 
@@ -179,6 +181,19 @@ class Watch:
         """The wait for what was started begins; `leave` ends it. Raises as `enter`."""
         self._record_again(begun)
         self._wait_for(begun.check)
+
+    def listen_for_end(self) -> None:
+        """Say that this rank looks at `is_ending` now and then, and ends by itself: it is given a moment for that."""
+        set_listening(self._table)
+
+    def is_ending(self) -> bool:
+        """Whether the watcher of this node ends the job."""
+        return is_ending(self._table)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this rank is through."""
+        return self._closed
 
     def beat(self) -> None:
         """Say that this rank is alive: for long stretches without communication."""

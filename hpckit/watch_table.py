@@ -1,8 +1,9 @@
 """The table of a node: what each of its ranks does now, in memory that its watcher shares. Standard library only.
 
-A file of a page with the alarm, then STRIDE bytes a rank: who it is, which of its calls are over, the number of its
-latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R` says in words,
-a line for each, what the numbers of rank R stand for: communicators, and places in the source with their operation.
+A file of a page with the alarm and the end, then STRIDE bytes a rank: who it is, which of its calls are over, the number
+of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R` says in
+words, a line for each, what the numbers of rank R stand for: communicators, and places in the source with their
+operation.
 """
 
 from __future__ import annotations
@@ -114,6 +115,26 @@ def read_numbers(table: mmap.mmap, slot: int) -> tuple[int, ...]:
 def alarmed(table: mmap.mmap) -> bool:
     """Whether the watcher has found that ranks of this node wait for what cannot come."""
     return table[0] != 0
+
+
+def is_ending(table: mmap.mmap) -> bool:
+    """Whether the watcher ends the job."""
+    return table[1] != 0
+
+
+def set_ending(table: mmap.mmap) -> None:
+    """Tell the ranks of the node that the job is ended."""
+    table[1] = 1
+
+
+def somebody_listens(table: mmap.mmap) -> bool:
+    """Whether ranks end by themselves when they are told that the job is ended."""
+    return table[2] != 0
+
+
+def set_listening(table: mmap.mmap) -> None:
+    """Say that this rank does."""
+    table[2] = 1
 
 
 def set_alarm(table: mmap.mmap, on: bool) -> None:
