@@ -1,8 +1,8 @@
 """The table of a node: what each of its ranks does now, in memory that its watcher shares. Standard library only.
 
-A file of a page with the alarm and the end, then STRIDE bytes a rank: who it is, which of its calls are over, the number
-of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R` says in
-words, a line for each, what the numbers of rank R stand for: communicators, and places in the source with their
+A file of a page with the alarm and the end, then STRIDE bytes a rank: who it is, which of its calls are over, the
+number of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R`
+says in words, a line for each, what the numbers of rank R stand for: communicators, and places in the source with their
 operation.
 """
 
