@@ -70,7 +70,7 @@ class Session:
 
 
 class PageRun:
-    """The blocks of one page, run in order in `folder`; `long` also runs commands that are only checked else."""
+    """The blocks of one page, run in order in `folder`; `long`: also blocks that only nightly tests run."""
 
     def __init__(self, page: str, folder: Path, session: Session, long: bool = False) -> None:
         self.page, self.folder, self.session, self.long = page, folder, session, long
@@ -117,7 +117,7 @@ class PageRun:
         if kind == "graph":
             self._verb(["graph", "status", str(path)], where)
         elif kind == "site":
-            self._verb(["submit", "heat", "--nodes", "1", "--time", "1", "--ranks-per-node", "1", "--dry-run",
+            self._verb(["submit", "heat", "--nodes", "1", "--time", "60", "--ranks-per-node", "1", "--dry-run",
                         "--site", str(path)], where)  # fmt: skip
         elif kind == "machine":
             self._verb(["plan", "allreduce", "--ranks", "4", "--machine", str(path)], where)
@@ -130,8 +130,9 @@ class PageRun:
             self._verb(["run", str(path), "--show-config"], where)
 
     def _shell(self, block: Block, where: str) -> None:
-        """Run by bash where the block is marked `run` (or all are wanted) and can be here; else check each command."""
-        if "run" in block.marks and not lacking(block):
+        """Run by bash where the block is marked `run` (or `long`, and those are wanted); else check each command."""
+        wanted = "run" in block.marks or (self.long and "long" in block.marks)
+        if wanted and not lacking(block):
             self.printed = self._bash(block.text, where, {0})
             return
         self._bash_syntax(block.text, where)
