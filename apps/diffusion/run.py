@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
     timer.reset()
     waited, begin = model.halo.wait_seconds, clock.perf_counter()
     for step in range(done + 1, model.steps + 1):
-        model.advance(timer)
+        run.advance(step, partial(model.advance, timer), model.saved, model.restore)
         monitor, frame = step % config.time.monitor == 0 or step == model.steps, is_frame(config, step, model.steps)
         if monitor:
             with timer("diagnostics"):

@@ -208,6 +208,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        checks = getattr(self, "checks", None)  # a section of all apps, added to these
+        if checks is not None and checks.replay and not self.repro:
+            raise ValueError("checks.replay compares bits, which forces have again only with repro = true (--repro)")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
             raise ValueError("dynamics.equilibrate goes before motion in time, and fire is none")
         for wall in self.dynamics.walls:

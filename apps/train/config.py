@@ -21,9 +21,12 @@ class Section(BaseModel):
 
 
 def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise ValueError(f"there is no file or folder {path}")
-    return path
+    try:
+        if path.exists():
+            return path
+    except OSError as error:  # a name that no file system takes
+        raise ValueError(f"{error.strerror}: {str(path)[:80]} …") from None
+    raise ValueError(f"there is no file or folder {path}")
 
 
 Weights = Annotated[Path, RelativeToSource(), AfterValidator(_existing)]

@@ -42,6 +42,7 @@ def model_of(shape: Shape) -> Sequential:
             eps=shape.norm_eps,
             recompute=shape.recompute,
             attention_dropout=shape.attention_dropout,
+            rope_scaling=shape.rope_scaling,
         )
     if shape.kind == "mlp":
         hidden = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple
     begin, last = clock.perf_counter(), None
     while trainer.done < times.steps:
         started = clock.perf_counter()
-        step = trainer.step(run.timer)
+        step = run.advance(trainer.done + 1, partial(trainer.step, run.timer), trainer.held, trainer.restore)
         seconds = clock.perf_counter() - started
         at_end, line = step.step == times.steps, {}
         if step.step % times.monitor == 0 or at_end:

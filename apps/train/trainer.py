@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,9 +81,16 @@ class Trainer:
 
     def state(self) -> State:
         """What a checkpoint holds: parameters and optimizer by the parameters' names, steps, position in the data."""
+        return self._state_of(self.owned)
+
+    def held(self) -> State:
+        """The same of all parameters that this rank has, be it a copy of others'."""
+        return self._state_of(self.pipeline.parameters.list)
+
+    def _state_of(self, parameters: Iterable[Parameter]) -> State:
         offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
         pieces = []
-        for parameter in self.owned:
+        for parameter in parameters:
             start, at = (0,) * len(parameter.shape), offsets[parameter.name]
             pieces.append(Piece(f"parameters/{parameter.name}", parameter.shape, start, parameter.value))
             for name, vector in vectors.items():

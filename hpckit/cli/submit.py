@@ -112,15 +112,15 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
-    if {"-n", "--ranks"} & set(words) and not words[0].endswith(".py"):
-        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     gpu = "--gpu" in words
     serial = words[0] in ("bench", "graph")
+    if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
+        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
     if not ranks:
         raise InputError("how many ranks on a node?", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file")
     title = safe_name(
-        options.name or "-".join([words[0], Path(words[-1]).stem] if serial else [Path(words[0]).stem or words[0]])
+        options.name or "-".join([words[0], _subject(words)] if serial else [Path(words[0]).stem or words[0]])
     )
     start: list[str] = []
     if serial or words[0].endswith(".py"):
@@ -139,6 +139,11 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         after=options.after,
         about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
     )
+
+
+def _subject(words: list[str]) -> str:
+    """What a benchmark or graph is about: its name, or that of the file."""
+    return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
 
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:

@@ -37,10 +37,12 @@ class Embedding:
             tokens = np.ascontiguousarray(tokens, np.int64)
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
             raise ValueError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
-        if self.position is not None and tokens.shape[1] > self.position.shape[0]:
-            raise ValueError(f"{tokens.shape[1]} tokens a sample are more than the context of {self.position.shape[0]}")
+        first = 0 if step.cache is None else step.cache.length
+        end = first + tokens.shape[1]
+        if self.position is not None and end > self.position.shape[0]:
+            raise ValueError(f"{end} tokens a sample are more than the context of {self.position.shape[0]}")
         y = empty((*tokens.shape, table.shape[1]), table)
-        dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value, y)
+        dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
         return y, tokens
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
