@@ -63,7 +63,7 @@ def machine_for(name: str | None, cores: int, quick: bool) -> Machine | None:
     counts = [ranks for ranks in RANKS if ranks <= max(cores, 2)]
     seconds = 4.0 if quick else 10.0
     try:
-        times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds)[0] for ranks in counts}
+        times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds).undisturbed() for ranks in counts}
     except SetupError as problem:
         print(f"not priced: {problem.message}; --machine FILE names a machine", file=sys.stderr)
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit import waits, watch
 from hpckit.clocks import clock_offset
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
@@ -21,11 +22,12 @@ DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, and the rank that sends it."""
+    """A receive that was posted: where it goes, the rank that sends it, and where its wait is noted."""
 
     request: MPI.Request
     array: np.ndarray
     peer: int
+    noted: tuple[waits.Channel, waits.Row] | None
 
 
 class Messages:
@@ -46,18 +48,27 @@ class Messages:
 
     def post_into(self, peer: int, array: np.ndarray) -> Posted:
         """The same, of an array that is there."""
-        return Posted(self._comm.Irecv((array.view(np.uint8), MPI.BYTE), peer, TAG), array, peer)
+        noted, kept = None, waits.current
+        if kept is not None:
+            now = perf_counter()
+            channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
+            noted = channel, channel.open(now, now)
+        return Posted(self._comm.Irecv((array.view(np.uint8), MPI.BYTE), peer, TAG), array, peer, noted)
 
     def send(self, peer: int, array: np.ndarray) -> None:
         """Start to send an array, which nobody may change afterwards."""
         array = np.ascontiguousarray(array)
         self._leaving = [each for each in self._leaving if not each[0].Test()]
         self.sent.append(array.nbytes)
+        begun, kept = perf_counter(), waits.current
         self._leaving.append((self._comm.Isend((array.view(np.uint8), MPI.BYTE), peer, TAG), array))
+        if kept is not None:
+            kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
 
     def wait(self, posted: Posted, what: str) -> np.ndarray:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array, peer = posted
+        request, array, peer, noted = posted
+        entered = perf_counter()
         if not request.Test():
             seen = watch.current
             if seen is not None:
@@ -66,6 +77,9 @@ class Messages:
             self._wait(request)
             if seen is not None:
                 seen.leave()
+        if noted is not None:
+            channel, row = noted
+            channel.close(row, entered, perf_counter())
         return array
 
     def move(self) -> None:
