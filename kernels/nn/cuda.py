@@ -282,4 +282,4 @@ def _order(tokens: Any) -> Any:
         return from_host(np.argsort(np.asarray(tokens), kind="stable"), tokens)
     import cupy
 
-    return cupy.argsort(tokens * tokens.size + cupy.arange(tokens.size))  # keys that differ
+    return cupy.argsort(tokens.astype(np.int64) * tokens.size + cupy.arange(tokens.size))  # keys that differ
