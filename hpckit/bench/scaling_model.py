@@ -59,7 +59,7 @@ def machine_for(name: str | None, cores: int, quick: bool) -> Machine:
 
     counts = [ranks for ranks in RANKS if ranks <= max(cores, 2)]
     seconds = 4.0 if quick else 10.0
-    times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds)[0] for ranks in counts}
+    times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds).undisturbed() for ranks in counts}
     return calibrate.model(times, "this node", "measured in the study")
 
 

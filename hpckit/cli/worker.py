@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.first_exit import announce
 from hpckit.cli.nested import start_nested
+from hpckit.cli.stall_end import end_with_stall
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
 from hpckit.json_bytes import gather_json
@@ -70,6 +71,9 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         message_checks.on = checks.messages
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
+        if watch is not None and announce:
+            world = comm
+            end_with_stall(watch, directory, lambda stall: _abort(directory, world, stall, None, announce))
         comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
         names = {"app": record["app"], "title": record["title"]}
         keeper = _keeper(comm, config, record, directory)

@@ -83,15 +83,14 @@ def start(steps: Steps, result: Callable[[], Any]) -> Work:
 
 
 class Watched(Work):
-    """A work whose wait a watch is told of."""
+    """A work whose wait a watch is told of, or the waits of a run."""
 
-    __slots__ = ("_begun", "_channel", "_inner", "_seen", "_times")
+    __slots__ = ("_inner", "_noted", "_told")
 
     def __init__(
-        self, inner: Work, seen: watch.Watch, begun: Any, channel: waits.Channel | None, times: tuple[float, float]
+        self, inner: Work, told: tuple[watch.Watch, watch.Begun] | None, noted: tuple[waits.Channel, waits.Row] | None
     ) -> None:
-        self._inner, self._seen, self._begun = inner, seen, begun
-        self._channel, self._times = channel, times
+        self._inner, self._told, self._noted = inner, told, noted
         self.done = False
 
     def test(self) -> bool:
@@ -105,15 +104,18 @@ class Watched(Work):
         if self.done:
             return self._inner.wait()
         entered = time.perf_counter()
-        self._seen.resume(self._begun)
+        if self._told is not None:
+            seen, begun = self._told
+            seen.resume(begun)
         try:
             self.done = True
             return self._inner.wait()
         finally:
-            self._seen.leave()
-            if self._channel is not None:
-                left = time.perf_counter()
-                self._channel.add(*self._times, entered, left, left - entered)
+            if self._told is not None:
+                self._told[0].leave()
+            if self._noted is not None:
+                channel, row = self._noted
+                channel.close(row, entered, time.perf_counter())
 
 
 def watched(
@@ -162,15 +164,20 @@ def _told(
     count: int | None,
     root: int,
 ) -> Work:
-    """Begin a work that the watch is told of, where there is one."""
-    seen = watch.current
-    if seen is None:
+    """Begin a work that the watch and the waits of a run, where there are any, are told of."""
+    seen, kept = watch.current, waits.current
+    if seen is None and kept is None:
         return begin()
-    begun = seen.begin(comm, operation, buffer.array.dtype, buffer.size if count is None else count, root)
+    told = noted = None
+    if seen is not None:
+        elements = buffer.size if count is None else count
+        told = seen, seen.begin(comm, operation, buffer.array.dtype, elements, root)
     before = time.perf_counter()
     work = begin()
-    channel = None if waits.current is None else waits.current.collectives(comm)
-    return Watched(work, seen, begun, channel, (before, time.perf_counter()))
+    if kept is not None:
+        channel = kept.collective(comm, " ".join(operation), root)
+        noted = channel, channel.open(before, time.perf_counter())
+    return Watched(work, told, noted)
 
 
 def advance_all() -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit import waits, watch
 from hpckit.clocks import clock_offset
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
@@ -23,11 +24,14 @@ DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, the rank that sends it, and where on a GPU it goes from there."""
+    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, and where on a GPU it
+    goes from there.
+    """
 
     request: MPI.Request
     array: Any
     peer: int
+    noted: tuple[waits.Channel, waits.Row] | None
     target: Any = None
 
 
@@ -58,7 +62,12 @@ class Messages:
             self._device.wait()  # MPI writes without asking whether a kernel still reads what was in this memory
         elif self._device.is_gpu:
             target, array = array, self._pinned(array)
-        return Posted(self._comm.Irecv(_bytes_of(array), peer, TAG), array, peer, target)
+        noted, kept = None, waits.current
+        if kept is not None:
+            now = perf_counter()
+            channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
+            noted = channel, channel.open(now, now)
+        return Posted(self._comm.Irecv(_bytes_of(array), peer, TAG), array, peer, noted, target)
 
     def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -66,7 +75,7 @@ class Messages:
         self.sent.append(array.nbytes)
         if not self._device.is_gpu:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
-            self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+            self._start(array, peer)
             return
         leaving = array if self._device.direct else self._pinned(array)
         if not self._device.direct:
@@ -78,8 +87,9 @@ class Messages:
 
     def wait(self, posted: Posted, what: str) -> Any:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array, peer, target = posted
+        request, array, peer, noted, target = posted
         self._send_packed(wait=True)
+        entered = perf_counter()
         if not request.Test():
             seen = watch.current
             if seen is not None:
@@ -88,6 +98,9 @@ class Messages:
             self._wait(request)
             if seen is not None:
                 seen.leave()
+        if noted is not None:
+            channel, row = noted
+            channel.close(row, entered, perf_counter())
         if target is None:
             return array
         self._device.copy_in(array, target)
@@ -149,7 +162,14 @@ class Messages:
         while self._packing and (wait or self._packing[0][0].done):
             event, array, peer = self._packing.pop(0)
             event.synchronize()
-            self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+            self._start(array, peer)
+
+    def _start(self, array: Any, peer: int) -> None:
+        """Start to send memory that nobody changes any more."""
+        begun, kept = perf_counter(), waits.current
+        self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+        if kept is not None:
+            kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
 
     def _wait(self, request: MPI.Request) -> None:
         looks = 0

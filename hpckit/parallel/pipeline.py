@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from hpckit import waits
 from hpckit.collectives import all_reduce
 from hpckit.device import HOST, Device
 from hpckit.errors import InputError
@@ -137,6 +138,9 @@ class Pipeline:
         step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
+        if waits.current is not None:
+            for action, start, end in step.done:
+                waits.current.act(str(action), start, end)
         return StepResult(self._mean_loss(step), whole, perf_counter() - begin)
 
     def squared_norm(self) -> float:

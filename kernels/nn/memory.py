@@ -29,7 +29,7 @@ class _Lease:
         _kept[self.block.size].append(self.block)
 
 
-def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike = None) -> Any:
+def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None) -> Any:
     """A C-contiguous array of the kind of `like`, and of its dtype if none is given; what it holds is left open."""
     dtype = np.dtype(like.dtype if dtype is None else dtype)
     if type(like).__module__ == "cupy":

@@ -9,7 +9,6 @@ from hpckit.bench.fault_cases.resize_cases import CASES
 from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
 
 
-@pytest.mark.provokes("HPK-400", "HPK-501")
 def test_changed_values_are_named_and_not_saved() -> None:
     names = [f"{kind}:{app}" for app in ("diffusion", "md", "train") for kind in ("nan", "gate", "flip")]
     rows = list(rows_of("injecting", "value", 2, "20261121", names))
