@@ -139,9 +139,9 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
 def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), name: str = "") -> None:
     """Make an algorithm of your own known by name, for `collective_plan` and for the collectives of this process.
 
-    build(ranks, **options) gives its `CollectivePlan`, or raises `InputError` for ranks that it does not take; each plan
-    is proved when it is made (`PlanError`). name: by default that of the function. Every rank that is to run it calls
-    this. Raises `InputError` for an operation that there is not, and for a name that is taken.
+    build(ranks, **options) gives its `CollectivePlan`, or raises `InputError` for ranks that it does not take; each
+    plan is proved when it is made (`PlanError`). name: by default that of the function. Every rank that is to run it
+    calls this. Raises `InputError` for an operation that there is not, and for a name that is taken.
     """
     if operation not in ALGORITHMS:
         raise _unknown("operation", operation, ALGORITHMS)
