@@ -94,9 +94,8 @@ def test_changed_values_of_every_app() -> None:
         assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
 
 
-@pytest.mark.parametrize("app", ["diffusion", "md"])
-def test_changed_messages_name_sender_and_receiver(app: str) -> None:
-    rows = list(rows_of("injecting", "message", 2, "5", [f"message:{app}"]))
+def test_a_changed_message_names_sender_and_receiver() -> None:
+    rows = list(rows_of("injecting", "message", 2, "5", ["message:diffusion"]))
     assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
 
 
