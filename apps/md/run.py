@@ -40,7 +40,7 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    for line in brick_lines(system.bricks):
+    for line in (*start.notes, *brick_lines(system.bricks)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
@@ -202,7 +202,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     shell = density * float(np.prod(lengths + 2 * reach)) - own
     measured(config, bricks.lengths, bricks.periodic)
     frames = Trajectory.frames(config)
-    notes = [f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
+    notes = [*start.notes, f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
     if ranks > 1 and lengths.min() < reach:
         notes.append(
             "bricks are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"

@@ -11,6 +11,7 @@ from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.run_directory import InputFile, RelativeToSource
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
+GPU = True  # layers run on GPUs
 LANGUAGE = ("gpt2", "llama")
 
 

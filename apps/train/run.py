@@ -34,7 +34,7 @@ def run(config: Config, run: Run) -> None:
     laid = layout(config, run.size)
     with Mesh(run.comm, dp=laid.plan.dp, pp=laid.plan.pp) as mesh:
         with run.compiling():
-            trainer = Trainer(config, laid, mesh)
+            trainer = Trainer(config, laid, mesh, run.device)
             trainer.warm_up()
         if run.restored is not None:
             trainer.restore(run.restored)
