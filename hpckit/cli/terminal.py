@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TextIO
 
-from hpckit.run_context import clock_text
+from hpckit.progress_lines import clock_text
 
 
 class Display(Protocol):

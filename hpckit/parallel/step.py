@@ -48,8 +48,9 @@ class Holding:
 class Step:
     """Forward and backward of one batch. Microbatches without samples are left out, on all ranks alike.
 
-    losses: the sum of each microbatch, float64, where this rank has the last stage. done: the compute actions with
-    their begin and end, s. held: with `weigh`, the most bytes that were kept for backward passes at once.
+    losses: the sum of each microbatch where this rank has the last stage, a number or an array of one on a GPU. done:
+    the compute actions with their begin and end, s; on a GPU without a pipeline the last one ends when all is done.
+    held: with `weigh`, the most bytes that were kept for backward passes at once.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Step:
         self._own, self._weigh, self.held = own, weigh, 0
         self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
         self.passes = [replace(passing, first_sample=passing.first_sample + cut.start) for cut in cuts]
-        self.losses = np.zeros(len(cuts))
+        self.losses: list[Any] = [0.0] * len(cuts)
         self.done: list[tuple[Action, float, float]] = []
         self._outputs: dict[Key, Any] = {}  # made for the next stage
         self._gradients: dict[Key, Any] = {}  # of a stage's input, made for the stage before
@@ -102,8 +103,16 @@ class Step:
                         self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))
             elif sync:
                 self._do[action.kind](action)
+        self._settle()
         self._own.messages.finish()
         self._own.replicas.finish_sums()
+
+    def _settle(self) -> None:
+        """Where a GPU still computes what was asked for, its last action ends when it has done so."""
+        if self._own.replicas.device.is_gpu and self.done:
+            self._own.replicas.device.wait()
+            action, begin, _ = self.done[-1]
+            self.done[-1] = action, begin, perf_counter()
 
     def _forward(self, action: Action) -> None:
         stage, _, number, _ = action
@@ -113,8 +122,8 @@ class Step:
         if stage + 1 < self._own.plan.schedule.stages:
             self._outputs[stage, number] = y
         else:
-            loss, self._loss_kept[number] = self._own.loss.forward(y, self.targets[self.cuts[number]])
-            self.losses[number] = float(loss)
+            own, targets = self._own, self.targets[self.cuts[number]]
+            self.losses[number], self._loss_kept[number] = own.loss.forward(y, targets)
         self.done.append((action, begin, perf_counter()))
 
     def _backward(self, action: Action) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import made_once
 from pydantic import ValidationError
+from traces import arrows, check_trace
 
 import hpckit.apps.train.report as extension
 from hpckit.apps.train.config import PRESETS, Config
@@ -57,6 +58,20 @@ def test_every_pipeline_has_the_bits_of_one_rank(runs, name):
     assert metrics(runs / name, "validation_loss") == pytest.approx(
         metrics(runs / "serial", "validation_loss"), rel=1e-13
     )
+
+
+def test_a_timeline_has_the_actions_and_messages_of_a_pipeline(runs):
+    """ZB-V on 2 ranks: stages 0 and 3 on rank 0; activations and gradients go both ways, 4 microbatches a step."""
+    trace = json.loads((runs / "zb_v" / "trace.json").read_text())
+    check_trace(trace, 2)
+    every = sorted(arrows(trace, "pipeline"))
+    assert every == [(0, 1)] * (6 * 2 * 4) + [(1, 0)] * (6 * 2 * 4)
+    actions = [(event["pid"], event["name"]) for event in trace["traceEvents"] if event.get("cat") == "action"]
+    assert {name[:2] for rank, name in actions if rank == 1} == {"1F", "1I", "1W", "2F", "2I", "2W"}
+    assert len(actions) == 6 * 4 * 4 * 3
+    waited = json.loads((runs / "zb_v" / "summary.json").read_text())["waits"]
+    assert min(waited["seconds"]) > 0
+    assert list(arrows(trace, "all_reduce"))
 
 
 def test_replicas_add_up_to_one_rank(runs):

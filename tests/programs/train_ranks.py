@@ -66,7 +66,7 @@ def train(name, comm, settings):
         directory.write_json("resolved.json", values)
     comm.Barrier()
     with contextlib.redirect_stdout(io.StringIO()) as told:
-        run(config, Run(comm, FOLDER / name, app="train", title=name, lines=False))
+        run(config, Run(comm, FOLDER / name, app="train", title=name, lines=False, traced=name == "zb_v"))
     if comm.rank == 0:
         (FOLDER / f"{name}.said").write_text(told.getvalue())
 
