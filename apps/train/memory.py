@@ -71,7 +71,7 @@ def memory_of(trainer: Trainer) -> dict[str, Any]:
         "parameters": parameters.values.nbytes,
         "gradients": parameters.grads.nbytes,
         "optimizer": state,
-        "activations": trainer.held,
+        "activations": trainer.weighed,
         "activations_foreseen": foreseen,
         "work": owned_bytes(),
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -57,7 +57,7 @@ class Trainer:
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
         self.done = 0  # steps
-        self.held = 0  # bytes that this rank keeps for backward passes at once, at most
+        self.weighed = 0  # bytes that this rank keeps for backward passes at once, at most
 
     def step(self, timer: PhaseTimer) -> StepFigures:
         """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
@@ -125,7 +125,7 @@ class Trainer:
         share = self.sampler.take(self.replica, self.replicas)
         self.sampler.position = 0  # it is taken again
         x, targets = self.laid.data.training.take(share.indices)
-        self.held = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
+        self.weighed = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
         self.pipeline.squared_norm()
         self.pipeline.zero_grads()
         self.optimizer.step(0.0, 0.0)
