@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,9 @@ class PageRun:
             pytest.fail(f"{where}: hpckit {' '.join(words)}\n{error}", pytrace=False)
         if not self._is_there(words[1:2] + words[3:] if words[0] == "init" else words[1:]):
             return
+        for before, word in pairwise(words):
+            if before in WRITTEN:
+                (self.folder / word).parent.mkdir(parents=True, exist_ok=True)
         large = any(word.isdigit() and int(word) > MOST_RANKS for word in words)
         if words[0] in ("init", "explain") or (words[0] == "plan" and not large):
             self._verb(words, where)
