@@ -103,6 +103,9 @@ ALGORITHMS: dict[str, dict[str, tuple[Builder, tuple[str, ...]]]] = {
 }
 
 
+WHOLE = ("segments", "servers", "node_size")  # options that are whole numbers
+
+
 def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) -> CollectivePlan:
     """The plan of an operation by an algorithm; `ALGORITHMS` names both and the options of each.
 
@@ -132,6 +135,8 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     if operation == "all_to_all":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
     sizes = _checked_counts(options.pop("counts", None), (ranks,))
+    for name in set(WHOLE) & set(options):
+        options[name] = whole(options[name], name)
     plan = build(ranks, **options)
     return plan if sizes is None else replace(plan, counts=sizes)
 
