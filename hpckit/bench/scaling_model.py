@@ -5,11 +5,12 @@
 T_1: measured seconds a step of the smallest run; w: work of the rank that has most; c: how much slower so many runs on
 one rank each are at once than one alone, as measured (cores share memory and clock); C: `plan.price` of the halo
 exchanges and all-reduces of the step. The band: the 95 % intervals of T_1 and c, the factor by which predictions of
-exchanges are known to be off (`OFF`), and the largest part by which a measured point differs from its price.
+exchanges are known to be off (`OFF`), and the largest factor between a measured point and its price.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.bench.scaling_fit import Estimate
-from hpckit.errors import DecompositionError, InputError
+from hpckit.errors import DecompositionError, InputError, SetupError
 from hpckit.plan.machine import Machine, machine_of
 from hpckit.scaling import Load
 
@@ -40,8 +41,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by the number of ranks; missed: the largest part by which a measured one differs; ends: why there are no
-    more.
+    """Points by the number of ranks; missed: the largest factor between one and what was measured, less 1; ends: why
+    there are no more.
     """
 
     points: list[Point]
@@ -50,8 +51,10 @@ class Curve:
     ends: str = ""
 
 
-def machine_for(name: str | None, cores: int, quick: bool) -> Machine:
-    """The machine that is priced on: the file, a shipped one by its name, or this node, measured now."""
+def machine_for(name: str | None, cores: int, quick: bool) -> Machine | None:
+    """The machine that is priced on: the file, a shipped one by its name, or this node, measured now; None where it
+    cannot be measured, which is told.
+    """
     if name is not None:
         return machine_of(Path(name) if Path(name).exists() else name)
     from hpckit.bench import calibrate
@@ -59,7 +62,11 @@ def machine_for(name: str | None, cores: int, quick: bool) -> Machine:
 
     counts = [ranks for ranks in RANKS if ranks <= max(cores, 2)]
     seconds = 4.0 if quick else 10.0
-    times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds).undisturbed() for ranks in counts}
+    try:
+        times = {ranks: measured(ranks, calibrate.probe_cases(ranks), seconds).undisturbed() for ranks in counts}
+    except SetupError as problem:
+        print(f"not priced: {problem.message}; --machine FILE names a machine", file=sys.stderr)
+        return None
     return calibrate.model(times, "this node", "measured in the study")
 
 
@@ -95,13 +102,14 @@ def curve(
     compute = {n: _times(first, each.work / work, _slower(slower, n)) for n, each in loads.items()}
     talk = {n: each.seconds(on(machine, n, cores)) for n, each in loads.items()}
     there = [n for n in measured if n in loads]
-    missed = max(abs(measured[n].value / (compute[n].value + talk[n]) - 1) for n in there)
+    ratios = [measured[n].value / (compute[n].value + talk[n]) for n in there]
+    missed = max(max(ratio, 1 / ratio) for ratio in ratios) - 1
     points = []
     for n, it in compute.items():
         total = it.value + talk[n]
         less, more = it.low + talk[n] / OFF, it.high + talk[n] * OFF
-        down, up = np.hypot(1 - less / total, missed), np.hypot(more / total - 1, missed)
-        low, high = total * max(0.0, 1 - down), total * (1 + up)
+        low = total / (1 + np.hypot(total / less - 1, missed))
+        high = total * (1 + np.hypot(more / total - 1, missed))
         points.append(Point(n, it.value, talk[n], total, float(low), float(high)))
     return Curve(points, machine, missed, ends)
 

@@ -126,7 +126,7 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     if serial or words[0].endswith(".py"):
         if options.array:
             raise InputError("--array is for settings of apps; a program has none", do="submit it once for each")
-        start = ["hpckit", *([] if serial else ["run"]), *words]
+        start = ["hpckit", *([] if serial else ["run"]), *words, *_launcher(words, site)]
     return Job(
         name=title,
         nodes=options.nodes,
@@ -139,6 +139,16 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         after=options.after,
         about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
     )
+
+
+def _launcher(words: list[str], site: Site) -> list[str]:
+    """How a scaling study starts its ranks, which it does itself."""
+    if words[:2] != ["bench", "scaling"] or site.mpi.launcher != "srun" or "--launcher" in words:
+        return []
+    pmi, bind = site.mpi.pmi, site.gpu.bind if "--gpu" in words else ""
+    options = [f"--mpi={pmi}" if pmi else "", "--kill-on-bad-exit=1", "--cpu-bind=cores"]
+    options += [f"--gpu-bind={bind}" if bind else "", *site.mpi.options]
+    return ["--launcher", " ".join(["srun", *filter(None, options)])]
 
 
 def _subject(words: list[str]) -> str:
