@@ -193,12 +193,12 @@ def _datasets(directory: Path) -> dict[str, tuple[Path, str]]:
 
 
 def _numbers(group: h5py.Group, above: str = "", within: tuple[int, ...] = ()) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Datasets of numbers with their names; links to other files, to nothing, and back to a group above are left."""
+    """Datasets of numbers with their names. Links by name, which may lead anywhere, and links back up are left out."""
     within = (*within, h5py.h5o.get_info(group.id).addr)
     for name in sorted(group):
-        if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
-        item = group.get(name)
+        item = group[name]
         if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).addr not in within:
             yield from _numbers(item, f"{above}{name}/", within)
         elif isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
