@@ -1,6 +1,6 @@
 """Checksums of messages, `[checks] messages = true`: what comes must have the bits that were sent.
 
-Beside each message goes another of 16 bytes with its number and the CRC-32 of its values, taken where they are sent
+Beside each message goes another of 16 bytes with its number and a checksum of its values, taken where they are sent
 from, be it a field, and taken again where they have come to: copies, buffers and shared memory in between are checked
 as the network is. Collectives whose result is the same on all ranks compare the checksums of their results.
 """
@@ -8,7 +8,6 @@ as the network is. Collectives whose result is the same on all ranks compare the
 from __future__ import annotations
 
 import socket
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import SilentCorruptionError
+from hpckit.kernels.checksum.dispatch import checksum as words_checksum
 
 # Whether messages are checked; set before exchanges are made, alike on all ranks. A run sets it.
 on = False
@@ -26,11 +26,19 @@ SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 
 
 
 def checksum(arrays: Iterable[Any]) -> int:
-    """The CRC-32 (as zlib has it) of the values of some arrays, one after the other."""
-    total = 0
+    """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
+    total = done = 0
     for array in arrays:
-        total = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, total)
-    return total
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = data.size // 8 * 8
+        total += int(words_checksum(data[:whole].view(np.uint64), done))
+        done += whole // 8
+        if whole < data.size:
+            last = np.zeros(8, np.uint8)
+            last[: data.size - whole] = data[whole:]
+            total += int(words_checksum(last.view(np.uint64), done))
+            done += 1
+    return total % 2**64
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,8 @@ class Seals:
     def start(self, sent: Sequence[End], due: Sequence[tuple[int, int]]) -> None:
         """Send the checksums of what is sent; due: peer and tag of those that come, as `finish` names them."""
         self._number += 1
-        self._came = np.zeros((len(due), 2), np.int64)
-        self._kept = [np.array([self._number, checksum(end.arrays)], np.int64) for end in sent]
+        self._came = np.zeros((len(due), 2), np.uint64)
+        self._kept = [np.array([self._number, checksum(end.arrays)], np.uint64) for end in sent]
         self._requests = [
             self._comm.Irecv(seal, peer, tag) for seal, (peer, tag) in zip(self._came, due, strict=True)
         ] + [self._comm.Isend(seal, end.peer, end.tag) for seal, end in zip(self._kept, sent, strict=True)]
@@ -78,7 +86,7 @@ def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -
     if sent[0] != came[0]:
         told = f"number {sent[0]} of rank {end.peer} came where number {came[0]} was due"
     else:
-        told = f"rank {end.peer} sent {sent[1]:#010x}, rank {rank} has {came[1]:#010x}"
+        told = f"rank {end.peer} sent {sent[1]:#018x}, rank {rank} has {came[1]:#018x}"
     host = socket.gethostname()
     raise SilentCorruptionError(
         f"the {end.name} from rank {end.peer} to rank {rank} is not what was sent: {told}",
@@ -98,8 +106,8 @@ def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
     """
     name = comm.Get_name() or "a communicator"
     _collectives[name] += 1
-    own = np.array([checksum([result])], np.int64)
-    every = np.empty(comm.size, np.int64)
+    own = np.array([checksum([result])], np.uint64)
+    every = np.empty(comm.size, np.uint64)
     MPI.Intracomm.Allgather(comm, own, every)
     if (every != every[0]).any():
         _refuse_result(f"{operation} number {_collectives[name]} on {name}", [int(each) for each in every], comm.rank)
@@ -111,7 +119,7 @@ def _refuse_result(what: str, every: list[int], rank: int) -> NoReturn:
     others = [number for number, each in enumerate(every) if each != common]
     told = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
     raise SilentCorruptionError(
-        f"{what}: {told} got another result than the other ranks, which have checksum {common:#010x}",
+        f"{what}: {told} got another result than the other ranks, which have checksum {common:#018x}",
         where=f"rank {rank} on {socket.gethostname()}, {what}",
         likely=f"a fault of memory or of the network at {told}, or at the others where there are only two",
         do="leave the host out that is named again and again, and go on: hpckit resume DIR",

@@ -114,8 +114,8 @@ class Waits:
         self.channels.append(own)
         return own
 
-    def collective(self, comm: MPI.Comm, operation: str, root: int = -1) -> Channel:
-        """The one channel of a collective operation on `comm`; its first word tells who waits for whom."""
+    def collective(self, comm: MPI.Comm, operation: str, root: int = -1, peers: Sequence[int] | None = None) -> Channel:
+        """The one channel of a collective operation on `comm`; its first word tells who waits for whom, or `peers`."""
         key = (self._known(comm), operation, root)
         channel = self._kept.get(key)
         if channel is None:
@@ -124,8 +124,9 @@ class Waits:
                 others = [] if comm.rank == root else [root]
             elif word in TO_ROOT and comm.rank != root:
                 others = []
-            together = word not in (*FROM_ROOT, *TO_ROOT)
-            channel = self._kept[key] = self.channel(operation, comm, others, together)
+            together = peers is None and word not in (*FROM_ROOT, *TO_ROOT)
+            channel = self.channel(operation, comm, others if peers is None else peers, together)
+            self._kept[key] = channel
         return channel
 
     def messages(self, kind: str, comm: MPI.Comm, sender: int, receiver: int) -> Channel:

@@ -84,6 +84,21 @@ def test_a_timer_keeps_so_many_spans():
     assert not timer.spans
 
 
+@pytest.mark.parametrize("traced", [0, 3])
+def test_laps_are_phases_in_a_row(traced, monkeypatch):
+    monkeypatch.setattr("hpckit.timing.perf_counter", iter((1.0, 1.5, 3.5, 4.0, 10.0, 10.25)).__next__)
+    timer = PhaseTimer(traced=traced)
+    timer.begin()
+    for name in ("halo", "core", "halo"):
+        timer.lap(name)
+    timer.begin()  # what was between is nobody's
+    timer.lap("core")
+    assert list(timer.seconds.items()) == [("halo", 1.0), ("core", 2.25)]
+    assert timer.spans == [("halo", 1.0, 1.5), ("core", 1.5, 3.5), ("halo", 3.5, 4.0)][:traced]
+    timer.reset()
+    assert not timer.seconds
+
+
 def test_spans_nest_and_messages_go_forward():
     spans = {
         "names": ["core", "halo"],
@@ -145,6 +160,8 @@ with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
         work.wait()
     for root in range(3):
         hp.broadcast(np.ones(9), mesh, root).wait()
+    for turn in range(2):
+        hp.gossip(np.ones(9), mesh, "exponential", turn).wait()
 messages = Messages(comm)
 if comm.rank == 0:
     for value in range(4):
@@ -177,6 +194,7 @@ def test_the_late_rank_of_a_run_is_named(tmp_path):
     # Of a collective its last rank holds up the others; of a broadcast its root holds up all others.
     assert len(list(arrows(trace, "all_reduce"))) == 2 * (RANKS - 1)
     assert sorted(arrows(trace, "broadcast")) == [(a, b) for a in range(3) for b in range(3) if a != b]
+    assert sorted(arrows(trace, "gossip")) == [(a, b) for a in range(3) for b in range(3) if a != b]
     assert list(arrows(trace, "pipeline 0 to 1")) == [(0, 1)] * 4
     # The messages were waited for in another order than sent: each arrow begins with its own send, 20 ms apart.
     moments = [event["ts"] for event in trace["traceEvents"] if event["ph"] == "s" and "pipeline" in event["name"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -125,11 +125,14 @@ def watched(
     buffer: Buffer,
     count: int | None = None,
     root: int = -1,
+    peers: Sequence[int] | None = None,
 ) -> Work:
-    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ)."""
+    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ). peers: whom
+    this rank waits for, where the operation does not say it.
+    """
     if message_checks.on and operation[0] in message_checks.SAME_RESULT:
-        return Sealed(_told(begin, comm, operation, buffer, count, root), comm, operation[0])
-    return _told(begin, comm, operation, buffer, count, root)
+        return Sealed(_told(begin, comm, operation, buffer, count, root, peers), comm, operation[0])
+    return _told(begin, comm, operation, buffer, count, root, peers)
 
 
 class Sealed(Work):
@@ -163,6 +166,7 @@ def _told(
     buffer: Buffer,
     count: int | None,
     root: int,
+    peers: Sequence[int] | None,
 ) -> Work:
     """Begin a work that the watch and the waits of a run, where there are any, are told of."""
     seen, kept = watch.current, waits.current
@@ -175,7 +179,7 @@ def _told(
     before = time.perf_counter()
     work = begin()
     if kept is not None:
-        channel = kept.collective(comm, " ".join(operation), root)
+        channel = kept.collective(comm, " ".join(operation), root, peers)
         noted = channel, channel.open(before, time.perf_counter())
     return Watched(work, told, noted)
 

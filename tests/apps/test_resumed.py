@@ -19,9 +19,3 @@ def test_apps_resume_on_other_ranks_with_the_same_bits() -> None:
 def test_the_other_cases_resume_with_the_same_bits() -> None:
     rows = list(rows_of("resizing", "resize", 4, "20261122", ["diffusion", *MORE]))
     assert [row["case"] for row in rows if not row["passed"]] == []
-
-
-def test_a_resume_that_reads_one_bit_wrong_is_noticed() -> None:
-    """Random numbers by slot, not by particle: the same run on other ranks is another one."""
-    rows = list(rows_of("resizing", "resize", 4, "3", ["md"], without="keys of random numbers"))
-    assert any(not row["passed"] for row in rows)
