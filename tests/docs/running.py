@@ -29,6 +29,7 @@ BLOCK_SECONDS = 120
 MOST_RANKS = 1000  # of plans: larger ones take seconds
 OPERATORS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 WRITTEN = ("--draw", "--save", "--directory", "--into", "--script")  # what follows is made by the command
+SITE_OPTIONS = ("--ranks-per-node", "2", "--site", os.devnull)  # options of the page come after these, and count
 ANY = "…"  # stands for anything in what a page says is printed
 
 
@@ -108,7 +109,7 @@ class PageRun:
         elif not (lacking(block) or {"fragment", "theirs"} & set(block.marks)):
             fresh = self.fresh or "program" in block.marks
             self.printed = self.session.run(block.text, where, self.folder, fresh)
-            self.fresh = "program" in block.marks
+            self.fresh = False
 
     def _toml(self, block: Block, where: str) -> None:
         """A run file goes through the schema of its app, as `hpckit run FILE --show-config` does; others as theirs."""
@@ -159,6 +160,8 @@ class PageRun:
         elif words[0] == "run" and not any(word.endswith(".py") for word in words):
             looks = {"--dry-run", "--show-config"} & set(words)
             self._verb(words if looks else [*words, "--show-config"], where)
+        elif words[0] == "submit" and words[1] not in ("DIR", "--list"):
+            self._verb([*words[:2], "--dry-run", *SITE_OPTIONS, *words[2:]], where)
 
     def _is_there(self, words: list[str]) -> bool:
         """The run file, if it is one, and every file that a setting names, as far as they can be told from presets."""
