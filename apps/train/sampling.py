@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.nn.cache import KeyValues
 from hpckit.nn.layer import Layer, Pass
 
 
@@ -22,14 +23,21 @@ def continued(
 ) -> np.ndarray:
     """The `tokens` (int32 [n], n >= 1) and `count` more, each chosen by `chosen` from what the model expects.
 
-    The model sees the last `context` tokens. The same seed gives the same text.
+    The model sees the last `context` tokens. The same seed gives the same text. While the text fits the context, a
+    token costs its own work and a look at the keys and values before (`KeyValues`); behind that every token's position
+    in the window changes, and the window is worked out anew.
     """
     text = list(map(int, tokens))
     random = np.random.default_rng(seed)
+    cache = KeyValues(min(context, len(text) + count))
     for _ in range(count):
-        window = np.array([text[-context:]], np.int32)
-        logits = model.forward(window, Pass(training=False))[0]
-        last = np.asarray(logits).reshape(window.size, -1)[-1, :vocab]
+        if len(text) <= context:
+            window, step = text[cache.length :], Pass(training=False, cache=cache)
+        else:
+            window, step = text[-context:], Pass(training=False)
+        logits = model.forward(np.array([window], np.int32), step)[0]
+        cache.length += len(window) if step.cache else 0
+        last = np.asarray(logits).reshape(len(window), -1)[-1, :vocab]
         text.append(chosen(last, temperature, top_k, random))
     return np.array(text, np.int32)
 

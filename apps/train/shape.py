@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
+from hpckit.nn.rotary import RopeScaling
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
@@ -46,6 +48,7 @@ class Shape:
     hidden: int = 0
     context: int = 0
     rope_base: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
     tied: bool = False
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -68,7 +71,7 @@ class Shape:
             return self._image_products()
         if self.kind == "mlp":
             sizes = [SIDE * SIDE, *[self.width] * self.layers, self.vocab]
-            return [0.0, *(float(a * b) for a, b in pairwise(sizes))]
+            return [float(a * b) for a, b in pairwise(sizes)]
         inside = (3 if self.kind == "llama" else 2) * self.width * self.hidden
         keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
         block = 2 * self.width**2 + keys + inside + (window + 1) * self.width
@@ -174,9 +177,40 @@ def _llama(given: dict[str, Any]) -> Shape:
         hidden=int(given["intermediate_size"]),
         context=int(given["max_position_embeddings"]),
         rope_base=float(given.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
+        rope_scaling=_rope_scaling(_rope(given)),
         tied=bool(given.get("tie_word_embeddings", False)),
         norm_eps=float(given.get("rms_norm_eps", 1e-6)),
     )
+
+
+def _rope(given: dict[str, Any]) -> dict[str, Any]:
+    """What a Llama's config.json says of its rotary positions."""
+    return given.get("rope_scaling") or given.get("rope_parameters") or {}
+
+
+def _rope_kind(rope: dict[str, Any]) -> str:
+    return str(rope.get("rope_type", rope.get("type", "default")))
+
+
+def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
+    if _rope_kind(rope) == "linear":
+        return RopeScaling(float(rope["factor"]))
+    if _rope_kind(rope) == "llama3":
+        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
+    return None
+
+
+def _rope_record(shape: Shape) -> dict[str, Any]:
+    """What transformers reads of rotary positions, as its releases before 5 and since do."""
+    scaling, common = shape.rope_scaling, {"rope_theta": shape.rope_base}
+    if scaling is None:
+        return common
+    record: dict[str, Any] = {"rope_type": "linear", "factor": scaling.factor}
+    if math.isfinite(scaling.low):
+        record |= {"rope_type": "llama3", "low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+        record |= {"original_max_position_embeddings": scaling.original}
+    return {**common, "rope_scaling": record}
 
 
 def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
@@ -188,12 +222,11 @@ def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
             ("attention scaled by the layer's number", bool(given.get("scale_attn_by_inverse_layer_idx"))),
             ("cross-attention", bool(given.get("add_cross_attention"))),
         ]
-    rope = given.get("rope_scaling") or given.get("rope_parameters") or {}
-    scaled = rope.get("rope_type", rope.get("type", "default"))
+    turning = _rope_kind(_rope(given))
     heads, width = given["num_attention_heads"], given["hidden_size"]
     return [
         (f"activation {given.get('hidden_act')}", given.get("hidden_act", "silu") != "silu"),
-        (f"rotary positions of the kind {scaled}", scaled != "default"),
+        (f"rotary positions of the kind {turning}", turning not in ("default", "linear", "llama3")),
         ("biases in attention or MLP", bool(given.get("attention_bias") or given.get("mlp_bias"))),
         ("heads whose widths do not add up to the model's", heads * (given.get("head_dim") or width // heads) != width),
     ]
@@ -228,7 +261,7 @@ def hugging_face_config(shape: Shape) -> dict[str, Any]:
         "num_key_value_heads": shape.kv_heads,
         "intermediate_size": shape.hidden,
         "max_position_embeddings": shape.context,
-        "rope_theta": shape.rope_base,
+        **_rope_record(shape),
         "rms_norm_eps": shape.norm_eps,
         "hidden_act": "silu",
         "attention_dropout": shape.attention_dropout,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
-
-import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.nn.attention import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
+from hpckit.nn.cache import KeyValues
 from hpckit.nn.dropout import checked, numbers_of
 from hpckit.nn.layer import Pass
 from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
+from hpckit.nn.rotary import RopeScaling, angles
+
+MOST_TABLES = 16
+_placed: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
 
 
 class Attention:
@@ -22,8 +24,8 @@ class Attention:
 
     The columns of the weight `qkv` are the queries of all heads, then the keys, then the values of `kv_heads` heads.
     kv_heads: fewer than heads for grouped-query attention. head_width: by default width / heads. rope_base: of rotary
-    positions (10000 in Su et al. 2021), 0 for none. out_std: of the initial values of `out`. dropout: of the
-    weights that the softmax gives, drawn as `Dropout` draws, again in backward instead of kept.
+    positions (10000 in Su et al. 2021), 0 for none; rope_scaling: of them. out_std: of the initial values of `out`.
+    dropout: of the weights that the softmax gives, drawn as `Dropout` draws, again in backward instead of kept.
     """
 
     def __init__(
@@ -38,9 +40,11 @@ class Attention:
         std: float = 0.02,
         out_std: float | None = None,
         dropout: float = 0.0,
+        rope_scaling: RopeScaling | None = None,
     ) -> None:
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         self.head_width, self.rope_base = head_width or width // max(heads, 1), rope_base
+        self.rope_scaling = rope_scaling
         if heads < 1 or self.kv_heads < 1 or heads % self.kv_heads or (head_width is None and width % heads):
             raise InputError(
                 f"a width of {width} does not divide into {heads} heads on {self.kv_heads} heads of keys and values",
@@ -48,7 +52,7 @@ class Attention:
             )
         if rope_base and self.head_width % 2:
             raise InputError(f"rotary positions turn pairs of numbers, and a head has {self.head_width}")
-        self.dropout, self.name = checked(dropout), f"{name}.dropout"
+        self.dropout, self.name = checked(dropout), name
         every = (heads + 2 * self.kv_heads) * self.head_width
         self.qkv = Linear(width, every, f"{name}.qkv", bias, std)
         self.out = Linear(heads * self.head_width, width, f"{name}.out", bias, std if out_std is None else out_std)
@@ -62,10 +66,15 @@ class Attention:
         (batch, length, _), width = x.shape, self.head_width
         flat, _ = self.qkv.forward(x, step)
         qkv = flat.reshape(batch, length, -1, width)
-        self._rotate(qkv)
         mixed = empty((batch, length, self.heads, width), x)
+        if step.cache is not None:
+            self._continue(qkv, step.cache, mixed)
+            y = empty_like(x)
+            self.out.apply(mixed.reshape(batch, length, -1), y, onto)
+            return y, None
+        self._rotate(qkv)
         logs = empty((batch, self.heads, length), x)
-        drop = (*numbers_of(step, self.name), self.dropout if step.training else 0.0)
+        drop = (*numbers_of(step, f"{self.name}.dropout"), self.dropout if step.training else 0.0)
         dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs, *drop)
         y = empty_like(x)
         self.out.apply(mixed.reshape(batch, length, -1), y, onto)
@@ -89,15 +98,35 @@ class Attention:
         self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], -1), dy)
         self.qkv.backward_weight(saved["x"], saved["dqkv"])
 
-    def _rotate(self, qkv: Any, back: bool = False) -> None:
+    def _continue(self, qkv: Any, cache: KeyValues, mixed: Any) -> None:
+        """Attention of tokens behind those of a cache, which then keeps theirs too."""
+        first, count = cache.length, qkv.shape[1]
+        self._rotate(qkv, first=first, length=cache.capacity)
+        kept = cache.keep(self.name, qkv[:, :, self.heads :])
+        if first == 0 and count > 1:
+            logs = empty((len(qkv), self.heads, count), qkv)
+            dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs)
+        else:
+            dispatch.cached_attention(qkv, self.heads, self.kv_heads, kept, first, mixed)
+
+    def _rotate(self, qkv: Any, back: bool = False, first: int = 0, length: int = 0) -> None:
+        """Turn queries and keys of tokens from number `first` on; length: of the table, at least theirs."""
         if self.rope_base:
-            cosines, sines = angles(qkv.shape[1], self.head_width, self.rope_base)
-            tables = [from_host(table.astype(qkv.dtype), qkv) for table in (cosines, -sines if back else sines)]
-            dispatch.rotary(qkv, self.heads + self.kv_heads, *tables)
+            end = first + qkv.shape[1]
+            key = (max(length, end), self.head_width, self.rope_base, self.rope_scaling)
+            cosines, sines, inverse = _tables(key, qkv)
+            dispatch.rotary(
+                qkv, self.heads + self.kv_heads, cosines[first:end], (inverse if back else sines)[first:end]
+            )
 
 
-@functools.lru_cache(maxsize=8)
-def angles(length: int, width: int, base: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and sine of t base^(-2 i / width), float64 [length, width / 2]: Su et al. 2021, section 3.2.2."""
-    turns = np.arange(length)[:, None] * base ** (-2 * np.arange(width // 2) / width)
-    return np.cos(turns), np.sin(turns)
+def _tables(key: tuple[Any, ...], like: Any) -> tuple[Any, Any, Any]:
+    """Cosines, sines and negated sines of `angles(*key)` where an array is, in its dtype; the last few are kept."""
+    kept = (key, like.dtype.name, type(like))
+    if kept not in _placed:
+        if len(_placed) >= MOST_TABLES:
+            _placed.clear()
+        cosines, sines = angles(*key)
+        made = [from_host(table.astype(like.dtype), like) for table in (cosines, sines, -sines)]
+        _placed[kept] = made[0], made[1], made[2]
+    return _placed[kept]

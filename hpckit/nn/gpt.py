@@ -12,6 +12,7 @@ from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
+from hpckit.nn.rotary import RopeScaling
 
 STD = 0.02  # of initial weights (Radford et al. 2019)
 
@@ -77,11 +78,12 @@ def llama(
     recompute: bool = False,
     *,
     attention_dropout: float = 0.0,
+    rope_scaling: RopeScaling | None = None,
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023).
 
     hidden: width of the gated map between. context: the most tokens that the model is meant for; rotary positions have
-    no table, and longer samples run. The other arguments as in `gpt2`.
+    no table, and longer samples run. rope_scaling: slows them, as Llama 3.1 does. The other arguments as in `gpt2`.
     """
     _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
     embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
@@ -96,6 +98,7 @@ def llama(
             bias=False,
             std=STD,
             dropout=attention_dropout,
+            rope_scaling=rope_scaling,
         )
         parts: list[Layer] = [
             Residual(RMSNorm(width, f"{name}.norm1", eps), attention),

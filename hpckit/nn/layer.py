@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hpckit.nn.cache import KeyValues
 from hpckit.nn.parameters import Parameter
 
 
@@ -20,13 +21,15 @@ class Pass:
     """What a forward pass needs besides its input.
 
     training: whether dropout is active. seed, step, first_sample: with the layer's name, what its random numbers are a
-    function of; `first_sample` is the number of the microbatch's first sample in the whole batch of the step.
+    function of; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache:
+    the tokens before, where a text is written token by token.
     """
 
     training: bool = True
     seed: int = 0
     step: int = 0
     first_sample: int = 0
+    cache: KeyValues | None = None
 
 
 class Layer(Protocol):

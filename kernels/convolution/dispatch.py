@@ -1,6 +1,6 @@
 """Checks the arguments of patches and pooling and chooses their form by the arrays given.
 
-NumPy arrays in C order take `simd`; other strides take `reference`.
+NumPy arrays in C order take `simd`, other strides `reference`, arrays of a GPU `cuda`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from hpckit.kernels.convolution import reference, simd
 from hpckit.kernels.convolution.reference import out_size
+from hpckit.kernels.device_array import is_device_array
 
 __all__ = ["add_patches", "gather_patches", "max_pool", "max_pool_back", "out_size"]
 
@@ -47,6 +48,10 @@ def max_pool_back(image: Any, out: Any, place: Any, size: int) -> None:
 
 
 def _form(*arrays: Any) -> ModuleType:
+    if is_device_array(arrays[0]):
+        from hpckit.kernels.convolution import cuda
+
+        return cuda
     compiled = all(isinstance(array, np.ndarray) and array.flags.c_contiguous for array in arrays)
     return simd if compiled else reference
 

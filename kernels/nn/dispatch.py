@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn import reference, simd
+from hpckit.kernels.nn import simd
 
 
 def _form(array: Any) -> ModuleType:
-    """Numba for NumPy arrays. A GPU's arrays take the functions of `reference`, whose NumPy is CuPy's there."""
-    if is_device_array(array):
-        return reference
-    if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+    """Numba for NumPy arrays, CUDA for those of a GPU."""
+    on_device = is_device_array(array)
+    if not (on_device or isinstance(array, np.ndarray)) or array.dtype not in (np.float32, np.float64):
         given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
-        raise TypeError(f"layers take NumPy arrays of float32 or float64, not {given}")
+        raise TypeError(f"layers take NumPy or CuPy arrays of float32 or float64, not {given}")
+    if on_device:
+        from hpckit.kernels.nn import cuda
+
+        return cuda
     return simd
 
 
@@ -70,12 +73,17 @@ def add_columns(x: Any, sums: Any) -> None:
 
 
 def squared_sum(x: Any) -> float:
-    """See `reference.squared_sum`."""
+    """See `reference.squared_sum`; waits for a GPU."""
     return _form(x).squared_sum(*_flat(x))
 
 
-def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> float:
-    """See `reference.cross_entropy`: logits [n, columns], targets int64 [n]."""
+def squared_sums(x: Any, parts: np.ndarray) -> Any:
+    """See `reference.squared_sums`: float64 [k], an array of the device where x is one."""
+    return _form(x).squared_sums(*_flat(x), parts)
+
+
+def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> Any:
+    """See `reference.cross_entropy`: logits [n, columns], targets int64 [n]. A float, on a GPU an array of one."""
     return _form(logits).cross_entropy(logits, targets, vocab, inverse)
 
 

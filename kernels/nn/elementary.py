@@ -1,4 +1,4 @@
-"""The exponential function, and the normal distribution's, inside vectorized loops, one for each dtype."""
+"""Functions of one number inside kernels, one for each dtype: written once, inlined in the forms for CPU and GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.jit import inlined
+from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
 
 
 @functools.cache
 def exponential(dtype: str) -> Any:
-    """exp(x) of a number, to be inlined: for float32 a polynomial that vectorizes, below 2 units in the last place.
+    """exp(x) on a CPU, to be inlined: for float32 a polynomial that vectorizes, below 2 units in the last place.
 
     2^k times a polynomial of the rest (the coefficients of Cephes' expf, Moshier 1992); x is held to [-87, 88] and nan
     stays nan. For float64, where only the oracles run, the library's.
@@ -64,3 +65,48 @@ def normal_tail(dtype: str) -> Any:
         return t * ((((series * t + c3) * t + c2) * t + c1) * t + c0) * bell, bell
 
     return tail
+
+
+@functools.cache
+def gelu(dtype: str, exp: Any) -> Any:
+    """The piece x -> (GELU by tanh, its slope), with the exponential function `exp`: see `reference.gelu`."""
+    f = np.dtype(dtype).type
+    one, slope, cubic = f(1), f(-2 * GELU_SLOPE), f(GELU_CUBIC)
+
+    @inlined
+    def value_and_slope(x):
+        square = cubic * x * x
+        gate = one / (one + exp(slope * x * (one + square)))
+        value = x * gate
+        return value, gate - value * (one - gate) * slope * (one + square + square + square)
+
+    return value_and_slope
+
+
+@functools.cache
+def silu(dtype: str, exp: Any) -> Any:
+    """The piece x -> (x sigmoid(x), its slope), with the exponential function `exp`."""
+    one = np.dtype(dtype).type(1)
+
+    @inlined
+    def value_and_slope(x):
+        gate = one / (one + exp(-x))
+        value = x * gate
+        return value, gate + value * (one - gate)
+
+    return value_and_slope
+
+
+@functools.cache
+def gelu_erf(dtype: str, tail: Any) -> Any:
+    """The piece x -> (exact GELU, its slope); `tail` as `normal_tail` gives it."""
+    f = np.dtype(dtype).type
+    zero, one, height = f(0), f(1), f(1 / math.sqrt(2 * math.pi))
+
+    @inlined
+    def value_and_slope(x):
+        beyond, bell = tail(abs(x))
+        gate = one - beyond if x > zero else beyond
+        return x * gate, gate + x * height * bell
+
+    return value_and_slope

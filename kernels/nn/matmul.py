@@ -27,8 +27,13 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
     """Out = a @ b, or out += a @ b with `add`: [m, k] @ [k, n] -> [m, n], all float32 or all float64.
 
     a and b are matrices or transposes of matrices whose rows are contiguous; out has contiguous rows and overlaps
-    neither.
+    neither. On a GPU by cuBLAS, which takes whole matrices and transposes of such without a copy.
     """
+    if type(out).__module__ == "cupy":
+        from cupy import cublas
+
+        cublas.gemm("N", "N", a, b, out=out, beta=float(add))
+        return
     gemm = None if is_device_array(out) else _gemm(out.dtype.name)
     if gemm is not None:
         gemm(a, b, out, add)

@@ -96,6 +96,11 @@ def squared_sum(x: np.ndarray) -> float:
     return float(np.square(x, dtype=np.float64).sum())
 
 
+def squared_sums(x: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """`squared_sum` of each part of a vector, float64 [k]: from parts[k, 0] to before parts[k, 1]."""
+    return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
+
+
 def cross_entropy(logits: np.ndarray, targets: np.ndarray, vocab: int, inverse: np.ndarray) -> float:
     """The sum over rows of log(sum_j exp(logits[j])) - logits[target], j < vocab, in float64.
 

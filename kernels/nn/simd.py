@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
+from hpckit.kernels.nn import elementary
 from hpckit.kernels.nn.elementary import exponential, normal_tail
-from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
 from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
@@ -34,18 +34,12 @@ def relu(x, y):
 
 @functools.cache
 def _gelu(dtype):
-    f, exp = np.dtype(dtype).type, exponential(dtype)
-    one, slope, cubic = f(1), f(-2 * GELU_SLOPE), f(GELU_CUBIC)
+    piece = elementary.gelu(dtype, exponential(dtype))
 
     @jit(key=("gelu", dtype))
     def kernel(x, y):
         for i in range(u8(x.size)):
-            v = x[i]
-            square = cubic * v * v
-            gate = one / (one + exp(slope * v * (one + square)))
-            value = v * gate
-            y[i] = value
-            x[i] = gate - value * (one - gate) * slope * (one + square + square + square)
+            y[i], x[i] = piece(x[i])
 
     return kernel
 
@@ -57,17 +51,12 @@ def gelu(x, y):
 
 @functools.cache
 def _gelu_erf(dtype):
-    f, tail = np.dtype(dtype).type, normal_tail(dtype)
-    zero, one, height = f(0), f(1), f(1 / math.sqrt(2 * math.pi))
+    piece = elementary.gelu_erf(dtype, normal_tail(dtype))
 
     @jit(key=("gelu_erf", dtype))
     def kernel(x, y):
         for i in range(u8(x.size)):
-            v = x[i]
-            beyond, bell = tail(abs(v))
-            gate = one - beyond if v > zero else beyond
-            y[i] = v * gate
-            x[i] = gate + v * height * bell
+            y[i], x[i] = piece(x[i])
 
     return kernel
 
@@ -79,15 +68,12 @@ def gelu_erf(x, y):
 
 @functools.cache
 def _silu(dtype):
-    exp, one = exponential(dtype), np.dtype(dtype).type(1)
+    piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(key=("silu", dtype))
     def kernel(x, y):
         for i in range(u8(x.size)):
-            v = x[i]
-            gate = one / (one + exp(-v))
-            y[i] = v * gate
-            x[i] = gate + v * gate * (one - gate)
+            y[i], x[i] = piece(x[i])
 
     return kernel
 
@@ -99,16 +85,15 @@ def silu(x, y):
 
 @functools.cache
 def _swiglu(dtype):
-    exp, one = exponential(dtype), np.dtype(dtype).type(1)
+    piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(noalias=True, key=("swiglu", dtype))
     def kernel(gate, up, y):
         for i in range(u8(gate.size)):
-            v, other = gate[i], up[i]
-            opened = one / (one + exp(-v))
-            value = v * opened
+            other = up[i]
+            value, slope = piece(gate[i])
             y[i] = value * other
-            gate[i] = (opened + value * (one - opened)) * other
+            gate[i] = slope * other
             up[i] = value
 
     return kernel
@@ -168,6 +153,11 @@ def largest(row, count):
     for j in range(u8(count)):
         most = max(most, row[j])
     return most
+
+
+def squared_sums(x, parts):
+    """As `reference.squared_sums`."""
+    return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
+from hpckit.nn.rotary import RopeScaling
 
 GPT2 = Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=True)
 SHAPES = {
@@ -24,6 +25,8 @@ SHAPES = {
     "gpt2_exact": Shape("gpt2", 97, 2, 24, 3, 3, 40, 13, tied=True, activation="gelu_erf", norm_eps=1e-3),
     "gpt2_relu": Shape("gpt2", 97, 1, 24, 3, 3, 40, 13, tied=True, activation="relu"),
     "llama": Shape("llama", 97, 3, 24, 6, 2, 40, 17, rope_base=500.0, norm_eps=1e-6),
+    "llama3": Shape("llama", 97, 2, 24, 6, 2, 40, 17, rope_base=50.0, rope_scaling=RopeScaling(8.0, 1.0, 4.0, 13)),
+    "llama_linear": Shape("llama", 97, 1, 24, 3, 3, 40, 17, rope_scaling=RopeScaling(4.0)),
     "llama_tied": Shape("llama", 97, 1, 24, 3, 3, 40, 17, tied=True),
 }
 TOKENS = np.random.default_rng(8).integers(0, 97, (2, 11)).astype(np.int32)
@@ -107,7 +110,8 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
     for changed, said in (
         ({"model_type": "mamba"}, "of the kind 'mamba'"),
         ({"hidden_act": "relu"}, "no activation relu"),
-        ({"rope_scaling": {"rope_type": "llama3"}, "attention_bias": True}, "kind llama3, no biases"),
+        ({"rope_scaling": {"rope_type": "yarn"}, "attention_bias": True}, "kind yarn, no biases"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "does not describe"),
         ({"num_hidden_layers": None}, "does not describe"),
     ):
         (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))

@@ -6,11 +6,15 @@ from types import ModuleType
 from typing import Any
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.attention import reference, simd
+from hpckit.kernels.nn.attention import simd
 
 
 def _form(array: Any) -> ModuleType:
-    return reference if is_device_array(array) else simd
+    if is_device_array(array):
+        from hpckit.kernels.nn.attention import cuda
+
+        return cuda
+    return simd
 
 
 def _check(qkv: Any, heads: int, kv_heads: int) -> None:
@@ -50,6 +54,14 @@ def attention_gradient(
     """See `reference.attention_gradient`."""
     _check(qkv, heads, kv_heads)
     _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key, step, first, rate)
+
+
+def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
+    """See `reference.cached_attention`."""
+    _check(qkv, heads, kv_heads)
+    if kept.shape[1] < start + qkv.shape[1] or kept.shape[2:] != (2 * kv_heads, qkv.shape[3]):
+        raise ValueError(f"{start} + {qkv.shape[1]} tokens do not fit keys and values {kept.shape}")
+    _form(qkv).cached_attention(qkv, heads, kv_heads, kept, start, out)
 
 
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:

@@ -109,6 +109,26 @@ def attention_gradient(
     dqkv[...] = np.concatenate(back, axis=2)
 
 
+def cached_attention(qkv: np.ndarray, heads: int, kv_heads: int, kept: np.ndarray, start: int, out: np.ndarray) -> None:
+    """Out = softmax(query key^T / sqrt(d)) value for tokens `start` and on of a text whose keys and values are `kept`.
+
+    kept: [B, start + T or more, 2 kv_heads, d], the keys' heads, then the values', those of the T tokens of qkv among
+    them; query t sees the first start + t + 1.
+    """
+    batch, count, _, width = qkv.shape
+    shape = (batch, -1, kv_heads, 1, width)
+    query = qkv[:, :, :heads].reshape(batch, count, kv_heads, -1, width).transpose(0, 2, 3, 1, 4)
+    seen = kept[:, : start + count]
+    keys, values = (
+        part.reshape(shape).transpose(0, 2, 3, 1, 4) for part in (seen[:, :, :kv_heads], seen[:, :, kv_heads:])
+    )
+    scores = query @ keys.swapaxes(-1, -2) / query.dtype.type(np.sqrt(width))
+    scores = np.where(np.tri(count, start + count, start, dtype=bool), scores, -np.inf).astype(query.dtype)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found = (weights / weights.sum(axis=-1, keepdims=True)) @ values
+    out[...] = found.transpose(0, 3, 1, 2, 4).reshape(out.shape)
+
+
 def rotary(qkv: np.ndarray, rotated: int, cosines: np.ndarray, sines: np.ndarray) -> None:
     """Rotate the first `rotated` heads in place: numbers i and i + d / 2 at position t by the angle [t, i].
 

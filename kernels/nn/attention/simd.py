@@ -234,6 +234,40 @@ def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key=0, step=
     _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, *drop)
 
 
+@functools.cache
+def _cached_attention(dtype):
+    row_softmax, zero = _row_softmax(dtype), np.dtype(dtype).type(0)
+
+    @jit(math=REORDERED, key=("cached_attention", dtype))
+    def kernel(qkv, heads, kv_heads, factor, kept, start, out):
+        batch, count, _, width = qkv.shape
+        group, scores = heads // kv_heads, np.empty(start + count, qkv.dtype)
+        for sample in range(batch):
+            for head in range(heads):
+                place = head // group
+                for t in range(count):
+                    query, found, seen = qkv[sample, t, head], out[sample, t, head], start + t + 1
+                    for j in range(seen):
+                        key, dot = kept[sample, j, place], zero
+                        for i in range(u8(width)):
+                            dot += query[i] * key[i]
+                        scores[j] = factor * dot
+                    _, total = row_softmax(scores, 0, seen, seen)
+                    found[:] = zero
+                    for j in range(seen):
+                        value, weight = kept[sample, j, kv_heads + place], scores[j] / total
+                        for i in range(u8(width)):
+                            found[i] += weight * value[i]
+
+    return kernel
+
+
+def cached_attention(qkv, heads, kv_heads, kept, start, out):
+    """As `reference.cached_attention`."""
+    factor = qkv.dtype.type(qkv.shape[3] ** -0.5)
+    _cached_attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, kept, start, out)
+
+
 @jit
 def rotary(qkv, rotated, cosines, sines):
     """As `reference.rotary`."""

@@ -6,11 +6,15 @@ from types import ModuleType
 from typing import Any
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.norm import reference, simd
+from hpckit.kernels.nn.norm import simd
 
 
 def _form(array: Any) -> ModuleType:
-    return reference if is_device_array(array) else simd
+    if is_device_array(array):
+        from hpckit.kernels.nn.norm import cuda
+
+        return cuda
+    return simd
 
 
 def _rows(array: Any, width: int) -> Any:

@@ -1,0 +1,106 @@
+"""The tables of the performance page, made from docs/figures (`hpckit bench NAME --json`) and the README's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pieces import code, table
+
+from hpckit.cli.bench import benchmarks
+
+ROOT = Path(__file__).parents[2]
+FIGURES = ROOT / "docs" / "figures"
+MOST_ROWS = 120  # of one benchmark's results on the page; the file has all
+# Keys that the README's table has no row for. Times are ours over theirs: below 1 is better.
+WORDS = {
+    "ring_64m_vs_gloo": "64 MB, ring plan: torch's gloo",
+    "staged_64m_vs_mpi": "64 MB, any buffer, through shared memory: MPI_Allreduce",
+    "staged_64m_vs_gloo": "the same: torch's gloo",
+    "flat_8b_vs_mpi": "8 bytes, by `flat`: MPI_Allreduce",
+    "md_avx2_vs_opt": "the AVX2 form: LAMMPS `lj/cut/opt`",
+    "md_scalar_vs_opt": "the plain loop: LAMMPS `lj/cut/opt`",
+    "md_types": "two types, time over that of one",
+    "md_repro": "`--repro`, time over that without",
+    "md_morse": "Morse, time over that of Lennard-Jones",
+    "md_morse_vs_opt": "Morse: LAMMPS `morse/opt`",
+    "md_2ranks_eff": "efficiency of 2 ranks",
+    "md_2ranks_ceiling": "the same of two independent runs of half the atoms",
+    "md_256k_vs_lj": "256 000 atoms, 1 core: LAMMPS `lj/cut`",
+    "md_256k_vs_opt": "the same: LAMMPS `lj/cut/opt`",
+    "gpt_vs_torch": "GPT of width 256, time over PyTorch's",
+    "gpt512_vs_torch": "GPT of width 512, time over PyTorch's",
+    "mlp_vs_torch": "MLP, time over PyTorch's",
+    "dp_eff": "data parallel, efficiency of 2 ranks",
+    "dp_ceiling": "the same of two ranks that do not communicate",
+    "dp_vs_torch": "data parallel, time over that of PyTorch DDP",
+    "torch_eff": "efficiency of PyTorch DDP on 2 ranks",
+    "zb_speedup": "ZB-H1 on 2 ranks: 1 rank",
+    "zb_vs_sim": "the speed-up of ZB-H1 over the simulated one",
+    "zb_vs_1f1b": "ZB-H1, time over that of 1F1B",
+    "1f1b_vs_gpipe": "1F1B, time over that of GPipe",
+    "pp_vs_torch": "pipeline, time over that of torch.distributed.pipelining's best schedule",
+    "weather_2ranks_small": "weather slab 400 x 200: 2 ranks over 1",
+    "weather_2ranks_small_ceiling": "the same of two independent runs",
+    "weather_2ranks_big_ceiling": "2000 x 1000, two independent runs: one",
+    "euler3d_2ranks_ceiling": "box, two independent runs: one",
+}
+
+
+def filled(text: str) -> str:
+    """A page with every `<!-- figures -->` replaced by the tables of all benchmarks that have figures."""
+    if "<!-- figures -->" not in text:
+        return text
+    return text.replace("<!-- figures -->", "\n".join(_benchmark(path) for path in sorted(FIGURES.glob("*.json"))))
+
+
+def readme_rows() -> dict[str, tuple[str, str, str]]:
+    """Key -> (what is measured, the ratio as printed, benchmark) of each row of the README's table, in its order."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) \| (?:1 / )?`(\w+)` \| `hpckit bench (\w+)` \|$", readme, re.M)
+    return {key: (words, ratio, bench) for words, ratio, key, bench in rows}
+
+
+def ratios(bench: str) -> dict[str, dict[str, float]]:
+    """The ratios of a benchmark's figures; empty where it has none."""
+    path = FIGURES / f"{bench}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["ratios"] if path.exists() else {}
+
+
+def _benchmark(path: Path) -> str:
+    """Ratios, and below a fold the whole output, of one benchmark."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    name = found["bench"]
+    machine = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
+    text = f"## {name}\n\n{benchmarks().get(name, '').rstrip('.')}. `hpckit bench {name}`, on {machine}.\n\n"
+    if found["ratios"]:
+        head = ("what: against what", "median", "low", "high", "rounds", "key")
+        text += table(head, (_ratio(key, found["ratios"][key]) for key in _ordered(found["ratios"])))
+    rows = found["results"][:MOST_ROWS]
+    if rows:
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        body = table(
+            (column.replace("_", " ") for column in columns), ([_cell(row.get(c)) for c in columns] for row in rows)
+        )
+        note = f", the first {MOST_ROWS} of {len(found['results'])}" if len(found["results"]) > MOST_ROWS else ""
+        text += f'\n<details markdown="1"><summary>All that was printed{note}</summary>\n\n{body}\n</details>\n'
+    return text
+
+
+def _ordered(ratios: dict[str, Any]) -> list[str]:
+    """The README's rows first: their words refer to the row before."""
+    known = [key for key in readme_rows() if key in ratios and key not in WORDS]
+    return [*known, *(key for key in ratios if key not in known)]
+
+
+def _ratio(key: str, ratio: dict[str, Any]) -> list[str]:
+    words = WORDS.get(key) or readme_rows().get(key, ("",))[0]
+    return [words, *(_cell(ratio.get(name)) for name in ("median", "low", "high", "rounds")), code(key)]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return "" if value is None else str(value)

@@ -1,0 +1,183 @@
+"""The reference of the Python interface, made from signatures and docstrings of what is imported."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+from pieces import linked, table
+
+import hpckit
+
+# Page -> (title, modules in this order; a package with a star stands for its public modules).
+PAGES = {
+    "plans": ("Plans", ["hpckit.plan.*"]),
+    "grids": ("Grids, exchange, particles on a mesh", [
+        "hpckit.mesh", "hpckit.field", "hpckit.exchange", "hpckit.walls", "hpckit.device", "hpckit.gpu_choice",
+        "hpckit.shared", "hpckit.bound", "hpckit.particles", "hpckit.migration", "hpckit.ghosts", "hpckit.timing",
+    ]),
+    "collectives": ("Collectives", ["hpckit.collectives.*"]),
+    "kernels": ("Kernels", ["hpckit.kernels.jit", "hpckit.kernels.simd", "hpckit.kernels.*.dispatch"]),
+    "layers": ("Layers and optimizers", ["hpckit.nn.*"]),
+    "training": ("Training on a mesh", ["hpckit.parallel.*"]),
+    "molecular-dynamics": ("Molecular dynamics", ["hpckit.md.*"]),
+    "observables": ("Observables", ["hpckit.observables.*"]),
+    "files": ("Files", ["hpckit.io.fields", "hpckit.io.reader", "hpckit.io.safetensors", "hpckit.io.particles.*"]),
+    "exact": ("Exact solutions", ["hpckit.exact.*"]),
+    "runs": ("Runs, checkpoints, reports", [
+        "hpckit.run_context", "hpckit.checkpoint_state", "hpckit.checks", "hpckit.watch", "hpckit.watched_comm",
+        "hpckit.report.extension", "hpckit.report.run_data", "hpckit.errors",
+    ]),
+    "jobs": ("Jobs and task graphs", ["hpckit.jobs.site", "hpckit.jobs.script", "hpckit.jobs.graph",
+                                      "hpckit.jobs.graph_driver"]),
+}  # fmt: skip
+
+GROUPS = {
+    "Meshes, fields, halo exchange": (
+        "world Mesh Topology Decomposition DecompositionError Field HaloExchange print_root find_gpu empty_shared"
+    ),
+    "Walls": "fixed zero_gradient mirror antisymmetric",
+    "Plans: make, prove, price, draw": (
+        "halo_plan collective_plan gossip_plan pipeline_schedule pipeline_program training_plan partition_layers "
+        "StageTimes read_schedule write_schedule machine_of prove price draw draw_svg spectral_gap"
+    ),
+    "Collectives": (
+        "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all gossip Work LocalSGD "
+        "ParameterServer parameter_server add_algorithm"
+    ),
+    "Training": "DataParallel Pipeline Sampler measure_layers",
+    "Watching": "Watch",
+}
+
+HEAD = """# Python
+
+`import hpckit as hp` has the names of this page; it starts neither MPI nor a GPU. What belongs to an area stands on a
+page of its own, by module.
+
+"""
+
+
+def index() -> str:
+    """The names of `hpckit`, in groups; those that no group names come last."""
+    text = HEAD + table(("area", "modules"), ((f"[{title}]({page}.md)", ", ".join(
+        f"`{name}`" for name in names)) for page, (title, names) in PAGES.items())) + "\n"  # fmt: skip
+    grouped = {name for names in GROUPS.values() for name in names.split()}
+    rest = [name for name in hpckit.__all__ if name not in grouped and not name.startswith("__")]
+    groups = {**GROUPS, "Others": " ".join(rest)} if rest else GROUPS
+    for title, names in groups.items():
+        text += f"\n## {title}\n"
+        for name in names.split():
+            text += _entry(f"hp.{name}", getattr(hpckit, name), 3, up="../../")
+    return text
+
+
+def page(name: str) -> str:
+    """One area: its modules, with their public functions and classes."""
+    title, patterns = PAGES[name]
+    text = f"# {title}\n"
+    for module in (module for pattern in patterns for module in _modules(pattern)):
+        members = list(_members(module))
+        if not members:
+            continue
+        text += f"\n## {module.__name__}\n\n{_prose(inspect.getdoc(module) or '', '../../')}\n"
+        for member, value in members:
+            text += _entry(member, value, 3, up="../../")
+    return text
+
+
+def _modules(pattern: str) -> Iterator[ModuleType]:
+    """The modules that a pattern of `PAGES` stands for: `a.*` the modules of a, `a.*.b` those called b below a."""
+    package, star, last = pattern.partition(".*")
+    if not star:
+        yield importlib.import_module(package)
+        return
+    folder = importlib.import_module(package)
+    if last:
+        found = (info.name for info in pkgutil.walk_packages(folder.__path__, f"{package}."))
+        yield from (importlib.import_module(name) for name in sorted(found) if name.endswith(last))
+    else:
+        found = (info.name for info in pkgutil.iter_modules(folder.__path__, f"{package}.") if not info.ispkg)
+        yield from (importlib.import_module(name) for name in sorted(found))
+
+
+def _members(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Public functions and classes that this module defines and documents."""
+    for name, value in vars(module).items():
+        made_here = getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+        if made_here and (inspect.isclass(value) or inspect.isfunction(value)) and inspect.getdoc(value):
+            yield name, value
+
+
+def _entry(name: str, value: object, level: int, up: str) -> str:
+    """Signature and docstring; of a class also its public methods and properties."""
+    if not (inspect.isclass(value) or callable(value)):
+        return f"\n{'#' * level} `{name}`\n\n{_prose(_doc(value), up)}\n"
+    text = f"\n{'#' * level} `{name}`\n\n```python\n{name}{_signature(value)}\n```\n\n{_prose(_doc(value), up)}\n"
+    if inspect.isclass(value):
+        for member, inner in vars(value).items():
+            text += _method(member, inner, up)
+    return text
+
+
+def _method(name: str, value: object, up: str) -> str:
+    """A method or property, as one item below its class."""
+    inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+    if name.startswith("_") and name not in ("__call__", "__getitem__"):
+        return ""
+    doc = inspect.getdoc(inner)
+    if isinstance(inner, property) and doc:
+        signature = name
+    elif inspect.isfunction(inner) and doc:
+        signature = f"{name}{_signature(inner, bound=not isinstance(value, staticmethod))}"
+    else:
+        return ""
+    body = "\n".join(f"    {line}" if line else "" for line in _prose(doc, up).splitlines())
+    return f"\n`{' '.join(signature.split())}`\n:   {body.lstrip()}\n"
+
+
+def _signature(value: object, bound: bool = False) -> str:
+    """The parameters in parentheses, a line each where they are many; `bound` leaves the first one out."""
+    try:
+        signature = inspect.signature(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "(…)"
+    parameters = list(signature.parameters.values())[1 if bound else 0 :]
+    signature = signature.replace(parameters=parameters)
+    text = re.sub(r"<(?:function|class|object)? ?'?([\w.]+)[^>]*>", r"\1", str(signature)).replace("'", "")
+    text = re.sub(r"\b(?:npt|np|typing|collections\.abc|hpckit(?:\.\w+)+)\.", "", text)
+    if len(text) <= 90 or bound:
+        return text
+    return str(_broken(text))
+
+
+def _broken(text: str) -> str:
+    """A long signature with a parameter a line: cut at the commas that stand in no brackets but the outer ones."""
+    depth, start, parts = 0, 1, []
+    end = len(text)
+    for place, sign in enumerate(text):
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0:
+            end = place
+            break
+        if sign == "," and depth == 1:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    parts.append(text[start:end].strip())
+    return "(\n" + "".join(f"    {part},\n" for part in parts) + text[end:]
+
+
+def _doc(value: object) -> str:
+    """The docstring; not the one that a dataclass makes of its fields."""
+    doc = inspect.getdoc(value) or ""
+    return "" if doc.startswith(f"{getattr(value, '__name__', '?')}(") else doc
+
+
+def _prose(doc: str, up: str) -> str:
+    """A docstring as Markdown: signs that Markdown would take for marks are escaped outside of code."""
+    parts = re.split(r"(`[^`]*`)", doc)
+    parts[::2] = [re.sub(r"([*<\[\]])", r"\\\1", part).replace("\\<", "&lt;") for part in parts[::2]]
+    return linked("".join(parts), up)

@@ -1,0 +1,40 @@
+"""Rotary positions: by which angles pairs of numbers turn from token to token."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How a model that was trained on `original` tokens turns slower, to see `factor` times as many.
+
+    Pairs that turn round more than `high` times within `original` tokens keep their speed, those that do so less than
+    `low` times get 1 / factor of it, and between lies a straight line (Llama 3.1, "The Llama 3 herd of models", 2024).
+    With low = high = inf all get 1 / factor (Chen et al., "Extending context window", 2023).
+    """
+
+    factor: float
+    low: float = math.inf
+    high: float = math.inf
+    original: int = 1
+
+    def scaled(self, speeds: np.ndarray) -> np.ndarray:
+        """The speeds of the pairs, radians a token, slowed."""
+        if math.isinf(self.low):
+            return speeds / self.factor
+        rounds = self.original * speeds / (2 * math.pi)
+        kept = np.clip((rounds - self.low) / (self.high - self.low), 0, 1)
+        return speeds * (kept + (1 - kept) / self.factor)
+
+
+@functools.lru_cache(maxsize=8)
+def angles(length: int, width: int, base: float, scaling: RopeScaling | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine of t base^(-2 i / width), float64 [length, width / 2]: Su et al. 2021, section 3.2.2."""
+    speeds = base ** (-2 * np.arange(width // 2) / width)
+    turns = np.arange(length)[:, None] * (speeds if scaling is None else scaling.scaled(speeds))
+    return np.cos(turns), np.sin(turns)
