@@ -23,7 +23,7 @@ SIGNIFICANT = 0.05  # the chance below which a difference of times is called one
 MOST_SHUFFLES = 10_000
 ROUNDING_ULP = 16  # up to so many units in the last place two fields are called equal but for rounding
 # Keys of resolved.json and summary.json that say nothing about what was computed.
-ASIDE = {"phases", "decomposition", "blocks", "checkpoints", "attempt", "wall_seconds"}
+ASIDE = {"ranks", "phases", "decomposition", "blocks", "checkpoints", "attempt", "wall_seconds"}
 
 
 def main(arguments: list[str]) -> int:

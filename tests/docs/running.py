@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ BLOCK_SECONDS = 120
 MOST_RANKS = 1000  # of plans: larger ones take seconds
 OPERATORS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 WRITTEN = ("--draw", "--save", "--directory", "--into", "--script")  # what follows is made by the command
+SITE_OPTIONS = ("--ranks-per-node", "2", "--site", os.devnull)  # options of the page come after these, and count
 ANY = "…"  # stands for anything in what a page says is printed
 
 
@@ -107,7 +109,7 @@ class PageRun:
         elif not (lacking(block) or {"fragment", "theirs"} & set(block.marks)):
             fresh = self.fresh or "program" in block.marks
             self.printed = self.session.run(block.text, where, self.folder, fresh)
-            self.fresh = "program" in block.marks
+            self.fresh = False
 
     def _toml(self, block: Block, where: str) -> None:
         """A run file goes through the schema of its app, as `hpckit run FILE --show-config` does; others as theirs."""
@@ -149,12 +151,17 @@ class PageRun:
             pytest.fail(f"{where}: hpckit {' '.join(words)}\n{error}", pytrace=False)
         if not self._is_there(words[1:2] + words[3:] if words[0] == "init" else words[1:]):
             return
+        for before, word in pairwise(words):
+            if before in WRITTEN:
+                (self.folder / word).parent.mkdir(parents=True, exist_ok=True)
         large = any(word.isdigit() and int(word) > MOST_RANKS for word in words)
         if words[0] in ("init", "explain") or (words[0] == "plan" and not large):
             self._verb(words, where)
         elif words[0] == "run" and not any(word.endswith(".py") for word in words):
             looks = {"--dry-run", "--show-config"} & set(words)
             self._verb(words if looks else [*words, "--show-config"], where)
+        elif words[0] == "submit" and words[1] not in ("DIR", "--list"):
+            self._verb([*words[:2], "--dry-run", *SITE_OPTIONS, *words[2:]], where)
 
     def _is_there(self, words: list[str]) -> bool:
         """The run file, if it is one, and every file that a setting names, as far as they can be told from presets."""

@@ -16,7 +16,7 @@ TINY = (
 
 def test_training_on_a_device_follows_the_host(mpirun, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-    assert "all good 360" in mpirun(1, "device_training.py", timeout=200).stdout
+    assert "all good" in mpirun(1, "device_training.py", timeout=200).stdout
 
 
 @pytest.mark.nightly

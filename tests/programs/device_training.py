@@ -25,11 +25,11 @@ comm = hp.world()
 
 def language(kind: str) -> tuple[Layer, np.ndarray, np.ndarray]:
     """A model, and tokens with those that follow them."""
-    tokens = np.random.default_rng(3).integers(0, VOCAB, (BATCH, 4))
+    tokens = np.random.default_rng(3).integers(0, VOCAB, (BATCH, 3))
     if kind == "gpt2":
-        model = gpt2(VOCAB + 1, 1, 4, 2, 3, dropout=0.25)  # a row of padding
+        model = gpt2(VOCAB + 1, 1, 4, 2, 2, dropout=0.25)  # a row of padding
     else:
-        model = llama(VOCAB + 1, 1, 4, 2, 1, 3, 3, recompute=True)
+        model = llama(VOCAB + 1, 1, 4, 2, 1, 3, 2, recompute=True)
     return model, tokens[:, :-1], tokens[:, 1:]
 
 
