@@ -24,6 +24,7 @@ _HOME = {
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.watch",
     "Work": "hpckit.collectives",
+    "add_algorithm": "hpckit.plan.algorithms",
     "all_gather": "hpckit.collectives",
     "all_reduce": "hpckit.collectives",
     "all_to_all": "hpckit.collectives",

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import message_checks
 from hpckit.layout import Layout
 from hpckit.mailboxes import BoundMailbox, Mailbox
 from hpckit.mesh import Mesh
+from hpckit.message_checks import End, Seals
 from hpckit.plan.halo import phase_order
 from hpckit.slabs import Side, Slab, large_fields, slab_starts
 
 # Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
-# way back, and the slabs of single fields.
-PACKED, JOINED, BACK, SINGLE = range(4)
+# way back, checksums, and the slabs of single fields.
+PACKED, JOINED, BACK, SEAL, SINGLE = range(5)
 
 
 def tags_needed(layouts: Sequence[Layout]) -> int:
@@ -84,6 +86,31 @@ class Bound:
         for datatype in self.types:
             datatype.Free()
         self.owned, self.types = [], []
+
+
+@dataclass
+class SealedBound:
+    """The same with checksums of what leaves and of what has come (`hpckit.message_checks`)."""
+
+    bound: Bound
+    seals: Seals
+    sent: list[End]
+    received: list[End]
+
+    def begin(self) -> None:
+        """As of the phase; the checksums follow."""
+        self.bound.begin()
+        self.seals.start(self.sent, [(end.peer, end.tag) for end in self.received])
+
+    def complete(self) -> float:
+        """As of the phase. Raises `SilentCorruptionError` where something else has come than was sent."""
+        waited = self.bound.complete()
+        self.seals.finish(self.received)
+        return waited
+
+    def free(self) -> None:
+        """Free what was made for the arrays."""
+        self.bound.free()
 
 
 class LocalPhase:
@@ -160,9 +187,16 @@ class RemotePhase:
     """
 
     def __init__(
-        self, mesh: Mesh, layouts: Sequence[Layout], sides: Sequence[Side], tag: int, mailbox: Mailbox | None
+        self,
+        mesh: Mesh,
+        axis: str,
+        layouts: Sequence[Layout],
+        sides: Sequence[Side],
+        tag: int,
+        mailbox: Mailbox | None,
     ) -> None:
         self._comm = mesh.comm
+        self._axis = axis
         self._tag = tag
         self._tags_of_a_kind = tags_of_a_kind(layouts)
         self._sides = sides
@@ -172,6 +206,7 @@ class RemotePhase:
         self._small = [s.field for s in sides[0].send if s.pieces == 1 and s.field not in self._large]
         scattered = [slab.field for slab in sides[0].send if slab.pieces > 1]
         self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._far], self._tag_of(PACKED))
+        self._seals = Seals(mesh.comm) if message_checks.on else None
         self._back: Packed | None = None
 
     @property
@@ -179,8 +214,24 @@ class RemotePhase:
         """Bytes that this rank sends."""
         return sum(slab.nbytes for side in self._sides if side.send_to is not None for slab in side.send)
 
-    def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
+    def bind(self, arrays: Sequence[np.ndarray]) -> Bound | SealedBound:
         """The messages of an exchange of these arrays."""
+        bound = self._bind(arrays)
+        return bound if self._seals is None else SealedBound(bound, self._seals, *self._ends(arrays))
+
+    def _ends(self, arrays: Sequence[np.ndarray]) -> tuple[list[End], list[End]]:
+        """Both ends of the messages, in the fields: what is sent, and what is received."""
+        sent, received = [], []
+        for side in self._sides:
+            tag = self._tag_of(SEAL) + side.tag
+            name = f"halo along {self._axis}"
+            if side.send_to is not None:
+                sent.append(End(side.send_to, tag, name, [slab.part(arrays) for slab in side.send]))
+            if side.recv_from is not None:
+                received.append(End(side.recv_from, tag, name, [slab.part(arrays) for slab in side.recv]))
+        return sent, received
+
+    def _bind(self, arrays: Sequence[np.ndarray]) -> Bound:
         receives, sends, types = [], [], []
         for side, far in zip(self._sides, self._far, strict=True):
             messages = [(SINGLE + number, side.only([number])) for number in self._large]

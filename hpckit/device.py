@@ -60,7 +60,7 @@ class Device:
         return _NoStream()
 
     def event(self) -> Any:
-        """A mark in a queue: `record(stream)` sets it, `stream.wait_event` and `synchronize` wait for it."""
+        """A mark in a queue: `record(stream)` sets it, `done`, `stream.wait_event`, `synchronize` ask and wait."""
         return _NoEvent()
 
     def current_stream(self) -> Any:
@@ -122,3 +122,8 @@ class _NoEvent:
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
+
+    @property
+    def done(self) -> bool:
+        """It has come."""
+        return True

@@ -96,6 +96,13 @@ class CorruptDataError(HpckitError):
     exit_code = 5
 
 
+class SilentCorruptionError(CorruptDataError):
+    """A wrong value in memory or on its way: a step computed twice, or a message, is not what it was before."""
+
+    code = "HPK-501"
+    title = "silent corruption"
+
+
 class StallError(HpckitError):
     """Ranks wait for what does not come; names the late rank, its operation and line, and those that wait."""
 
@@ -128,7 +135,7 @@ EXIT_CODES = {
     2: "bad input: run file, option or data file",
     3: "bad environment: MPI, launcher, package or folder",
     4: "blow-up: a field is not finite, or the CFL limit is broken",
-    5: "corrupt data",
+    5: "corrupt data: of a file, or found by [checks] in memory or in a message",
     6: "stall",
     7: "rank lost",
     EXIT_STOPPED: "stopped early on purpose, files complete: hpckit resume DIR",

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit import waits, watch
-from hpckit.channels import Bound, LocalPhase, RemotePhase, phase_dims, tags_needed
+from hpckit import message_checks, waits, watch
+from hpckit.channels import Bound, LocalPhase, RemotePhase, SealedBound, phase_dims, tags_needed
 from hpckit.device_channels import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
 from hpckit.errors import InputError
 from hpckit.field import Field
@@ -26,7 +26,7 @@ from hpckit.same import require_same
 from hpckit.slabs import side_of
 from hpckit.walls import Fill, as_fill
 
-AnyBound = Bound | DeviceBound
+AnyBound = Bound | SealedBound | DeviceBound
 Arrays = tuple[Any, ...]  # NumPy's, or a device's
 # Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
 KEPT_BINDINGS = 8
@@ -89,6 +89,7 @@ class HaloExchange:
                 "walls": repr(self._walls),
                 "axes": repr(chosen),
                 "mailboxes": repr(mailboxes),
+                "checks of messages": repr(message_checks.on),
             },
             "a halo exchange is made from the same fields on every rank",
         )
@@ -256,7 +257,7 @@ class HaloExchange:
         opened = open_mailboxes(mesh.comm, list(sides.values())) if split and mailboxes else None
         boxes: dict[int, Mailbox] = dict(zip(split, opened or (), strict=False))
         return [
-            RemotePhase(mesh, layouts, sides[dim], self._tag, boxes.get(dim))
+            RemotePhase(mesh, mesh.topology.names[dim], layouts, sides[dim], self._tag, boxes.get(dim))
             if dim in split
             else LocalPhase(layouts, dim)
             for dim in dims

@@ -12,11 +12,12 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import waits
+from hpckit import message_checks, waits
 from hpckit.ghost_mail import open_ghost_mail
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.mesh import Mesh
+from hpckit.message_checks import End, Seals
 from hpckit.particles import Particles
 from hpckit.plan.bricks import Bricks, Reached
 
@@ -32,9 +33,10 @@ class GhostExchange:
 
     def __init__(self, mesh: Mesh, mailboxes: bool = True) -> None:
         self.mesh = mesh
-        self._tag = mesh.tags(2)
+        self._tag = mesh.tags(3)
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
         self._requests: list[MPI.Request] = []
+        self._seals = Seals(mesh.comm) if message_checks.on else None
         self.wait_seconds = 0.0
         self._channel = waits.channel("ghosts", mesh.comm)
         self._begun = self._posted = 0.0
@@ -53,6 +55,7 @@ class GhostExchange:
         self._has_near, self._peers = bool(near), sorted(peers.difference(near))  # the latter are sent messages
         sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers, [rank, *near, *self._peers])
         self._own, self._near, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        self._takers = dict(zip([*near, *self._peers], sent[1:], strict=True))
         if self._channel is not None:
             self._channel.meet([*near, *self._peers])
         if mail is not None:
@@ -75,10 +78,11 @@ class GhostExchange:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
         self._begun = time.perf_counter()
         positions, own = particles.positions, self._own
-        self._give(positions, 3)
+        given = self._give(positions, 3)
         if self._peers:
             self._take(positions, own + self._near, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
+        self._seal(given, self._out)
         self._posted = time.perf_counter()
         copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
 
@@ -103,8 +107,9 @@ class GhostExchange:
         self.wait_seconds += end - begin
         if self._channel is not None:
             self._channel.add(self._begun, self._posted, begin, end, end - begin)
-        first = self._own
-        for came in (*self._from_near(3), self._in):
+        first, near = self._own, self._from_near(3)
+        self._check(near, self._in)
+        for came in (*near, self._in):
             if len(came):
                 put(came, particles.positions, self._slots, first, first + len(came))
                 first += len(came)
@@ -120,12 +125,33 @@ class GhostExchange:
         stop = first + len(out)
         take_all(positions, self._chosen[first:stop], self._segments[first:stop], self._shifts, len(out), out)
 
-    def _give(self, positions: np.ndarray, width: int) -> None:
-        """Pack what peers on the node take."""
+    def _give(self, positions: np.ndarray, width: int) -> np.ndarray:
+        """Pack what peers on the node take; returns it."""
+        given = np.empty((0, width))
         if self._mail is not None:
             if self._near:
-                self._take(positions, self._own, self._mail.out(width))
+                given = self._mail.out(width)
+                self._take(positions, self._own, given)
             self._mail.post()
+        return given
+
+    def _seal(self, near: np.ndarray, far: np.ndarray) -> None:
+        """Send checksums of what peers take, on the node and off it."""
+        if self._seals is not None:
+            rows = np.concatenate([near, far])
+            parts = np.split(rows, np.cumsum(list(self._takers.values()))[:-1])
+            self._seals.start(self._ends(parts), [(peer, self._tag + 2) for peer in self._takers])
+
+    def _check(self, near: list[np.ndarray], far: np.ndarray) -> None:
+        """Compare what has come with its checksums."""
+        if self._seals is not None:
+            parts = [*near, *np.split(far, np.cumsum(self._received)[:-1])] if self._peers else near
+            self._seals.finish(self._ends(parts))
+
+    def _ends(self, parts: list[np.ndarray]) -> list[End]:
+        """The rows of each peer, in the order of `_takers`."""
+        ends = zip(self._takers, parts, strict=False)
+        return [End(peer, self._tag + 2, "ghost particles", [rows]) for peer, rows in ends]
 
     def _from_near(self, width: int) -> list[np.ndarray]:
         """What peers on the node have given, float64[n, width] each."""
@@ -160,15 +186,18 @@ class GhostExchange:
     def _exchange_records(self, particles: Particles) -> np.ndarray:
         """Whole records, with the types, once."""
         own, far = self._own, np.empty((sum(self._sent), RECORD))
-        self._give(particles.positions, RECORD)
+        given = self._give(particles.positions, RECORD)
         self._take(particles.positions, own + self._near, far)
         self._received = self._exchange_counts()
         arriving = np.empty((sum(self._received), RECORD))
         requests = self._communicate(arriving, far, self._tag + 1)
+        self._seal(given, far)
         images = np.empty((own, RECORD))
         self._take(particles.positions, 0, images)
         self._wait(requests)
-        return np.concatenate([images, *self._from_near(RECORD), arriving])
+        near = self._from_near(RECORD)
+        self._check(near, arriving)
+        return np.concatenate([images, *near, arriving])
 
     def _communicate(self, into: np.ndarray, out: np.ndarray, tag: int) -> list[MPI.Request]:
         """Start to receive and to send the rows of each peer, which follow each other in both arrays."""

@@ -109,13 +109,18 @@ def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mai
     for number, both in enumerate(sides):
         box = Mailbox(comm, frozenset(near))
         for turn, side in enumerate(both):
-            entry = (2 * number + turn) * ENTRY
+            entry = entry_of(number, turn) * ENTRY
             if side.send_to is not None:
                 _add(parts[node.rank], entry, side.send, box.outgoing, box.out_flags)
             if side.recv_from is not None:
                 _add(parts[near[side.recv_from]], entry, side.recv, box.incoming, box.in_flags)
         boxes.append(box)
     return boxes
+
+
+def entry_of(phase: int, turn: int) -> int:
+    """The entry of the message that a phase sends low (turn 0) or high (turn 1)."""
+    return 2 * phase + turn
 
 
 def _small(side: Side) -> Side:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import message_checks
 from hpckit.errors import RankLostError
 from hpckit.kernels.integrate.dispatch import find_leavers
 from hpckit.mesh import Mesh
+from hpckit.message_checks import End, Seals
 from hpckit.particles import Particles
 from hpckit.plan.bricks import Bricks
 
@@ -48,7 +50,25 @@ def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarra
             start = mesh.comm.Isend if send else mesh.comm.Irecv
             requests.append(start([part, MPI.BYTE], int(peer), tag))
     MPI.Request.Waitall(requests)
+    if message_checks.on:
+        _check(mesh, (travelers, sent), (arriving, received))
     return arriving
+
+
+def _check(mesh: Mesh, gone: tuple[np.ndarray, np.ndarray], come: tuple[np.ndarray, np.ndarray]) -> None:
+    """Collective: compare the checksums of what each rank sent with those of what came: both rows, and their numbers.
+
+    Raises `SilentCorruptionError`.
+    """
+
+    def parts(rows: np.ndarray, counts: np.ndarray) -> list[End]:
+        split = np.split(rows, np.cumsum(counts)[:-1])
+        return [End(peer, tag, "particles", [part]) for peer, part in enumerate(split)]
+
+    tag = mesh.tags(1)
+    seals = Seals(mesh.comm)
+    seals.start(parts(*gone), [(peer, tag) for peer in range(mesh.size)])
+    seals.finish(parts(*come))
 
 
 def audit(mesh: Mesh, particles: Particles, total: int) -> None:

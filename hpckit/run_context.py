@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from hpckit.clocks import clock_offset
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
 from hpckit.json_bytes import gather_json, share_json
 from hpckit.plan.decomposition import Decomposition
+from hpckit.progress_lines import progress_line
+from hpckit.replay import Replay
 from hpckit.run_directory import RunDirectory
 from hpckit.step_edge import Keeper, StepEdge
 from hpckit.timing import PhaseTimer
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from hpckit.device import Device
     from hpckit.watch import Watch
 
+Result = TypeVar("Result")
 LINE_SECONDS = 5.0  # between two progress lines
 COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
 COMPILE_ALLOWANCE = 900.0  # s that compiling may take on a busy machine until it is a stall
@@ -69,7 +72,7 @@ class Run:
     another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
     `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
     `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
-    which the run ends early.
+    which the run ends early; `replay`: every so many steps one is computed twice (`hpckit.replay`).
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Run:
         traced: bool = False,
         keeper: Keeper | None = None,
         limit: float | None = None,
+        replay: int = 0,
     ) -> None:
         from hpckit.device import HOST
 
@@ -108,6 +112,7 @@ class Run:
         self._keeper, self._limit, self._began = keeper, limit, _clock()
         self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
         self._edge: StepEdge | None = None
+        self._replay = Replay(comm, replay) if replay else None
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0
 
@@ -199,6 +204,18 @@ class Run:
         """Whether a checkpoint belongs after this step by its number: `edge` is to see it, then."""
         return self._keeper is not None and self._keeper.is_due_after(step)
 
+    def advance(
+        self, step: int, once: Callable[[], Result], state: MakeState, restore: Callable[[Restored], None]
+    ) -> Result:
+        """Collective: `once()`, which takes the model up to `step`; returns what it returns.
+
+        Where `[checks] replay` asks for it, it is done twice, from `state()` by `restore` as after a checkpoint, and
+        `SilentCorruptionError` is raised on every rank where the two states differ in a bit.
+        """
+        if self._replay is None or not self._replay.is_due(step):
+            return once()
+        return self._replay.twice(step, once, state, restore)
+
     def edge(self, step: int, state: MakeState) -> bool:
         """Collective, after every step but the last: whether the run is to stop early.
 
@@ -280,6 +297,7 @@ class Run:
                 "app": self.app,
                 "title": self.title,
                 "ranks": self.size,
+                **({"steps_replayed": self._replay.count} if self._replay else {}),
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **checkpoints,
                 **summary,
@@ -331,29 +349,6 @@ class Run:
 
 
 Start = Callable[[Run, str, Mapping[str, Any], str], RunDirectory]
-
-
-def progress_line(state: Mapping[str, Any]) -> str:
-    """One plain line: percent, step, time, rates and the time that is left."""
-    parts = [
-        f"{100 * state['fraction']:5.1f} %",
-        f"step {state['step']}",
-        f"t {state['time']:.6g} of {state['end']:.6g}",
-    ]
-    if state["steps_per_second"]:
-        parts.append(f"{state['steps_per_second']:.3g} steps/s")
-    if state["rate"]:
-        parts.append(state["rate"])
-    if state["eta_seconds"] is not None and state["fraction"] < 1:
-        parts.append(f"{clock_text(state['eta_seconds'])} left")
-    return "  ".join(parts)
-
-
-def clock_text(seconds: float) -> str:
-    """Seconds as `0:42`, `12:05` or `3:07:30`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def utc_now() -> str:

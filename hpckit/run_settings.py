@@ -35,9 +35,17 @@ class WatchSettings(Section):
         return self
 
 
+class CheckSettings(Section):
+    """Looking for values that change by themselves (docs/reliability.md): both cost time, and are off."""
+
+    replay: int = Field(0, ge=0, le=2**53, description="every so many steps compute one twice and compare; 0: never")
+    messages: bool = Field(False, description="true: halos, ghosts and collectives carry checksums")
+
+
 COMMON: dict[str, tuple[type[BaseModel], str]] = {
     "checkpoint": (Checkpoint, "when the state is saved for `hpckit resume` (docs/restart.md)"),
     "watch": (WatchSettings, "how the ranks are watched"),
+    "checks": (CheckSettings, "whether a step is computed twice, and messages are checked"),
 }
 
 

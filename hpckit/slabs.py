@@ -39,6 +39,11 @@ class Slab:
         """What the slab kernels take: the array with the dim in the middle, the first layer, how many."""
         return self.layout.slabs(arrays[self.field], self.dim), self.first, self.layers
 
+    def part(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Its values, a view that keeps the array as little alive as the arguments do."""
+        whole, first, layers = self.arguments(arrays)
+        return whole[:, first : first + layers]
+
     def address(self, arrays: Sequence[np.ndarray]) -> int:
         """Where a slab of one piece starts in memory."""
         return arrays[self.field].ctypes.data + self.first * self.values * self.layout.dtype.itemsize

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hpckit.checkpoint_state import MakeState, Restored, State
+from hpckit.finite import require_finite
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -74,7 +75,10 @@ class StepEdge:
         self._wait = 1
 
     def come(self, step: int, make: MakeState) -> bool:
-        """Collective: save where it is time to; returns True where the run is to stop, with its checkpoint made."""
+        """Collective: save where it is time to; returns True where the run is to stop, with its checkpoint made.
+
+        Raises `BlowUpError` on every rank where the state is not finite: it is not saved, those before stay.
+        """
         keeper = self._keeper
         by_step = keeper is not None and keeper.is_due_after(step)
         if step < self._next and not by_step:
@@ -84,10 +88,10 @@ class StepEdge:
             return asked
         if keeper.is_pending and not busy:
             keeper.finish()
-        if asked:
-            keeper.save(step, make(), self._outputs(), now=True)
-        elif by_step or (due and not keeper.is_pending):
-            keeper.save(step, make(), self._outputs())
+        if asked or by_step or (due and not keeper.is_pending):
+            state = make()
+            require_finite(self._comm, step, state)
+            keeper.save(step, state, self._outputs(), now=asked)
         return asked
 
     def _agree(self, step: int) -> tuple[bool, bool, bool]:

@@ -1,8 +1,9 @@
 """What ranks wait for: a late peer, or the messages themselves; and which rank the others wait for most.
 
-Each rank notes when it entered an exchange, when its messages had left, and when it had those of its peers. Peers note
-the same under the same number, so that afterwards the wait splits in two: until the last peer had come ("late peer"),
-and from then on ("transfer": the messages, and what the library does). `current` is where exchanges note it.
+Each rank notes when it entered an exchange, a collective or the wait for a message, when its messages had left, and
+when it had those of its peers. Peers note the same under the same number, so that afterwards the wait splits in two:
+until the last peer had come ("late peer"), and from then on ("transfer": the messages, and what the library does).
+`current` is where all that communicates notes it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 SAMPLES = 512  # of a channel that are kept; above it every second one, and so on
 COLUMNS = 5  # begun, posted, entered, left (s on this rank's clock), waited (s)
+# Collectives in which all wait for the root, and in which the root waits for all; in the others all wait for all.
+FROM_ROOT = ("broadcast", "scatter", "bcast", "scatterv")
+TO_ROOT = ("reduce", "gather", "gatherv")
+Row = list[float]
 
 current: Waits | None = None  # of this process
 
@@ -28,13 +33,13 @@ class Channel:
     """The calls of one exchange on this rank, or samples of them: the same numbers on all of its ranks.
 
     `ranks`: those of the exchange, as ranks of the whole run. `thin`: above `most` calls keep every second one, and so
-    on; else the first ones.
+    on; else the first ones. `together`: a collective, whose last rank to come holds up all.
     """
 
-    __slots__ = ("calls", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin")
+    __slots__ = ("calls", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin", "together")
 
-    def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool) -> None:
-        self.name, self.ranks = name, ranks
+    def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool, together: bool = False) -> None:
+        self.name, self.ranks, self.together = name, ranks, together
         self.peers: list[int] = []
         self.most, self.thin = most, thin
         self.reset()
@@ -42,7 +47,7 @@ class Channel:
     def reset(self) -> None:
         """Forget all calls."""
         self.calls, self.stride, self.seconds = 0, 1, 0.0
-        self.samples: list[tuple[float, float, float, float, float]] = []
+        self.samples: list[Row] = []
 
     def meet(self, peers: Iterable[int]) -> None:
         """From now on this rank waits for these ranks of the exchange."""
@@ -53,17 +58,32 @@ class Channel:
         number = self.calls
         self.calls = number + 1
         self.seconds += waited
-        if number % self.stride:
-            return
-        samples = self.samples
-        if len(samples) >= self.most:
-            if not self.thin:
-                return
-            del samples[1::2]
-            self.stride *= 2
-            if number % self.stride:
-                return
-        samples.append((begun, posted, entered, left, waited))
+        if number % self.stride == 0 and self._has_room(number):
+            self.samples.append([begun, posted, entered, left, waited])
+
+    def open(self, begun: float, posted: float) -> Row:
+        """A call that has begun and will be waited for, with others under way: `close` takes what this returns."""
+        number = self.calls
+        self.calls = number + 1
+        row = [begun, posted, posted, posted, 0.0]
+        if number % self.stride == 0 and self._has_room(number):
+            self.samples.append(row)
+        return row
+
+    def close(self, row: Row, entered: float, left: float) -> None:
+        """What was opened is over: this rank waited for it from `entered` to `left`."""
+        self.seconds += left - entered
+        row[2:] = entered, left, left - entered
+
+    def _has_room(self, number: int) -> bool:
+        """Whether a call is kept whose number is a multiple of the stride."""
+        if len(self.samples) < self.most:
+            return True
+        if not self.thin:
+            return False
+        del self.samples[1::2]
+        self.stride *= 2
+        return number % self.stride == 0
 
 
 class Waits:
@@ -73,10 +93,12 @@ class Waits:
         self._comm = comm
         self._most, self._thin = (traced, False) if traced else (SAMPLES, True)
         self._made: dict[str, int] = {}
-        self._collective: dict[int, Channel] = {}
+        self._kept: dict[tuple, Channel] = {}
+        self._comms: dict[int, MPI.Comm] = {}
         self.channels: list[Channel] = []
+        self.actions: list[tuple[str, float, float]] = []  # of a timeline, what went on within phases
 
-    def channel(self, kind: str, comm: MPI.Comm, peers: Iterable[int] = ()) -> Channel:
+    def channel(self, kind: str, comm: MPI.Comm, peers: Iterable[int] = (), together: bool = False) -> Channel:
         """A channel of an exchange that all ranks of `comm` make together, in which this one waits for `peers`."""
         from mpi4py import MPI
 
@@ -87,21 +109,48 @@ class Waits:
         group.Free()
         key = kind + place
         number = self._made[key] = self._made.get(key, 0) + 1
-        own = Channel(f"{kind} {number}{place}", ranks, self._most, self._thin)
+        own = Channel(f"{kind} {number}{place}", ranks, self._most, self._thin, together)
         own.meet(peers)
         self.channels.append(own)
         return own
 
-    def collectives(self, comm: MPI.Comm) -> Channel:
-        """The one channel of the collective operations on `comm`: each waits for all other ranks."""
-        channel = self._collective.get(comm.handle)
+    def collective(self, comm: MPI.Comm, operation: str, root: int = -1, peers: Sequence[int] | None = None) -> Channel:
+        """The one channel of a collective operation on `comm`; its first word tells who waits for whom, or `peers`."""
+        key = (self._known(comm), operation, root)
+        channel = self._kept.get(key)
         if channel is None:
-            channel = self.channel("collectives", comm, (rank for rank in range(comm.size) if rank != comm.rank))
-            self._collective[comm.handle] = channel
+            others, word = [rank for rank in range(comm.size) if rank != comm.rank], operation.split()[0].lower()
+            if word in FROM_ROOT:
+                others = [] if comm.rank == root else [root]
+            elif word in TO_ROOT and comm.rank != root:
+                others = []
+            together = peers is None and word not in (*FROM_ROOT, *TO_ROOT)
+            channel = self.channel(operation, comm, others if peers is None else peers, together)
+            self._kept[key] = channel
         return channel
+
+    def messages(self, kind: str, comm: MPI.Comm, sender: int, receiver: int) -> Channel:
+        """The one channel of messages of a kind between two ranks of `comm`, in which the receiver waits."""
+        key = (self._known(comm), kind, sender, receiver)
+        channel = self._kept.get(key)
+        if channel is None:
+            peers = [sender] if comm.rank == receiver else []
+            channel = self._kept[key] = self.channel(f"{kind} {sender} to {receiver}", comm, peers)
+        return channel
+
+    def _known(self, comm: MPI.Comm) -> int:
+        """Stands for a communicator, which is kept, so that it is nobody else's."""
+        self._comms[id(comm)] = comm
+        return id(comm)
+
+    def act(self, name: str, begin: float, end: float) -> None:
+        """Something within a phase, for the timeline where one is kept."""
+        if not self._thin and len(self.actions) < self._most:
+            self.actions.append((name, begin, end))
 
     def reset(self) -> None:
         """Forget all calls, as after warm-up steps that compile the kernels."""
+        self.actions.clear()
         for channel in self.channels:
             channel.reset()
 
@@ -121,6 +170,7 @@ class Log:
     stride: int
     seconds: float
     samples: np.ndarray
+    together: bool = False
 
 
 def collect(comm: MPI.Intracomm, channels: Sequence[Channel], offset: float) -> list[list[Log]] | None:
@@ -129,7 +179,7 @@ def collect(comm: MPI.Intracomm, channels: Sequence[Channel], offset: float) -> 
     kept = [np.array(each.samples[:most], dtype=np.float64).reshape(-1, COLUMNS) for each in channels]
     heads = [
         {"name": each.name, "peers": each.peers, "calls": each.calls, "stride": each.stride, "seconds": each.seconds}
-        | {"rows": len(rows)}
+        | {"together": each.together, "rows": len(rows)}
         for each, rows in zip(channels, kept, strict=True)
     ]
     every = gather_json(comm, heads)

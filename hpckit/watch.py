@@ -34,23 +34,26 @@ from hpckit.same import broadcast_bytes, require_same
 from hpckit.watch_check import Check, Checker
 from hpckit.watch_sites import CORE, INNER, Site, Sites
 from hpckit.watch_table import (
+    CALL,
+    ENDED,
     GROUPS,
     HEAD,
     LEFT,
-    RECORD,
+    MOST_GROUPS,
     RING,
     RUNNING,
     SLOTS,
     communicates,
+    is_ending,
     place,
+    place_and_root,
+    set_listening,
     table_of,
 )
 
 MEMORY = Path("/dev/shm")
 STACK_SIGNAL = signal.SIGUSR2
-ENDED = 5  # the word of a record that says so
 NO_ROOT = -1
-MASK = 2**61 - 1  # of the digests
 START_WATCHER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hpckit.watcher import main; main(sys.argv[1:])"
 
 current: Watch | None = None  # of this process
@@ -179,6 +182,19 @@ class Watch:
         self._record_again(begun)
         self._wait_for(begun.check)
 
+    def listen_for_end(self) -> None:
+        """Say that this rank looks at `is_ending` now and then, and ends by itself: it is given a moment for that."""
+        set_listening(self._table)
+
+    def is_ending(self) -> bool:
+        """Whether the watcher of this node ends the job."""
+        return is_ending(self._table)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this rank is through."""
+        return self._closed
+
     def beat(self) -> None:
         """Say that this rank is alive: for long stretches without communication."""
         self._beats += 1
@@ -229,52 +245,53 @@ class Watch:
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
-        table, words, sites = self._table, self._words, self._sites
+        words, sites = self._words, self._sites
         places_of, know, find = sites.places, sites.know, sites.find
-        ring, numbers, pack = self._start + RING, (self._start + GROUPS) // 8, RECORD.pack_into
-        sequence, ended, last, word = 0, ring // 8 + ENDED, SLOTS - 1, ENDED
+        first = (self._start + GROUPS) // 8
+        numbers, ended, pack = words[first : first + MOST_GROUPS], (self._start + ENDED) // 8, CALL.pack_into
+        slots = [self._start + RING + 64 * slot for slot in range(SLOTS)]
+        sequence, last = 0, SLOTS - 1
         inner, identity, frame_of = INNER, id, _getframe
-        words[ended] = 1
 
         def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
-            nonlocal sequence, ended
+            nonlocal sequence
             frame = frame_of(1)
             while True:  # to the first frame outside of the modules that communicate
-                places = places_of.get(identity(frame.f_code))
-                if places is None:
+                try:  # subscripts are quicker than `get`
+                    places = places_of[identity(frame.f_code)]
+                except KeyError:
                     places = know(frame.f_code)
                 if places is not inner or frame.f_back is None:
                     break
                 frame = frame.f_back
-            site = places.get(frame.f_lasti)
-            if (
-                site is None
-                or site.operation is not operation
-                or site.dtype is not dtype
-                or site.root != root
-                or site.group.comm is not comm
-            ):  # fmt: skip
+            try:
+                site = places[frame.f_lasti]
+                group = site.group
+                if (
+                    site.operation is not operation
+                    or site.dtype is not dtype
+                    or site.root != root
+                    or group.comm is not comm
+                ):  # fmt: skip
+                    raise KeyError
+            except KeyError:
                 site = find(frame, comm, operation, dtype, root)
-                if places is not INNER:
+                group = site.group
+                if places is not inner:
                     places[frame.f_lasti] = site
-            group = site.group
             group.number = number = group.number + 1
-            # Which operations came in which order; 64 bits are plenty, and a mask keeps the numbers small.
-            group.digest = digest = (group.digest + number * site.signature) & MASK
-            words[numbers + group.index] = number
+            # Which operations came in which order; both factors stay below 2^32.
+            group.digest = digest = group.digest ^ number * site.signature
+            numbers[group.index] = number
             sequence += 1
-            offset = ring + ((sequence & last) << 6)
-            ended = (offset >> 3) + word
-            pack(table, offset, sequence, site.index, number, count, root, 0, digest)
+            pack(words, slots[sequence & last], sequence, site.place, number, count, digest)
             return site
 
         def note(site: Site, number: int, count: int, root: int) -> None:
             """A call without a number of its own."""
-            nonlocal sequence, ended
+            nonlocal sequence
             sequence += 1
-            offset = ring + (sequence % SLOTS << 6)
-            ended = (offset >> 3) + ENDED
-            pack(table, offset, sequence, site.index, number, count, root, 0, 0)
+            pack(words, slots[sequence & last], sequence, place_and_root(site.index, root), number, count, 0)
 
         def record_again(begun: Begun) -> None:
             note(begun.site, begun.number, begun.count, begun.root)
@@ -288,11 +305,11 @@ class Watch:
 
         def leave() -> None:
             """What was entered last is over."""
-            words[ended] = 1
+            words[ended] = sequence
 
         def inside() -> bool:
             """What was entered last is not over."""
-            return words[ended] == 0
+            return words[ended] != sequence
 
         return record, record_again, record_message, leave, inside
 

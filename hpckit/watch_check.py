@@ -72,8 +72,7 @@ class Checker:
             self._poll([self._comm.Isend(message, rank, check.tag + 1) for rank in check.members[1:]])
         if answer:
             raise MismatchError(
-                "ranks called different operations on one axis",
-                where=answer,
+                f"ranks called different operations on one axis, {answer}",
                 likely="a branch, a loop count or a shape that depends on the rank",
                 do="let all ranks of the axis call the same operations in the same order, with as many elements",
             )

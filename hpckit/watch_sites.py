@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import InputError
-from hpckit.watch_table import MOST_GROUPS, MOST_SITES, communicates
+from hpckit.watch_table import MOST_GROUPS, MOST_SITES, communicates, place_and_root
 
 CORE = os.path.dirname(os.path.abspath(__file__))
 INNER: dict[int, Any] = {}  # the places in modules that communicate: none
@@ -38,7 +38,9 @@ class Group:
 
 @dataclass(slots=True)
 class Site:
-    """An operation at a place in the source on a communicator. index: in the table; signature: of what it is."""
+    """An operation at a place in the source on a communicator. index: in the table; place: with the root, as records
+    have it; signature: of what it is.
+    """
 
     index: int
     group: Group
@@ -48,8 +50,10 @@ class Site:
     code: CodeType
     line: int
     signature: int = 0
+    place: int = 0
 
     def __post_init__(self) -> None:
+        self.place = place_and_root(self.index, self.root)
         self.signature = crc32(f"{self.told()['operation']} {self.root}".encode())
 
     def told(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The table of a node: what each of its ranks does now, in memory that its watcher shares. Standard library only.
 
-A file of a page with the alarm, then STRIDE bytes a rank: who it is, the number of its latest operation on each
-communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R` says in words, a line each, what the
-numbers of rank R stand for: communicators, and places in the source with their operation.
+A file of a page with the alarm and the end, then STRIDE bytes a rank: who it is, which of its calls are over, the
+number of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R`
+says in words, a line for each, what the numbers of rank R stand for: communicators, and places in the source with their
+operation.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE, STRIDE = 4096, 8192
-GROUPS, RING, SLOTS = 64, 4096, 64  # bytes of a rank until its group numbers, until its ring; calls in the ring
+# Bytes of a rank until the place of its last call that is over, until its group numbers, until its ring; calls in that.
+ENDED, GROUPS, RING, SLOTS = 56, 64, 4096, 64
 MOST_GROUPS = (RING - GROUPS) // 8
 MOST_SITES = 4096
-RECORD = struct.Struct("<3Q2q2Q")
+# A call in the ring: its place in the rank's order, `place_and_root`, its number on the group, elements, digest.
+CALL = struct.Struct("<3QqQ")
 ABSENT, RUNNING, LEFT = range(3)  # what a rank says of itself
 TABLE, ALARM = "table", "alarm.txt"
 
@@ -79,11 +82,29 @@ def read_head(table: mmap.mmap, slot: int) -> Head:
     return Head(*HEAD.unpack_from(table, place(slot)))
 
 
+def place_and_root(site: int, root: int) -> int:
+    """Both in one number, as records have them: it is known before the call. root: -2 or more."""
+    return site | (root + 2) << 32
+
+
 def read_calls(table: mmap.mmap, slot: int, most: int = SLOTS) -> list[Record]:
     """The last calls of a rank, the latest last."""
-    ring = place(slot) + RING
-    calls = [Record(*RECORD.unpack_from(table, ring + 64 * k)) for k in range(SLOTS)]
+    start = place(slot)
+    (ended,) = struct.unpack_from("<Q", table, start + ENDED)
+    calls = [_call(ended, *CALL.unpack_from(table, start + RING + 64 * k)) for k in range(SLOTS)]
     return sorted(call for call in calls if call.sequence)[-most:]
+
+
+def _call(ended: int, sequence: int, site_and_root: int, number: int, elements: int, digest: int) -> Record:
+    site, root = site_and_root & 0xFFFFFFFF, (site_and_root >> 32) - 2
+    return Record(sequence, site, number, elements, root, int(sequence <= ended), digest)
+
+
+def write_call(table: mmap.mmap, slot: int, call: Record) -> None:
+    """Put a call where a rank would, as its last one; ranks do it quicker (`Watch._recorder`)."""
+    numbers = (call.sequence, place_and_root(call.site, call.root), call.number, call.elements, call.digest)
+    CALL.pack_into(table, place(slot) + RING + 64 * (call.sequence % SLOTS), *numbers)
+    struct.pack_into("<Q", table, place(slot) + ENDED, call.sequence - (not call.ended))
 
 
 def read_numbers(table: mmap.mmap, slot: int) -> tuple[int, ...]:
@@ -94,6 +115,26 @@ def read_numbers(table: mmap.mmap, slot: int) -> tuple[int, ...]:
 def alarmed(table: mmap.mmap) -> bool:
     """Whether the watcher has found that ranks of this node wait for what cannot come."""
     return table[0] != 0
+
+
+def is_ending(table: mmap.mmap) -> bool:
+    """Whether the watcher ends the job."""
+    return table[1] != 0
+
+
+def set_ending(table: mmap.mmap) -> None:
+    """Tell the ranks of the node that the job is ended."""
+    table[1] = 1
+
+
+def somebody_listens(table: mmap.mmap) -> bool:
+    """Whether ranks end by themselves when they are told that the job is ended."""
+    return table[2] != 0
+
+
+def set_listening(table: mmap.mmap) -> None:
+    """Say that this rank does."""
+    table[2] = 1
 
 
 def set_alarm(table: mmap.mmap, on: bool) -> None:

@@ -5,13 +5,14 @@ hpckit's own exchanges and collectives tell the watch by themselves; calls of MP
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit import message_checks, waits, watch
 
 ANY, NOBODY = -1, -2  # in place of the peer of a message
 # Name -> (place of the buffer whose elements all ranks must agree in, place of the root); None for none.
@@ -88,10 +89,18 @@ def _collective(name: str, buffer_at: int | None, root_at: int | None) -> Callab
         if root_at is not None:
             root = given[root_at] if len(given) > root_at else named.get("root", 0)
         seen.enter(self, name, dtype, count, root)
+        entered = time.perf_counter()
         try:
-            return original(self, *given, **named)
+            returned = original(self, *given, **named)
         finally:
             seen.leave()
+            if waits.current is not None and self.size > 1:
+                left = time.perf_counter()
+                waits.current.collective(self, name, root).add(entered, entered, entered, left, left - entered)
+        place = message_checks.SAME_RESULT_OF_MPI.get(name, -1) if message_checks.on else -1
+        if 0 <= place < len(given) and isinstance(given[place], np.ndarray):
+            message_checks.check_result(self, name, given[place])
+        return returned
 
     return call
 

@@ -32,6 +32,8 @@ from hpckit.watch_table import (
     read_head,
     read_numbers,
     set_alarm,
+    set_ending,
+    somebody_listens,
     table_of,
 )
 from hpckit.watch_table import LEFT as HAS_LEFT
@@ -45,6 +47,7 @@ COMPARE_SECONDS = 2.0  # between two looks at all last calls of all ranks
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
 COMPUTING = "computing"
+END_SECONDS = 3.0  # for ranks that end by themselves when they are told
 MOVED = 2**20  # bytes read and written that show a rank at work; its stacks and logs are less
 
 
@@ -273,6 +276,10 @@ class Watcher:
         """End the processes that the ranks of this node said are theirs."""
         self._keep(replace(stall, ranks=self._with_stacks(stall.ranks)), ended=True)
         _say(f"stalled for {stall.seconds:.3g} s, past the limit of {self.options.end:g} s: the job is ended")
+        set_ending(self.table)
+        until = time.monotonic() + END_SECONDS * somebody_listens(self.table)
+        while time.monotonic() < until and all(_alive(it.pid) for it in stall.ranks.values()):
+            time.sleep(STACK_POLL)
         for it in stall.ranks.values():
             if _alive(it.pid):
                 with contextlib.suppress(OSError):

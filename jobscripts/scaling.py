@@ -1,16 +1,19 @@
-"""The table of a strong-scaling study: what `jobscripts/scaling.toml` calls when its runs are done."""
+"""Strong and weak scaling in one table: what `jobscripts/scaling.toml` calls when both studies are done."""
 
 import json
 
 
 def table(inputs, outputs):
-    """Ranks, rate, speedup and parallel efficiency of each run, against the one on the fewest ranks."""
-    runs = sorted((json.loads(path.read_text()) for path in inputs), key=lambda run: run["ranks"])
-    first = runs[0]
-    lines = ["ranks  cell-steps/s  speedup  efficiency"]
-    for run in runs:
-        speedup = run["cell_steps_per_second"] / first["cell_steps_per_second"]
-        efficiency = speedup * first["ranks"] / run["ranks"]
-        lines.append(f"{run['ranks']:5d}  {run['cell_steps_per_second']:12.4g}  {speedup:7.2f}  {efficiency:10.2f}")
+    """Efficiencies with their intervals, and the serial fractions of both laws."""
+    lines = ["study   ranks  efficiency  interval"]
+    for path in inputs:
+        study = json.loads(path.read_text())
+        for point in study["points"]:
+            found = point["efficiency"]
+            interval = f"{found['low']:.3f} to {found['high']:.3f}"
+            note = "  more ranks than cores" if point["oversubscribed"] else ""
+            lines.append(f"{study['kind']:6}  {point['ranks']:5d}  {found['value']:10.3f}  {interval}{note}")
+        if study["fit"]:
+            lines.append(f"        {study['fit']['law']}: serial fraction {study['fit']['serial']['value']:.4f}")
     outputs[0].write_text("\n".join(lines) + "\n")
     print(outputs[0].read_text())

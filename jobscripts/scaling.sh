@@ -1,8 +1,8 @@
 #!/bin/bash
-# hpckit graph run jobscripts/scaling.toml: 1 node, 64 ranks on each.
+# hpckit bench scaling weather/thermal grid.nx=8000 grid.nz=4000 --ranks 1,4,16,64 --launcher 'srun --mpi=pmi2 --kill-on-bad-exit=1 --cpu-bind=cores': 1 node, 64 ranks on each.
 # Made by hpckit submit; `sbatch FILE` submits it as it stands.
 
-#SBATCH --job-name=graph-scaling
+#SBATCH --job-name=bench-scaling
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=64
 #SBATCH --cpus-per-task=1
@@ -40,7 +40,7 @@ keep_cache() {
     on_each_node rm -rf "$NUMBA_CACHE_DIR"
 }
 
-hpckit graph run jobscripts/scaling.toml
+hpckit bench scaling weather/thermal grid.nx=8000 grid.nz=4000 --ranks 1,4,16,64 --launcher 'srun --mpi=pmi2 --kill-on-bad-exit=1 --cpu-bind=cores'
 code=$?
 keep_cache
 exit "$code"

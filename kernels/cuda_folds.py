@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import cuda
+from hpckit.kernels.cuda_jit import cuda, simulating
 
 u8 = np.uint64
+
+
+def folders(count: int) -> int:
+    """`count` threads of a block that folds; two in the simulator, where they wait for each other by milliseconds."""
+    return 2 if simulating() else count
 
 
 @cuda.jit(device=True)

@@ -90,3 +90,14 @@ def from_host(values: np.ndarray, like: Any) -> Any:
 def to_host(array: Any) -> np.ndarray:
     """The values as a NumPy array, complete when this returns."""
     return array.get() if type(array).__module__ == "cupy" else as_host(array)
+
+
+def set_from_host(array: Any, values: Any) -> None:
+    """array[...] = NumPy values, broadcast and converted, wherever the array is."""
+    wanted = np.broadcast_to(np.asarray(values, array.dtype), array.shape)
+    array[...] = from_host(wanted, array) if is_device_array(array) else wanted
+
+
+def placed(values: Any, like: Any) -> Any:
+    """NumPy values as they are, or copied to the GPU where `like` is on one; arrays of a GPU as they are."""
+    return from_host(values, like) if is_device_array(like) and not is_device_array(values) else values

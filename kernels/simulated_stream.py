@@ -61,6 +61,11 @@ class SimulatedEvent:
         """Return when all before the mark is done."""
         self.stream.run(self.stop)
 
+    @property
+    def done(self) -> bool:
+        """Whether all before the mark is done."""
+        return self.stream.done >= self.stop
+
 
 _streams: list[SimulatedStream] = []
 _current: list[SimulatedStream] = [SimulatedStream()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from hpckit.bench.fault_cases import hangs
 from hpckit.bench.fault_cases.deaths import deaths
 from hpckit.bench.fault_cases.untrusted import untrusted
 from hpckit.cli.bench import benchmarks
+from hpckit.errors import InputError
 
 
 def test_faults_in_short() -> None:
@@ -21,6 +23,27 @@ def test_faults_in_short() -> None:
         figures |= {key: value["median"] for key, value in found["ratios"].items()}
     assert figures == {"kills_bitwise": 1.0, "corrupt_silent": 0.0, "corrupt_crash": 0.0, "powerloss_lost": 0.0}
     assert "seed" in benchmarks()["faults"]
+
+
+def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -> None:
+    def half(tier, seed, random):
+        yield {"what": "kill", "case": "first", "passed": True, "problem": ""}
+        raise OSError("no process can be made")
+
+    monkeypatch.setitem(faults._KINDS, "kill", half)
+    kept = tmp_path / "found.json"
+    found = faults.run(quick=True, seed=3, only="kill", keep=kept)
+    assert found["ratios"]["kills_bitwise"]["median"] == 0.5, "a kind that cannot be run is no success"
+    assert "no process can be made" in found["misses"][0]["problem"]
+    monkeypatch.setitem(faults._KINDS, "kill", lambda tier, seed, random: pytest.fail("it was run again"))
+    again = faults.run(quick=True, only="kill", keep=kept)
+    assert again["seed"] == 3
+    assert again["ratios"] == found["ratios"]
+    for arguments in ({"seed": 4}, {"tier": "T1", "quick": False}):
+        with pytest.raises(InputError, match="not what this tier and seed found"):
+            faults.run(**{"quick": True, "only": "kill", "keep": kept, **arguments})
+    with pytest.raises(InputError, match="no kind 'kills'"):
+        faults.run(quick=True, only="kills")
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import mpiexec, run_limited
+from traces import arrows, check_trace
 
 from hpckit.report.numbers import waits
 from hpckit.report.sections import waits_text
@@ -82,10 +84,26 @@ def test_a_timer_keeps_so_many_spans():
     assert not timer.spans
 
 
+@pytest.mark.parametrize("traced", [0, 3])
+def test_laps_are_phases_in_a_row(traced, monkeypatch):
+    monkeypatch.setattr("hpckit.timing.perf_counter", iter((1.0, 1.5, 3.5, 4.0, 10.0, 10.25)).__next__)
+    timer = PhaseTimer(traced=traced)
+    timer.begin()
+    for name in ("halo", "core", "halo"):
+        timer.lap(name)
+    timer.begin()  # what was between is nobody's
+    timer.lap("core")
+    assert list(timer.seconds.items()) == [("halo", 1.0), ("core", 2.25)]
+    assert timer.spans == [("halo", 1.0, 1.5), ("core", 1.5, 3.5), ("halo", 3.5, 4.0)][:traced]
+    timer.reset()
+    assert not timer.seconds
+
+
 def test_spans_nest_and_messages_go_forward():
     spans = {
         "names": ["core", "halo"],
         "spans": [[1, 0.0, 1e-4], [0, 1e-4, 2e-4], [1, 2e-4, 4e-4]],
+        "actions": [[0, 1.1e-4, 1.9e-4]],
         "steps": [[1, 4e-4]],
     }
     logs = [[log([(1e-5, 5e-5, 2.5e-4, 4e-4, 1e-4)], (1 - rank,))] for rank in (0, 1)]
@@ -94,30 +112,35 @@ def test_spans_nest_and_messages_go_forward():
     assert made["otherData"] == {"title": "made up", "ranks": 2}
 
 
-def check_trace(trace: dict, ranks: int) -> None:
-    """Spans of a rank nest or are apart; each message goes forward, from within a span to within a span."""
-    events = trace["traceEvents"]
-    assert {event["pid"] for event in events if event["ph"] == "X"} == set(range(ranks))
-    for rank in range(ranks):
-        open_ends: list[float] = []
-        for event in [e for e in events if e["ph"] == "X" and e["pid"] == rank]:
-            end = event["ts"] + event["dur"]
-            while open_ends and open_ends[-1] <= event["ts"] + 1e-6:
-                open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 2e-3, event
-            open_ends.append(end)
-    sent = {event["id"]: event for event in events if event["ph"] == "s"}
-    got = {event["id"]: event for event in events if event["ph"] == "f"}
-    assert set(sent) == set(got)
-    assert sent
-    for number, start in sent.items():
-        assert start["ts"] <= got[number]["ts"]
-        assert start["pid"] != got[number]["pid"]
+def test_a_collective_has_arrows_from_the_last_that_came():
+    """In the first call rank 2 comes last, in the second rank 0."""
+    calls = [
+        [(0.0, 0.1, 0.1, 3.0, 2.9), (5.0, 5.5, 5.5, 5.6, 0.1)],
+        [(0.0, 0.2, 0.2, 3.1, 2.9), (4.0, 4.1, 4.1, 5.7, 1.6)],
+        [(2.0, 2.5, 2.5, 3.2, 0.7), (4.0, 4.2, 4.2, 5.8, 1.6)],
+    ]
+    logs = [[dataclasses.replace(log(rows, tuple({0, 1, 2} - {r})), together=True)] for r, rows in enumerate(calls)]
+    nothing = {"names": [], "spans": [], "actions": [], "steps": []}
+    made = merge([nothing] * 3, logs, "made up")
+    check_trace(made, 3)
+    assert sorted(arrows(made, "halo 1")) == [(0, 1), (0, 2), (2, 0), (2, 1)]
+    assert split(logs)["waited_for"] == pytest.approx([1.4 + 1.3, 0.0, 2.4 + 2.3])
+
+
+def test_calls_are_numbered_in_the_order_in_which_they_begin():
+    channel = Channel("all_reduce 1", [0, 1], most=4, thin=True)
+    rows = [channel.open(begun, begun + 0.5) for begun in range(8)]
+    for number in reversed(range(8)):
+        channel.close(rows[number], 10.0 + number, 10.5 + number)
+    assert (channel.calls, channel.stride, channel.seconds) == (8, 2, 4.0)
+    assert channel.samples == [[n, n + 0.5, 10.0 + n, 10.5 + n, 0.5] for n in (0.0, 2.0, 4.0, 6.0)]
 
 
 PROGRAM = """
 import time
+import numpy as np
 import hpckit as hp
+from hpckit.parallel.messages import Messages
 from hpckit.run_context import Run
 from mpi4py import MPI
 
@@ -132,6 +155,23 @@ with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
         with run.timer("halo"):
             halo(field)
         run.progress(step, step, 15)
+    works = [hp.all_reduce(np.ones(n), mesh["x"]) for n in (5, 7000)]
+    for work in works if comm.rank else works[::-1]:
+        work.wait()
+    for root in range(3):
+        hp.broadcast(np.ones(9), mesh, root).wait()
+    for turn in range(2):
+        hp.gossip(np.ones(9), mesh, "exponential", turn).wait()
+messages = Messages(comm)
+if comm.rank == 0:
+    for value in range(4):
+        time.sleep(0.02)
+        messages.send(1, np.full(3, value))
+    messages.finish()
+elif comm.rank == 1:
+    posted = [messages.post(0, (3,), np.dtype(int)) for _ in range(4)]
+    for number in (3, 0, 2, 1):
+        assert (messages.wait(posted[number], "test") == number).all()
 run.finish({{}})
 """
 
@@ -151,5 +191,16 @@ def test_the_late_rank_of_a_run_is_named(tmp_path):
     assert summary["waits"]["waited_for"][1] > 0.8
     trace = json.loads((tmp_path / "run" / "trace.json").read_text())
     check_trace(trace, RANKS)
+    # Of a collective its last rank holds up the others; of a broadcast its root holds up all others.
+    assert len(list(arrows(trace, "all_reduce"))) == 2 * (RANKS - 1)
+    assert sorted(arrows(trace, "broadcast")) == [(a, b) for a in range(3) for b in range(3) if a != b]
+    assert sorted(arrows(trace, "gossip")) == [(a, b) for a in range(3) for b in range(3) if a != b]
+    assert list(arrows(trace, "pipeline 0 to 1")) == [(0, 1)] * 4
+    # The messages were waited for in another order than sent: each arrow begins with its own send, 20 ms apart.
+    moments = [event["ts"] for event in trace["traceEvents"] if event["ph"] == "s" and "pipeline" in event["name"]]
+    ends = [event["ts"] for event in trace["traceEvents"] if event["ph"] == "f" and "pipeline" in event["name"]]
+    assert min(np.diff(moments)) > 15e3
+    assert ends[3] == min(ends)
+    assert ends[1] == max(ends)
     assert sum(event["ph"] == "i" for event in trace["traceEvents"]) == 15
     assert trace_section(tmp_path / "run").count("<svg") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
 from hpckit.time_steps import count_steps
-from hpckit.timing import t_eff
+from hpckit.timing import PhaseTimer, t_eff
 
 BYTES_PER_CELL_STEP = 16  # the temperature read once and written once
 VARIABLES = {"temperature": {"units": "K", "long_name": "temperature"}}
@@ -113,19 +113,20 @@ class Model:
         """Simulated so far, s."""
         return self.step * self.dt
 
-    def advance(self, timer: Callable) -> None:
+    def advance(self, timer: PhaseTimer) -> None:
         """One step: the core while the halo is on its way, then the rim; all at once where no halo travels."""
-        config, now, after = self.config, self.now.data, self.next.data
-        with timer("halo"):
-            self.halo.start(now)
+        config, now, after, lap = self.config, self.now.data, self.next.data, timer.lap
+        timer.begin()
+        self.halo.start(now)
+        lap("halo")
         if self.overlaps:
-            with timer("core"):
-                stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.core)
-        with timer("halo"):
-            self.halo.finish(now)
+            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.core)
+            lap("core")
+        self.halo.finish(now)
+        lap("halo")
         rest = self.rim if self.overlaps else self.decomposition.interior
-        with timer("rim" if self.overlaps else "core"):
-            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, rest)
+        stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, rest)
+        lap("rim" if self.overlaps else "core")
         self.now, self.next = self.next, self.now
         self.step += 1
 
@@ -218,7 +219,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
     timer.reset()
     waited, begin = model.halo.wait_seconds, clock.perf_counter()
     for step in range(done + 1, model.steps + 1):
-        model.advance(timer)
+        run.advance(step, partial(model.advance, timer), model.saved, model.restore)
         monitor, frame = step % config.time.monitor == 0 or step == model.steps, is_frame(config, step, model.steps)
         if monitor:
             with timer("diagnostics"):

@@ -122,7 +122,8 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, in
     begin = clock.perf_counter()
     while model.time < end:
         target = min(end, (frames + 1) * every)
-        dt = model.step(target - model.time, timer)
+        once = partial(model.step, target - model.time, timer)
+        dt = run.advance(model.steps_done + 1, once, model.saved, model.restore)
         # The last step before a frame is as long as the rest: it ends on it to the bit.
         frame = model.time + dt >= target * (1 - 1e-14)
         model.time = target if frame else model.time + dt

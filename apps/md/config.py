@@ -23,10 +23,17 @@ class Section(BaseModel):
 
 
 class System(Section):
-    """The particles: a lattice, or a LAMMPS data file."""
+    """The particles: a lattice, or a file."""
 
     units: Literal["lj", "metal", "real"] = Field("lj", description="system of units, as in LAMMPS")
-    file: str = Field("", description="LAMMPS data file to start from; empty: a lattice")
+    file: str = Field(
+        "",
+        description="to start from: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; empty: a lattice",
+    )
+    frame: int = Field(-1, description="which frame of a file with many: from 0 on; below 0 from the end")
+    velocities: Literal["file", "draw"] = Field(
+        "file", description="of particles from a file: its own (at rest where it has none), or drawn at `temperature`"
+    )
     lattice: Literal["fcc", "bcc", "sc"] = Field("fcc", description="lattice to start from")
     cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
     density: float = Field(0.8442, gt=0, description="particles per volume of the lattice")
@@ -39,7 +46,9 @@ class System(Section):
     periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="dims whose ends meet; the others are open")
     masses: tuple[float, ...] = Field((1.0,), min_length=1, description="mass of each type (of a file: its own count)")
     fractions: tuple[float, ...] = Field((1.0,), min_length=1, description="share of each type in a lattice")
-    temperature: float = Field(1.44, ge=0, description="of the velocities that a lattice starts with")
+    temperature: float = Field(
+        1.44, ge=0, description="of the velocities of a lattice, or of a file with velocities = draw"
+    )
     seed: int = Field(87287, ge=0, description="start of the random numbers for velocities and types")
 
     @model_validator(mode="after")
@@ -208,6 +217,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        checks = getattr(self, "checks", None)  # a section of all apps, added to these
+        if checks is not None and checks.replay and not self.repro:
+            raise ValueError("checks.replay compares bits, which forces have again only with repro = true (--repro)")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
             raise ValueError("dynamics.equilibrate goes before motion in time, and fire is none")
         for wall in self.dynamics.walls:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
-from hpckit.checkpoint_state import State
+from hpckit.checkpoint_state import Restored, State
 from hpckit.errors import BlowUpError
 from hpckit.md.dynamics import Dynamics
 from hpckit.md.fire import Fire
@@ -39,7 +40,7 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    for line in brick_lines(system.bricks):
+    for line in (*start.notes, *brick_lines(system.bricks)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
@@ -72,22 +73,27 @@ def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> t
     dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
     run.say(HEADER)
     done = 0
+
+    def back(kept: Restored) -> None:
+        restore(system, kept, kept.step % times.thermo == 0)
+        dynamics.restore(kept.values["dynamics"])
+
     if run.restored is None:
         first = last = _report(config, run, system, 0)
         trajectory.write(0, 0.0)
         analysis.add(0, 0.0)
     else:
-        values, done = run.restored.values, run.restored.step
-        restore(system, run.restored, done % times.thermo == 0)
-        dynamics.restore(values["dynamics"])
-        first = last = thermo_of(values["first"])
+        done = run.restored.step
+        back(run.restored)
+        first = last = thermo_of(run.restored.values["first"])
         if config.analysis.measures:
             run.say(f"observables of this run are those of the steps after {done}")
     run.timer.reset()
     begin, before = clock.perf_counter(), done
     for step in range(done + 1, times.steps + 1):
         wanted = step % times.thermo == 0 or step == times.steps
-        dynamics.step(system, times.dt, wanted)
+        once = partial(dynamics.step, system, times.dt, wanted)
+        run.advance(step, once, lambda: _saved(system, dynamics, first), back)
         analysis.add(step, step * times.dt)
         ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
         done = step
@@ -196,7 +202,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     shell = density * float(np.prod(lengths + 2 * reach)) - own
     measured(config, bricks.lengths, bricks.periodic)
     frames = Trajectory.frames(config)
-    notes = [f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
+    notes = [*start.notes, f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
     if ranks > 1 and lengths.min() < reach:
         notes.append(
             "bricks are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"

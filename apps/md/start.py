@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
-from hpckit.io.particles.lammps_data import read_lammps_data
+from hpckit.io.particles.frames import read_frame
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.noise.dispatch import normals, uniforms
 from hpckit.md.sums import add_ranks
@@ -35,6 +33,7 @@ class Start:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.file: Snapshot | None = None
+        self.notes: list[str] = []  # what a user should know of the file
         self.periodic = config.system.periodic
         if config.system.file:
             self._from_file()
@@ -42,16 +41,37 @@ class Start:
             self._from_lattice()
 
     def _from_file(self) -> None:
-        closed = tuple(axis in self.periodic for axis in "xyz")
-        self.file = read_lammps_data(Path(self.config.system.file), periodic=(closed[0], closed[1], closed[2]))
+        system = self.config.system
+        x, y, z = (axis in self.periodic for axis in "xyz")
+        self.file = read_frame(system.file, system.frame, (x, y, z))
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
-        self.masses = np.array(self.config.system.masses) if self.file.masses is None else self.file.masses
+        self.masses = np.array(system.masses) if self.file.masses is None else self.file.masses
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
             raise InputError(
-                f"{self.config.system.file} has particles of {highest} types and no masses",
-                do=f"give system.masses of {highest} types, and as many fractions",
+                f"{system.file} has particles of {highest} types and no masses",
+                do=f"give system.masses of {highest} types",
             )
+        self.notes = [f"note: {system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
+
+    def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
+        """Where the file says something else than the run does, or more than it can use."""
+        system, notes = self.config.system, []
+        if file.periodic != periodic:
+            theirs, ours = (
+                " ".join(axis for axis, wraps in zip("xyz", each, strict=True) if wraps) or "no dim"
+                for each in (file.periodic, periodic)
+            )
+            notes.append(f"is periodic along {theirs}, this run along {ours} (system.periodic)")
+        if file.units and file.units != system.units:
+            notes.append(f"says that its units are {file.units}, this run's are {system.units} (system.units)")
+        if file.velocities is None and system.velocities == "file":
+            notes.append("has no velocities: particles start at rest (system.velocities=draw draws them)")
+        if file.charges is not None and file.charges.any():
+            notes.append("has charges: there is no electrostatics yet, they do nothing")
+        if file.passed_over:
+            notes.append(f"has {', '.join(file.passed_over)}: not used, what pairs do is set in [interaction]")
+        return notes
 
     def _from_lattice(self) -> None:
         system = self.config.system
@@ -76,7 +96,7 @@ class Start:
     def travelers(self, comm: MPI.Comm) -> np.ndarray:
         """Collective: some of the particles on each rank, all of them together."""
         if self.file is not None:
-            return self._file_travelers(comm.rank)
+            return self._file_travelers(comm)
         first, count = block(self.count, comm.size, comm.rank)
         ids = np.arange(first, first + count)
         places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
@@ -84,12 +104,15 @@ class Start:
         velocities = self._velocities(comm, ids, self.masses[types])
         return make_travelers(ids, places, velocities, types)
 
-    def _file_travelers(self, rank: int) -> np.ndarray:
+    def _file_travelers(self, comm: MPI.Comm) -> np.ndarray:
         assert self.file is not None
-        file, chosen = self.file, slice(None) if rank == 0 else slice(0)
-        velocities = np.zeros((file.count, 3)) if file.velocities is None else file.velocities
-        ids = np.arange(file.count)[chosen]
-        return make_travelers(ids, file.positions[chosen], velocities[chosen], file.types[chosen], file.images[chosen])
+        file, chosen = self.file, slice(None) if comm.rank == 0 else slice(0)
+        ids, types = np.arange(file.count)[chosen], file.types[chosen]
+        if self.config.system.velocities == "draw":
+            velocities = self._velocities(comm, ids, self.masses[types])
+        else:
+            velocities = np.zeros((len(ids), 3)) if file.velocities is None else file.velocities[chosen]
+        return make_travelers(ids, file.positions[chosen], velocities, types, file.images[chosen])
 
     def _sites_of(self, ids: np.ndarray) -> np.ndarray:
         system = self.config.system

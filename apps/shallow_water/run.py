@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from hpckit.apps.shallow_water import setups
@@ -126,7 +127,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[Watch, Watch, in
         step += many
         dt = full if step < steps else config.time.end - (steps - 1) * full
         time = config.time.end if step == steps else step * full
-        model.step(dt, timer, many)
+        run.advance(step, partial(model.step, dt, timer, many), model.saved, model.restore)
         frame = is_frame(config, full, step, steps)
         if step % config.time.monitor == 0 or frame:
             with timer("diagnostics"):

@@ -11,6 +11,7 @@ from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.run_directory import InputFile, RelativeToSource
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
+GPU = True  # layers run on GPUs
 LANGUAGE = ("gpt2", "llama")
 
 
@@ -21,9 +22,12 @@ class Section(BaseModel):
 
 
 def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise ValueError(f"there is no file or folder {path}")
-    return path
+    try:
+        if path.exists():
+            return path
+    except OSError as error:  # a name that no file system takes
+        raise ValueError(f"{error.strerror}: {str(path)[:80]} …") from None
+    raise ValueError(f"there is no file or folder {path}")
 
 
 Weights = Annotated[Path, RelativeToSource(), AfterValidator(_existing)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -40,28 +41,31 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int) -> Evaluation:
         logits = _forward(trainer, x, leaving)
         if logits is not None:
             rows = logits.reshape(-1, logits.shape[-1])
-            right = rows[:, : trainer.laid.shape.vocab].argmax(axis=1) == targets.reshape(-1)
-            sums += [trainer.loss.forward(logits, targets)[0], right.sum(), targets.size]
+            chosen = trainer.device.to_host(rows[:, : trainer.laid.shape.vocab].argmax(axis=1))
+            right = (chosen == targets.reshape(-1)).sum()
+            sums += [float(trainer.loss.forward(logits, targets)[0]), right, targets.size]
     MPI.Request.Waitall(leaving)
     trainer.mesh.comm.Allreduce(MPI.IN_PLACE, sums)
     return Evaluation(sums[0] / sums[2], sums[1] / sums[2], samples)
 
 
-def _forward(trainer: Trainer, x: np.ndarray, leaving: list[MPI.Request]) -> np.ndarray | None:
+def _forward(trainer: Trainer, x: np.ndarray, leaving: list[MPI.Request]) -> Any:
     """The logits of a part of the data on the rank with the last stage, None on the others."""
     line, plan, layers = trainer.mesh["pp"], trainer.laid.plan, trainer.laid.model.layers
-    home, here = plan.schedule.rank_of, x
+    home = plan.schedule.rank_of
+    here = trainer.device.to_device(x) if x.dtype.kind == "f" else x
     for stage in plan.stages_of(line.rank):
         if stage and home[stage - 1] != line.rank:
             form = np.empty(MOST_DIMS, np.int64)
             line.Recv(form, home[stage - 1], TAG)
-            here = np.empty(form[form >= 0], trainer.config.precision)
-            line.Recv(here, home[stage - 1], TAG)
+            came = np.empty(form[form >= 0], trainer.config.precision)
+            line.Recv(came, home[stage - 1], TAG)
+            here = trainer.device.to_device(came)
         for number in plan.partition.layers(stage):
             here = layers[number].forward(here, Pass(training=False))[0]
         if stage + 1 < len(home) and home[stage + 1] != line.rank:
             form = np.full(MOST_DIMS, -1, np.int64)
             form[: here.ndim] = here.shape
-            here = np.ascontiguousarray(here)
+            here = np.ascontiguousarray(trainer.device.to_host(here))
             leaving += [line.Isend(each, home[stage + 1], TAG) for each in (form, here)]
     return here if home[-1] == line.rank else None

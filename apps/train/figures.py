@@ -26,7 +26,7 @@ class Figures:
         self.flops = laid.shape.training_flops(laid.window)
         comm = trainer.mesh.comm
         comm.Barrier()
-        own, peak = np.array([gemm_peak(trainer.config.precision)]), np.empty(1)
+        own, peak = np.array([gemm_peak(trainer.config.precision, trainer.device)]), np.empty(1)
         comm.Allreduce(own, peak, MPI.SUM)
         self.peak = float(peak[0])
         self.kept: dict[str, list[float]] = {}

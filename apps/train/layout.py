@@ -61,7 +61,7 @@ def layout(config: Config, ranks: int) -> Layout:
             )
         )
     model = tried(lambda: model_of(shape))
-    plan = tried(lambda: _plan(config, shape.products(window), shape.tied, ranks))
+    plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
         told = [problem.do for problem in problems if problem.do]
         raise InputError(
@@ -72,7 +72,8 @@ def layout(config: Config, ranks: int) -> Layout:
     return Layout(shape, window, model, data, plan)
 
 
-def _plan(config: Config, products: list[float], tied: bool, ranks: int) -> TrainingPlan:
+def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> TrainingPlan:
+    """The plan of a step of a network, from the operations of its layers' matrix products. Raises `InputError`."""
     costs = [product + 0.01 * max(products) for product in products]  # looking up takes a little, too
     return training_plan(
         ranks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def run(config: Config, run: Run) -> None:
     laid = layout(config, run.size)
     with Mesh(run.comm, dp=laid.plan.dp, pp=laid.plan.pp) as mesh:
         with run.compiling():
-            trainer = Trainer(config, laid, mesh)
+            trainer = Trainer(config, laid, mesh, run.device)
             trainer.warm_up()
         if run.restored is not None:
             trainer.restore(run.restored)
@@ -71,7 +72,7 @@ def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple
     begin, last = clock.perf_counter(), None
     while trainer.done < times.steps:
         started = clock.perf_counter()
-        step = trainer.step(run.timer)
+        step = run.advance(trainer.done + 1, partial(trainer.step, run.timer), trainer.held, trainer.restore)
         seconds = clock.perf_counter() - started
         at_end, line = step.step == times.steps, {}
         if step.step % times.monitor == 0 or at_end:

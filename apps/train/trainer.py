@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
 from hpckit.checkpoint_state import Piece, Restored, State
+from hpckit.device import HOST, Device
 from hpckit.errors import BlowUpError
+from hpckit.kernels.device_array import set_from_host
 from hpckit.mesh import Mesh
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
@@ -38,17 +42,22 @@ class StepFigures:
 
 
 class Trainer:
-    """Model, optimizer and position in the data on a mesh dp x pp. Collective, as are all of its methods."""
+    """Model, optimizer and position in the data on a mesh dp x pp. Collective, as are all of its methods.
 
-    def __init__(self, config: Config, laid: Layout, mesh: Mesh) -> None:
-        self.config, self.laid, self.mesh = config, laid, mesh
+    device: where parameters, gradients and optimizer are, and where steps are computed; the data are the host's.
+    """
+
+    def __init__(self, config: Config, laid: Layout, mesh: Mesh, device: Device = HOST) -> None:
+        self.config, self.laid, self.mesh, self.device = config, laid, mesh, device
         self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
         self.loss = CrossEntropy(laid.shape.vocab)
-        self.pipeline = Pipeline(laid.model, self.loss, mesh, laid.plan, dtype=np.dtype(config.precision))
+        precision = np.dtype(config.precision)
+        self.pipeline = Pipeline(laid.model, self.loss, mesh, laid.plan, dtype=precision, device=device)
         self.pipeline.initialize(config.seed)
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
         self.done = 0  # steps
+        self.weighed = 0  # bytes that this rank keeps for backward passes at once, at most
 
     def step(self, timer: PhaseTimer) -> StepFigures:
         """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
@@ -80,11 +89,19 @@ class Trainer:
 
     def state(self) -> State:
         """What a checkpoint holds: parameters and optimizer by the parameters' names, steps, position in the data."""
-        offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
+        return self._state_of(self.owned)
+
+    def held(self) -> State:
+        """The same of all parameters that this rank has, be it a copy of others'."""
+        return self._state_of(self.pipeline.parameters.list)
+
+    def _state_of(self, parameters: Iterable[Parameter]) -> State:
+        offsets, host = self.pipeline.parameters.offsets, self.device.to_host
+        vectors = {name: host(vector) for name, vector in _vectors(self.optimizer).items()}
         pieces = []
-        for parameter in self.owned:
+        for parameter in parameters:
             start, at = (0,) * len(parameter.shape), offsets[parameter.name]
-            pieces.append(Piece(f"parameters/{parameter.name}", parameter.shape, start, parameter.value))
+            pieces.append(Piece(f"parameters/{parameter.name}", parameter.shape, start, host(parameter.value)))
             for name, vector in vectors.items():
                 block = vector[at : at + parameter.size].reshape(parameter.shape)
                 pieces.append(Piece(f"{name}/{parameter.name}", parameter.shape, start, block))
@@ -95,20 +112,20 @@ class Trainer:
         offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
         for parameter in self.pipeline.parameters.list:
             start, at = (0,) * len(parameter.shape), offsets[parameter.name]
-            parameter.value[...] = restored.read(f"parameters/{parameter.name}", start, parameter.shape)
+            set_from_host(parameter.value, restored.read(f"parameters/{parameter.name}", start, parameter.shape))
             for name, vector in vectors.items():
                 block = restored.read(f"{name}/{parameter.name}", start, parameter.shape)
-                vector[at : at + parameter.size] = block.reshape(-1)
+                set_from_host(vector[at : at + parameter.size], block.reshape(-1))
         self.done, self.sampler.position = restored.values["step"], restored.values["position"]
         if isinstance(self.optimizer, AdamW):
             self.optimizer.count = self.done
 
     def warm_up(self) -> None:
-        """Compile what a step calls, outside the time that is measured; nothing is learned."""
+        """Compile what a step calls and weigh what it keeps, outside the time that is measured; nothing is learned."""
         share = self.sampler.take(self.replica, self.replicas)
         self.sampler.position = 0  # it is taken again
         x, targets = self.laid.data.training.take(share.indices)
-        self.pipeline.run(x, targets, Pass(True, self.config.seed))
+        self.weighed = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
         self.pipeline.squared_norm()
         self.pipeline.zero_grads()
         self.optimizer.step(0.0, 0.0)
@@ -135,7 +152,7 @@ class Trainer:
         )
 
 
-def _vectors(optimizer: AdamW | SGD) -> dict[str, np.ndarray]:
+def _vectors(optimizer: AdamW | SGD) -> dict[str, Any]:
     """The flat vectors of an optimizer, each as long as the parameters."""
     return {name: array for name, array in optimizer.state().items() if array.ndim}
 

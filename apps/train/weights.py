@@ -17,6 +17,7 @@ from hpckit.apps.train.trainer import Trainer
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
+from hpckit.kernels.device_array import set_from_host
 from hpckit.nn.layer import Sequential
 from hpckit.nn.parameters import Parameters
 
@@ -38,9 +39,9 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     found: dict[str, np.ndarray] = {}
     for parameter, holder in zip(every, holders.tolist(), strict=True):
         if holder == line.rank == 0:
-            found[parameter.name] = parameter.value
+            found[parameter.name] = trainer.device.to_host(parameter.value)
         elif holder == line.rank:
-            line.Send(np.ascontiguousarray(parameter.value), 0, TAG)
+            line.Send(np.ascontiguousarray(trainer.device.to_host(parameter.value)), 0, TAG)
         elif line.rank == 0:
             found[parameter.name] = np.empty(parameter.shape, trainer.config.precision)
             line.Recv(found[parameter.name], holder, TAG)
@@ -48,7 +49,7 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
 
 
 def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
-    """The network with all of its numbers, on one rank."""
+    """The network with all of its numbers, on the host of one rank."""
     model = model_of(trainer.laid.shape)
     held = Parameters(model.parameters(), np.dtype(trainer.config.precision))
     for parameter in held.list:
@@ -88,7 +89,7 @@ def load(trainer: Trainer, path: Path) -> None:
         if value.shape != parameter.shape:
             problems.append(f"{parameter.name} should be {parameter.shape} and is {value.shape}")
             continue
-        parameter.value[...] = value
+        set_from_host(parameter.value, value)
     if problems:
         more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise InputError(

@@ -41,7 +41,7 @@ def _parser(parser: argparse.ArgumentParser, takes: str = "", level: int = 3) ->
     parts = [f"```text\n{_usage(parser, takes)}\n```\n"]
     parts += [linked(parser.description, "../") + "\n"] if parser.description else []
     parts += [_options(parser._actions)]
-    parts += [linked(_commands_as_code(parser.epilog), "../") + "\n"] if parser.epilog else []
+    parts += [linked(_sentence(_commands_as_code(parser.epilog)), "../") + "\n"] if parser.epilog else []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hpckit.cli.apps import apps
 
 mpi4py.rc.initialize = False  # modules that import MPI are read for their docstrings, no MPI is started
 DOCS = Path(__file__).parents[1]
+NAMED_BLOCK = re.compile(r"^(<!-- file: (\S+) -->\n)((?:<!-- .* -->\n)*)```(\w+)$", re.M)
 
 REFERENCE = """# Reference
 
@@ -70,7 +72,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn links that leave docs/, and fill in tables of figures."""
     if page.file.src_uri.startswith("source/"):
         return markdown
-    return figures.filled(sources.relinked(markdown, page.file.src_uri))
+    return _titled(figures.filled(sources.relinked(markdown, page.file.src_uri)))
+
+
+def _titled(text: str) -> str:
+    """Code that is written to a file (`<!-- file: mine.py -->`) with the name of the file above it."""
+    return NAMED_BLOCK.sub(r'\1\3```\4 title="\2"', text)
 
 
 def _own_apps() -> list[Any]:

@@ -7,15 +7,20 @@ from collections.abc import Iterable
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table; a bar inside a cell is escaped, line breaks become spaces."""
-    lines = [list(head)]
-    lines += [[" ".join(str(cell).replace("|", "\\|").split()) for cell in row] for row in rows]
-    lines.insert(1, ["---"] * len(lines[0]))
+    """A table; a bar that stands in no code is escaped, line breaks become spaces."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *([_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
+def _cell(value: object) -> str:
+    parts = re.split(r"(`[^`]*`)", " ".join(str(value).split()))
+    parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+    return "".join(parts)
+
+
 def code(text: object) -> str:
-    """A word as code; nothing where there is none. A bar inside would end the cell of a table: it is written out."""
+    """A word as code; nothing where there is none."""
     return f"`{text}`" if str(text) else ""
 
 

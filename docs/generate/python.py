@@ -47,7 +47,7 @@ GROUPS = {
     ),
     "Collectives": (
         "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all gossip Work LocalSGD "
-        "ParameterServer parameter_server"
+        "ParameterServer parameter_server add_algorithm"
     ),
     "Training": "DataParallel Pipeline Sampler measure_layers",
     "Watching": "Watch",

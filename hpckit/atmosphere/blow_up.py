@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.atmosphere.base import BaseState
 from hpckit.atmosphere.stability import stable_cfl
+from hpckit.checkpoint_state import State
 from hpckit.errors import BlowUpError
 from hpckit.field import Field
+from hpckit.finite import require_finite
 from hpckit.kernels.euler2d.constants import GAMMA
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
@@ -32,6 +35,9 @@ class Checked(Protocol):
     steps_done: int
     first_broken_step: int | None
 
+    def saved(self, **values: Any) -> State:
+        """Collective: what a checkpoint holds, with the values given."""
+
 
 def courant(model: Checked, watch: Any, dt: float) -> float:
     """The Courant number of sound and wind together."""
@@ -42,6 +48,8 @@ def require_sound(model: Checked, watch: Any, dt: float) -> None:
     """Collective: raise `BlowUpError` on every rank where a value is not finite or the CFL limit is broken."""
     if watch.broken_cells:
         _refuse_broken(model, watch)
+    if not all(map(math.isfinite, getattr(watch, "more", {}).values())):  # masses of tracers, the same on all ranks
+        require_finite(model.mesh.comm, model.steps_done, model.saved())
     if courant(model, watch, dt) > stable_cfl(model.config.beta):
         _refuse_fast(model, watch, dt)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.atmosphere.blow_up import Checked, courant, require_sound
-from hpckit.checkpoint_state import Restored, State
+from hpckit.checkpoint_state import Restored
 from hpckit.run_context import Run
 from hpckit.time_steps import is_frame, step_count
 from hpckit.timing import PhaseTimer, t_eff
@@ -39,9 +40,6 @@ class Model(Checked, Protocol):
 
     def output(self) -> dict[str, np.ndarray]:
         """The fields that are written."""
-
-    def saved(self, **values: Any) -> State:
-        """Collective: what a checkpoint holds, with the values given."""
 
     def restore(self, restored: Restored) -> None:
         """Go on from a checkpoint."""
@@ -84,7 +82,7 @@ def time_loop(model: Model, run: Run, write: Callable[[float, dict[str, np.ndarr
     for step in range(done + 1, steps + 1):
         dt = full if step < steps else config.time.end - (steps - 1) * full
         time = config.time.end if step == steps else step * full
-        model.step(dt, timer)
+        run.advance(step, partial(model.step, dt, timer), model.saved, model.restore)
         monitor, frame = step % config.time.monitor == 0 or step == steps, is_frame(config, full, step, steps)
         if monitor:
             with timer("diagnostics"):

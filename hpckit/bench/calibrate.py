@@ -10,7 +10,10 @@ import math
 from itertools import combinations
 from typing import Any
 
-from hpckit.bench.collective_times import PROBE, Case
+import numpy as np
+
+from hpckit.bench.collective_times import PROBE, Case, Times
+from hpckit.bench.collectives import interval
 from hpckit.bench.probes import LONG, PROBES, STEPS, at_once, share
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine import Level, Machine, Measured
@@ -18,14 +21,15 @@ from hpckit.plan.price import price
 
 EMPTY = 64  # bytes: a message that costs nothing but its latency
 SIZES = tuple(2**power for power in range(16, 27, 2))
+PROBE_SIZES = (2**12, 2**14, *SIZES)  # algorithms cut buffers into smaller messages
 # The number of steps of all-reduces of next to nothing, whose times tell what a call costs before its first message.
 STARTS = {"recursive_doubling": 1, "tree": 2, "halving_doubling": 2}  # times log2(p)
 APART = 1.15  # algorithms whose times differ by more are to be put in the right order
 FASTEST = 1e12  # bytes/s: nothing measured is quicker
-LATENCY_SHARE = 0.8  # of the quickest step, at most
+LATENCY_SHARE = 0.95  # of the quickest step, at most
 
 
-def probe_cases(ranks: int, sizes: tuple[int, ...] = SIZES) -> list[Case]:
+def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     """What must be timed for a model."""
     names = [name + plus for name in PROBES if ranks > 2 or name != "pairs" for plus in ("", "+")]
     small: list[Case] = [(PROBE, name, EMPTY) for name in names]
@@ -56,11 +60,12 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
                 tuple(b / max(t - latency, b / FASTEST) for b, t in zip(moved, steps[plus], strict=True))
                 for plus in ("", "+")
             )
-            row = (tuple(map(float, sizes)), stored, added)
+            row = (tuple(moved), stored, added)
             measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
     widest = max(measured, key=lambda it: (-it.ranks, it.messages))
-    level = Level("node", 0, widest.latency, max(widest.stored))
-    return Machine(name, (level,), 0.0, max(widest.added), source, tuple(measured))
+    long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
+    level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
+    return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
 
 
 def _start(found: dict[Case, float], ranks: int) -> float:
@@ -77,16 +82,14 @@ def _empty(found: dict[Case, float], probe: str) -> tuple[float, float]:
     return step, max(short - STEPS * step, 0.0)
 
 
-def predictions(
-    machine: Machine, ranks: int, found: dict[Case, float], options: dict[Case, dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Predicted and measured seconds of each all-reduce; `options` of the plans as they ran."""
-    rows = []
-    for case in found:
-        operation, algorithm, nbytes = case
+def predictions(machine: Machine, ranks: int, times: Times) -> list[dict[str, Any]]:
+    """Predicted and measured seconds of each all-reduce, those first that are farthest off."""
+    found, rows = times.undisturbed(), []
+    for operation, algorithm, nbytes in found:
         if operation != "all_reduce" or nbytes <= EMPTY:
             continue
-        plan = collective_plan(operation, algorithm, ranks, **options.get(case, {}))
+        case = (operation, algorithm, nbytes)
+        plan = collective_plan(operation, algorithm, ranks, **times.options[case])
         predicted = price(plan, machine, nbytes, itemsize=4).seconds
         rows.append(
             {
@@ -98,19 +101,51 @@ def predictions(
                 "predicted_over_measured": round(predicted / found[case], 3),
             }
         )
-    return rows
+    return sorted(rows, key=_off, reverse=True)
 
 
-def judged(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """How far the predictions are off, as a factor (median and worst), the part that is within 35 %, and the part of
-    the pairs of algorithms that differ by more than 15 % which are in the right order.
+def _off(row: dict[str, Any]) -> float:
+    """By which factor a prediction is off, 1 or more."""
+    return max(row["predicted_over_measured"], 1 / row["predicted_over_measured"])
+
+
+def pairs(rows: list[dict[str, Any]], times: Times) -> list[dict[str, Any]]:
+    """The pairs of algorithms at a size that differ by more than 15 %: the slower over the quicker as measured in the
+    same rounds, with an interval that holds the true median with 95 % and lies above 1.15, and as predicted.
     """
-    off = sorted(max(row["predicted_over_measured"], 1 / row["predicted_over_measured"]) for row in rows)
-    within = sum(0.65 <= row["predicted_over_measured"] <= 1.35 for row in rows) / len(rows)
-    right = pairs = 0
+    found = []
     for a, b in combinations(rows, 2):
-        times = (a["measured_us"], b["measured_us"])
-        if a["bytes"] == b["bytes"] and max(times) > APART * min(times):
-            pairs += 1
-            right += (times[0] < times[1]) == (a["predicted_us"] < b["predicted_us"])
-    return {"median": off[len(off) // 2], "worst": off[-1], "within": within, "ordered": right / max(pairs, 1)}
+        if a["bytes"] != b["bytes"]:
+            continue
+        slow, quick = sorted((a, b), key=lambda row: -row["measured_us"])
+        of = [np.array(times.seconds["all_reduce", row["algorithm"], row["bytes"]]) for row in (slow, quick)]
+        low, high = interval((of[0] / of[1]).tolist())
+        if min(low, slow["measured_us"] / quick["measured_us"]) > APART:
+            found.append(
+                {
+                    "ranks": slow["ranks"],
+                    "bytes": slow["bytes"],
+                    "slower": slow["algorithm"],
+                    "quicker": quick["algorithm"],
+                    "measured_ratio": round(slow["measured_us"] / quick["measured_us"], 3),
+                    "low": round(low, 3),
+                    "high": round(high, 3),
+                    "predicted_ratio": round(slow["predicted_us"] / quick["predicted_us"], 3),
+                }
+            )
+    return found
+
+
+def judged(rows: list[dict[str, Any]], unlike: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
+    """How far the predictions are off, as a factor (median and worst), the part that is within 35 %, and the part of
+    the pairs of unlike algorithms that are in the right order; each with the number of predictions or pairs.
+    """
+    off = sorted(_off(row) for row in rows)
+    within = sum(0.65 <= row["predicted_over_measured"] <= 1.35 for row in rows) / len(rows)
+    ordered = sum(pair["predicted_ratio"] > 1 for pair in unlike) / max(len(unlike), 1)
+    return {
+        "within_35": (within, len(rows)),
+        "order": (ordered, len(unlike)),
+        "off_median": (off[len(off) // 2], len(rows)),
+        "off_worst": (off[-1], len(rows)),
+    }

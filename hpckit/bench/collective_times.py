@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,29 +14,46 @@ from hpckit.bench.job import answer, run_ranks
 from hpckit.bench.probes import probe_plan
 
 PROBE = "probe"  # the operation of the plans of `hpckit.bench.probes`
-MOST_ROUNDS = 200
+MOST_ROUNDS = 200  # of a pass
+PASSES = 4  # over all sizes: what else the machine does for some seconds falls on each of them
 MODULE = "hpckit.bench.collective_times"
 Case = tuple[str, str, int]  # operation, algorithm, bytes of the whole buffer
+Call = Callable[[], object]
 
 
-def measured(ranks: int, cases: list[Case], seconds: float) -> tuple[dict[Case, float], dict[Case, dict[str, Any]]]:
-    """Median seconds of each case on so many ranks, the slowest rank of each round, in about `seconds` in all; and the
-    options with which its plan ran.
+@dataclass(frozen=True)
+class Times:
+    """seconds: of each case, round by round, those of the slowest rank; cases of one size share their rounds. options:
+    with which its plan ran.
     """
+
+    seconds: dict[Case, list[float]]
+    options: dict[Case, dict[str, Any]]
+
+    def undisturbed(self) -> dict[Case, float]:
+        """The lower quartile of each case: other programs make rounds longer, never shorter."""
+        return {case: float(np.quantile(each, 0.25)) for case, each in self.seconds.items()}
+
+
+def measured(ranks: int, cases: list[Case], seconds: float) -> Times:
+    """The times of cases on so many ranks, in about `seconds` in all."""
     row = run_ranks(MODULE, ranks, ((cases, seconds),))[0]
-    return dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True))
+    return Times(dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True)))
 
 
 def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
-    """Cases of one size take turns until their share of the time is up, three rounds at least; buffers are rewritten
-    by their owner before each call.
+    """Cases of one size take turns until their share of the time is up, two rounds a pass at least; buffers are
+    rewritten by their owner before each call.
     """
-    sizes = dict.fromkeys(nbytes for _, _, nbytes in cases)
-    found = {}
-    for nbytes in sizes:
-        alike = [(operation, algorithm, size) for operation, algorithm, size in cases if size == nbytes]
-        for case, each in zip(alike, _rounds([_call(*case) for case in alike], seconds / len(sizes)), strict=True):
-            found[case] = each
+    sizes = list(dict.fromkeys(nbytes for _, _, nbytes in cases))
+    alike = {size: [(operation, name, nbytes) for operation, name, nbytes in cases if nbytes == size] for size in sizes}
+    calls = {size: _calls(each, size) for size, each in alike.items()}
+    found: dict[Case, list[float]] = {}
+    for _ in range(PASSES):
+        for size in sizes:
+            rounds = _rounds(calls[size], seconds / (PASSES * len(sizes)))
+            for case, each in zip(alike[size], rounds, strict=True):
+                found.setdefault(case, []).extend(each)
     return {
         "seconds": [found[case[0], case[1], case[2]] for case in cases],
         "options": [_options(*case) for case in cases],
@@ -53,33 +70,49 @@ def _options(operation: str, algorithm: str, nbytes: int) -> dict[str, Any]:
     return {} if operation == PROBE else dict(choose(operation, algorithm, axis_of(MPI.COMM_WORLD), nbytes, {}).options)
 
 
-def _rounds(calls: list[tuple[Callable[[], object], Callable[[], object]]], seconds: float) -> list[float]:
-    """Median seconds of each call."""
+def _rounds(calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
+    """Seconds of each call, round by round, each round in an order of its own: what comes after what takes longer."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     times: list[list[float]] = [[] for _ in calls]
-    for prepare, call in calls:  # warm up: communicators, columns, scratch memory
-        prepare()
-        call()
     begin = time.perf_counter()
     going = np.array(1)
+    order = np.random.default_rng(1)  # the same on all ranks
     while going:
-        for (prepare, call), each in zip(calls, times, strict=True):
+        for number in order.permutation(len(calls)).tolist():
+            prepare, call = calls[number]
             prepare()
             comm.Barrier()
             start = time.perf_counter()
             call()
-            each.append(time.perf_counter() - start)
-        going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 3) and len(times[0]) < MOST_ROUNDS
+            times[number].append(time.perf_counter() - start)
+        going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 2) and len(times[0]) < MOST_ROUNDS
         comm.Bcast(going)
     every = np.array(times)
     comm.Allreduce(MPI.IN_PLACE, every, MPI.MAX)
-    return [statistics.median(each) for each in every.tolist()]
+    return every.tolist()
 
 
-def _call(operation: str, algorithm: str, nbytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What rewrites the buffers, and what is timed."""
+def _calls(cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
+    """For each case of one size what rewrites the buffer, which they share, and what is timed; all warmed up."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    buffer = np.ones(max(nbytes // 4, comm.size), np.float32)
+
+    def rewrite() -> None:
+        buffer.fill(1.0 + comm.rank)
+
+    calls: list[tuple[Call, Call]] = [(rewrite, _call(operation, name, buffer)) for operation, name, _ in cases]
+    for prepare, call in calls:  # communicators, columns, scratch memory
+        prepare()
+        call()
+    return calls
+
+
+def _call(operation: str, algorithm: str, buffer: np.ndarray) -> Call:
+    """What is timed."""
     from mpi4py import MPI
 
     from hpckit import collectives
@@ -91,20 +124,14 @@ def _call(operation: str, algorithm: str, nbytes: int) -> tuple[Callable[[], obj
     from hpckit.collectives.work import start
 
     comm = MPI.COMM_WORLD
-    count = max(nbytes // 4, comm.size)
-    buffer = np.ones(count, np.float32)
-
-    def rewrite() -> None:
-        buffer.fill(1.0 + comm.rank)
-
     if operation == PROBE:
         axis = axis_of(comm)
         column = column_of(probe_plan(algorithm, comm.size), comm.rank)
         slots = even_slots(buffer, column.slots)
         add = Reduction(buffer.dtype, "sum").combine
-        return rewrite, lambda: start(Runner(axis, axis.tag(), column, slots, add).steps(), lambda: buffer).wait()
+        return lambda: start(Runner(axis, axis.tag(), column, slots, add).steps(), lambda: buffer).wait()
     run = getattr(collectives, operation)
-    return rewrite, lambda: run(buffer, comm, algorithm=algorithm).wait()
+    return lambda: run(buffer, comm, algorithm=algorithm).wait()
 
 
 if __name__ == "__main__":

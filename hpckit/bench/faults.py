@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import secrets
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,16 +20,24 @@ from hpckit.bench.fault_cases.hangs import hangs
 from hpckit.bench.fault_cases.kills import failing, kills
 from hpckit.bench.fault_cases.mutants import mutants
 from hpckit.bench.fault_cases.power_loss import power_loss
+from hpckit.bench.fault_cases.rank_programs import rows_of
+from hpckit.bench.fault_cases.resize_cases import CASES, MORE
 from hpckit.bench.fault_cases.untrusted import untrusted
 from hpckit.bench.faults_checkpoint import checkpoint_costs
 from hpckit.bench.measure import machine
+from hpckit.errors import InputError
 
 CHECKPOINT = "checkpoint"  # `--only` it: what checkpoints cost, nothing broken
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Tier:
-    """How many of each; hangs: places of each kind on 2 and on 4 ranks; power_loss: states of the disk at most."""
+    """How many of each; hangs: places of each kind on 2 and on 4 ranks; power_loss: states of the disk at most.
+
+    chains: of six rank-count pairs for each of `apps`; injected: rounds of changed values in them, and messages: the
+    apps whose messages are changed.
+    """
 
     kills: int
     failpoints: int
@@ -36,18 +47,25 @@ class Tier:
     deaths: int
     configs: int
     files: int
+    chains: int
+    apps: tuple[str, ...]
+    injected: int
+    messages: tuple[str, ...]
 
 
 TIERS = {
-    "T0": Tier(24, 50, 200, 400, 1, 12, 500, 200),
-    "T1": Tier(240, 70, 5_000, 10_000, 3, 60, 20_000, 5_000),
+    "T0": Tier(24, 50, 200, 400, 1, 12, 500, 200, 1, tuple(CASES), 1, ("diffusion", "md", "train")),
+    "T1": Tier(240, 70, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, tuple(CASES)),
 }
-QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40)
+QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40, 1, ("diffusion",), 1, ("diffusion",))
 # Key -> kinds of cases: the share of them that went as they must.
 SHARES = {
     "kills_bitwise": ("kill", "failpoint"),
+    "resize_bitwise": ("resize",),
     "hangs_named": ("hang",),
     "deaths_clean": ("death",),
+    "lost_named": ("not finite",),
+    "flips_named": ("flip", "message"),
     "untrusted_refused": ("config", "data file"),
     "mutants_killed": ("mutant",),
 }
@@ -57,31 +75,48 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     """The options that this benchmark has beside those of all; their names."""
     parser.add_argument("--tier", choices=sorted(TIERS), default="T0", help="T0: minutes; T1: the larger numbers")
     parser.add_argument("--seed", type=int, help="of what is random (a new one, which is printed)")
-    parser.add_argument("--only", metavar="KIND", help="one kind of cases, as in the column `what`")
-    return "tier", "seed", "only"
+    parser.add_argument("--only", metavar="KIND", help=f"one kind of cases: {', '.join((*_KINDS, CHECKPOINT))}")
+    parser.add_argument(
+        "--keep", metavar="FILE", type=Path, help="keep here what each kind found; kinds that it has are not run again"
+    )
+    return "tier", "seed", "only", "keep"
 
 
-def run(quick: bool = False, tier: str = "T0", seed: int | None = None, only: str | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False, tier: str = "T0", seed: int | None = None, only: str | None = None, keep: Path | None = None
+) -> dict[str, Any]:
     """Break things and count what came of it: shares of cases that went as they must (1 is right), and numbers of
     corruptions that were loaded silently or crashed, and of power failures that lost what had counted (0 is right).
+
+    Raises `InputError` for a kind that there is not, and a file `keep` of another tier or seed.
     """
-    seed = secrets.randbelow(10**6) if seed is None else seed
+    if only not in (None, CHECKPOINT, *_KINDS):
+        raise InputError(f"no kind {only!r} of faults", do=f"kinds: {', '.join((*_KINDS, CHECKPOINT))}")
+    numbers = QUICK if quick else TIERS[tier]
+    kept = _Kept(keep, "quick" if quick else tier, seed)
+    seed = kept.seed
     print(f"seed {seed}; the same again: hpckit bench faults --tier {tier} --seed {seed}", file=sys.stderr, flush=True)
-    rows: list[dict[str, Any]] = []
-    for row in _rows(QUICK if quick else TIERS[tier], seed, only):
-        rows.append(row)
-        if not row["passed"]:
-            print(f"MISS {row['what']}: {row['case']}: {row['problem']}", file=sys.stderr, flush=True)
-    passed = Counter(row["what"] for row in rows if row["passed"])
-    kinds = Counter(row["what"] for row in rows)
-    results = [{"what": what, "cases": count, "as they must": passed[what]} for what, count in kinds.items()]
+    for what, cases in _KINDS.items():
+        if only in (None, what) and what not in kept.kinds:
+            kept.add(what, *_tried(what, partial(cases, numbers, seed, Random(f"{seed} {what}"))))
+    rows = [row for what in _KINDS for row in kept.kinds.get(what, {}).get("rows", [])]
+    results = [
+        {
+            "what": what,
+            "cases": len(found["rows"]),
+            "as they must": sum(row["passed"] for row in found["rows"]),
+            "seconds": found["seconds"],
+        }
+        for what, found in kept.kinds.items()
+    ]
     misses = [{key: row[key] for key in ("what", "case", "problem")} for row in rows if not row["passed"]]
     costs, ratios = checkpoint_costs(quick) if only in (None, CHECKPOINT) else ([], {})
     return {
         "bench": "faults",
         "machine": machine(),
-        "tier": "quick" if quick else tier,
+        "tier": kept.tier,
         "seed": seed,
+        "numbers": asdict(numbers),
         "results": results,
         "misses": misses,
         "costs": costs,
@@ -89,23 +124,90 @@ def run(quick: bool = False, tier: str = "T0", seed: int | None = None, only: st
     }
 
 
-def _rows(tier: Tier, seed: int, only: str | None) -> Iterator[dict[str, Any]]:
-    """All cases, each kind from a random stream of its own."""
-    kinds = {
-        "kill": lambda random: kills(random, tier.kills),
-        "failpoint": lambda random: failing(random, tier.failpoints),
-        "corruption": lambda random: corruptions(random, tier.corruptions),
-        "power loss": lambda random: power_loss(tier.power_loss),
-        "mutant": lambda random: mutants(),
-        "config": lambda random: untrusted("config", seed, tier.configs),
-        "data file": lambda random: untrusted("data file", seed, tier.files),
-        "death": lambda random: deaths(random, tier.deaths),
-        "hang": lambda random: hangs(random, tier.hangs),
-    }
-    for what, cases in kinds.items():
-        if only in (None, what):
-            print(f"{what} …", file=sys.stderr, flush=True)
-            yield from cases(Random(f"{seed} {what}"))
+# What is broken -> its cases, each kind from a random stream of its own.
+_KINDS: dict[str, Callable[[Tier, int, Random], Iterable[Row]]] = {
+    "kill": lambda tier, seed, random: kills(random, tier.kills),
+    "failpoint": lambda tier, seed, random: failing(random, tier.failpoints),
+    "corruption": lambda tier, seed, random: corruptions(random, tier.corruptions),
+    "power loss": lambda tier, seed, random: power_loss(tier.power_loss),
+    "resize": lambda tier, seed, random: _resizes(tier, seed),
+    "not finite": lambda tier, seed, random: _injected(tier, seed, "not finite", ("nan", "gate")),
+    "flip": lambda tier, seed, random: _injected(tier, seed, "flip", ("flip",)),
+    "message": lambda tier, seed, random: _messages(tier, seed),
+    "mutant": lambda tier, seed, random: mutants(str(seed)),
+    "config": lambda tier, seed, random: untrusted("config", seed, tier.configs),
+    "data file": lambda tier, seed, random: untrusted("data file", seed, tier.files),
+    "death": lambda tier, seed, random: deaths(random, tier.deaths),
+    "hang": lambda tier, seed, random: hangs(random, tier.hangs),
+}
+
+
+def _resizes(tier: Tier, seed: int) -> Iterator[Row]:
+    for number in range(tier.chains):
+        yield from rows_of("resizing", "resize", 4, f"{seed} {number}", tier.apps)
+
+
+def _injected(tier: Tier, seed: int, what: str, kinds: tuple[str, ...]) -> Iterator[Row]:
+    """Changed values in the apps; those of one round go on in one job."""
+    apps = [app for app in tier.apps if app in CASES]
+    for number in range(tier.injected):
+        yield from rows_of(
+            "injecting", what, 2, f"{seed} {number}", [f"{kind}:{app}" for app in apps for kind in kinds]
+        )
+
+
+def _messages(tier: Tier, seed: int) -> Iterator[Row]:
+    for number in range(tier.injected):
+        for app in tier.messages:
+            yield from rows_of("injecting", "message", 2, f"{seed} {number}", [f"message:{app}"])
+
+
+def _tried(what: str, cases: Callable[[], Iterable[Row]]) -> tuple[list[Row], float]:
+    """The rows of a kind and the seconds that it took; where its own tests fail, what was found until then is kept."""
+    print(f"{what} …", file=sys.stderr, flush=True)
+    rows: list[Row] = []
+    begin = time.monotonic()
+    try:
+        for row in cases():
+            rows.append(row)
+            if not row["passed"]:
+                print(f"MISS {what}: {row['case']}: {row['problem']}", file=sys.stderr, flush=True)
+    except Exception as error:
+        problem = f"the tests themselves failed: {type(error).__name__}: {error}"[:300]
+        rows.append({"what": what, "case": f"after {len(rows)} cases", "passed": False, "problem": problem})
+        print(f"MISS {what}: {problem}", file=sys.stderr, flush=True)
+    seconds = round(time.monotonic() - begin, 1)
+    good = sum(row["passed"] for row in rows)
+    print(f"{what}: {good} of {len(rows)} as they must, {seconds:g} s", file=sys.stderr, flush=True)
+    return rows, seconds
+
+
+class _Kept:
+    """What was found of each kind, in a file too where one is given, from which a later run goes on."""
+
+    def __init__(self, path: Path | None, tier: str, seed: int | None) -> None:
+        self._path, self.tier = path, tier
+        self.kinds: dict[str, dict[str, Any]] = {}
+        self.seed = secrets.randbelow(10**6) if seed is None else seed
+        if path is None or not path.exists():
+            return
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            same = found["tier"] == tier and seed in (None, found["seed"])
+        except (OSError, ValueError, TypeError, KeyError):
+            same = False
+        if not same:
+            raise InputError(
+                f"{path} is not what this tier and seed found", do="give another file, or leave --seed out"
+            )
+        self.seed, self.kinds = found["seed"], found["kinds"]
+
+    def add(self, what: str, rows: list[Row], seconds: float) -> None:
+        """Keep the rows of a kind."""
+        self.kinds[what] = {"rows": rows, "seconds": seconds}
+        if self._path is not None:
+            record = {"tier": self.tier, "seed": self.seed, "kinds": self.kinds}
+            self._path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def _figures(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -118,7 +220,9 @@ def _figures(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     changed = [row for row in rows if row["what"] == "corruption"]
     if changed:
         for ending in ("silent", "crash"):
-            figures[f"corrupt_{ending}"] = _figure(sum(row["ending"] == ending for row in changed), len(changed))
+            figures[f"corrupt_{ending}"] = _figure(
+                sum(row.get("ending", "crash") == ending for row in changed), len(changed)
+            )
     failures = [row for row in rows if row["what"] == "power loss"]
     if failures:
         figures["powerloss_lost"] = _figure(sum(not row["passed"] for row in failures), len(failures))

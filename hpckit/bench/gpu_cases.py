@@ -28,6 +28,7 @@ MODULES = (
     "hpckit.bench.gpu_flood",
     "hpckit.bench.gpu_md",
     "hpckit.bench.gpu_layers",
+    "hpckit.bench.gpu_train",
 )
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude
 PAUSE = 0.02  # seconds that a timing takes at least: launches are asynchronous

@@ -181,6 +181,9 @@ def attends(device: Device, dtype: np.dtype) -> Pairs:
         rest = qkv, heads, kv_heads, out.astype(dtype), logs.astype(dtype), both.normal(*out.shape)
         told = {"dqkv": np.zeros_like(qkv)}
         both.call(attention.attention_gradient, back, name, told, *rest, "dqkv", *drop)
+        kept, told = both.normal(2, length + 6, 2 * kv_heads, width), {"out": both.normal(2, length, heads, width)}
+        cached = attention.cached_attention, attention_reference.cached_attention
+        both.call(*cached, f"cache {length} x {width}", told, qkv, heads, kv_heads, kept, 5, "out")
     turns = both.normal(5, 3)
     told = {"turned": both.normal(2, 5, 4, 6)}
     both.call(attention.rotary, attention_reference.rotary, "rotary", told, "turned", 3, np.cos(turns), np.sin(turns))

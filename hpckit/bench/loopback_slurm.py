@@ -17,6 +17,7 @@ from pathlib import Path
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "srun", "scancel")
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 CORES = 2  # of each virtual node
+GPU_FILES = ("/dev/null", "/dev/zero")  # devices that stand for the GPUs of a node: Slurm hands out their numbers
 START_SECONDS = 30.0
 END_SECONDS = 20.0
 PREFIX, OWNER = "hpckit-slurm-", "owner"  # of the folder of a cluster; the file in it with the process that made it
@@ -35,8 +36,8 @@ def missing() -> str:
 class Cluster:
     """A running Slurm; `environment` is that of its commands and of what submits to it."""
 
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: int, gpus: int = 0) -> None:
+        self.nodes, self.gpus = nodes, gpus
         # Short: a socket's path has at most 107 bytes.
         sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -60,6 +61,8 @@ class Cluster:
         _wait(socket_file.exists, START_SECONDS)
         (folder / "slurm.conf").write_text(self._configuration(socket_file))
         (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        files = GPU_FILES[: self.gpus]
+        (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in files))
         self._daemon("slurmctld", "-D")
         for node in self._names():
             (folder / "spool" / node).mkdir(parents=True)
@@ -131,9 +134,9 @@ class Cluster:
     def _configuration(self, socket_file: Path) -> str:
         host = socket.gethostname().split(".")[0]
         ports = _free_ports(1 + self.nodes)
-        folder = self.folder
+        folder, gres = self.folder, f" Gres=gpu:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} RealMemory=2000"
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} RealMemory=2000{gres}"
             for name, port in zip(self._names(), ports[1:], strict=True)
         )
         # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind.
@@ -162,15 +165,16 @@ MpiDefault=pmi2
 ReturnToService=2
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
 KillWait=5
+{"GresTypes=gpu" if self.gpus else ""}
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
 @contextlib.contextmanager
-def cluster(nodes: int) -> Iterator[Cluster]:
-    """A Slurm of so many virtual nodes while the block lasts."""
-    it = Cluster(nodes)
+def cluster(nodes: int, gpus: int = 0) -> Iterator[Cluster]:
+    """A Slurm of so many virtual nodes, each with so many GPUs in name (2 at most), while the block lasts."""
+    it = Cluster(nodes, gpus)
     try:
         it.start()
         yield it

@@ -1,4 +1,4 @@
-"""The smallest collective plans, whose times make a machine model: messages alone, in pairs, from all ranks at once.
+"""The smallest collective plans, whose times make a machine model: one message at once, half as many as ranks, or all.
 
 Each is a chain of steps, so that a step begins when the one before is over. With `+` what arrives is added.
 """
@@ -27,7 +27,7 @@ def share(probe: str) -> float:
 
 
 def probe_plan(probe: str, ranks: int) -> CollectivePlan:
-    """one: the buffer goes from rank to rank. pairs: the ranks of each pair send it to each other in turn. exchange:
+    """one: the buffer goes from rank to rank. pairs: so do two or more at once, half as many as ranks. exchange:
     every rank sends one half to the next and takes the other half, which it passes on in the next step.
     """
     name, reduce = probe.removesuffix(LONG).rstrip("+"), "+" in probe
@@ -35,7 +35,7 @@ def probe_plan(probe: str, ranks: int) -> CollectivePlan:
     rank, none, one = np.arange(ranks), np.zeros(ranks, np.int64), np.ones(ranks, np.int64)
     steps: dict[str, Callable[[int], Step]] = {
         "one": lambda i: messages(np.where(rank == i % ranks, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
-        "pairs": lambda i: messages(np.where(rank % 2 == i % 2, rank ^ 1, NOBODY), none, one, reduce=reduce),
+        "pairs": lambda i: messages(np.where(rank % 2 == i % 2, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
         "exchange": lambda i: messages(
             (rank + 1) % ranks, none + i % 2, one + i % 2, into=none + (i + 1) % 2, reduce=reduce
         ),

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpckit.bench.job import answer
 from hpckit.bench.measure import interleave
+from hpckit.device import HOST, Device
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
@@ -26,9 +27,12 @@ COMPARED = 5  # steps whose losses must agree
 Pair = tuple[Callable[[], float], Callable[[], float], dict[str, int]]
 
 
-def our_step(model: Sequential, classes: int, x: np.ndarray, targets: np.ndarray) -> Callable[[], float]:
+def our_step(
+    model: Sequential, classes: int, x: np.ndarray, targets: np.ndarray, device: Device = HOST
+) -> Callable[[], float]:
     """A step of ours on a batch: returns the mean loss before it."""
-    parameters, loss = Parameters(model.parameters()), CrossEntropy(classes)
+    parameters = Parameters(model.parameters(), allocate=lambda count, dtype: device.zeros((count,), dtype))
+    loss = CrossEntropy(classes)
     parameters.initialize(0)
     optimizer = AdamW(parameters, weight_decay=DECAY)
 
@@ -38,15 +42,19 @@ def our_step(model: Sequential, classes: int, x: np.ndarray, targets: np.ndarray
         total, kept = loss.forward(logits, targets)
         backward(model, saved, loss.backward(kept, 1 / targets.size))
         optimizer.step(RATE)
-        return total / targets.size
+        device.wait()
+        return float(total) / targets.size
 
     return step
 
 
-def their_step(model: Any, values: dict[str, Any], x: np.ndarray, targets: np.ndarray) -> Callable[[], float]:
-    """A step of PyTorch's on the same batch, from the initial values of ours."""
+def their_step(
+    model: Any, values: dict[str, Any], x: np.ndarray, targets: np.ndarray, place: str = "cpu"
+) -> Callable[[], float]:
+    """A step of PyTorch's on the same batch, from the initial values of ours; place: "cpu" or "cuda"."""
     import torch
 
+    model.to(place)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(values[name]))
@@ -54,7 +62,7 @@ def their_step(model: Any, values: dict[str, Any], x: np.ndarray, targets: np.nd
     plain = [p for p in model.parameters() if p.ndim == 1]
     groups = [{"params": decayed, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, fused=True)
-    inputs, wanted = torch.from_numpy(x), torch.from_numpy(targets.reshape(-1))
+    inputs, wanted = torch.from_numpy(x).to(place), torch.from_numpy(targets.reshape(-1)).to(place)
 
     def step() -> float:
         optimizer.zero_grad()
@@ -62,9 +70,17 @@ def their_step(model: Any, values: dict[str, Any], x: np.ndarray, targets: np.nd
         loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), wanted)
         loss.backward()
         optimizer.step()
+        if place == "cuda":
+            torch.cuda.synchronize()
         return loss.item()
 
     return step
+
+
+def gpt_flops(layers: int, width: int, vocab: int, batch: int, length: int) -> int:
+    """Floating-point operations of a step of a GPT: 6 for each multiply-add of the forward pass."""
+    weights = 12 * layers * width**2 + vocab * width
+    return batch * length * (6 * weights + 6 * layers * length * width)  # of the causal half, 12 for a whole square
 
 
 def gpt_pair(layers: int, width: int, heads: int) -> Pair:
@@ -75,8 +91,7 @@ def gpt_pair(layers: int, width: int, heads: int) -> Pair:
     text = np.random.default_rng(1).integers(0, VOCAB, (BATCH, LENGTH + 1))
     ours = our_step(model, VOCAB, text[:, :-1], text[:, 1:].copy())
     theirs, values = gpt(model, heads)
-    weights = 12 * layers * width**2 + VOCAB * width
-    flops = BATCH * LENGTH * (6 * weights + 6 * layers * LENGTH * width)  # of the causal half, 12 for a whole square
+    flops = gpt_flops(layers, width, VOCAB, BATCH, LENGTH)
     return ours, their_step(theirs, values, text[:, :-1].copy(), text[:, 1:].copy()), {"samples": BATCH, "flops": flops}
 
 

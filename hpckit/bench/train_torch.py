@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 from torch.nn import functional
 
+from hpckit.kernels.device_array import to_host
 from hpckit.nn.layer import Sequential
 
 Values = dict[str, np.ndarray]
@@ -53,7 +54,7 @@ class GPT(nn.Module):
 
 def gpt(ours: Sequential, heads: int) -> tuple[GPT, Values]:
     """The model of the shape of ours, and our values under its names."""
-    values = {p.name: p.value for p in ours.parameters()}
+    values = {p.name: to_host(p.value) for p in ours.parameters()}
     (vocab, width), context = values["embed.token.weight"].shape, len(values["embed.position.weight"])
     model = GPT(vocab, context, width, heads, len(ours.layers) - 2)
     renamed = {

@@ -44,6 +44,12 @@ class App:
         return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
     @property
+    def scaling_module(self) -> ModuleType | None:
+        """The module that tells scaling studies of it (`hpckit.scaling`), None for an app without one."""
+        name = f"{self.package}.scaling"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+    @property
     def config(self) -> type[BaseModel]:
         """The schema of its settings: its own, and those that every app has."""
         return with_common(self.config_module.Config)
@@ -66,7 +72,11 @@ class App:
     def device_problems(self, config: BaseModel, gpu: bool) -> list[str]:
         """What of these settings it cannot do on a GPU, or cannot do without: `device_problems` in its `config`."""
         tell = getattr(self.config_module, "device_problems", None)
-        return list(tell(config, gpu)) if tell else []
+        found = list(tell(config, gpu)) if tell else []
+        checks = getattr(config, "checks", None)
+        if gpu and checks is not None and checks.messages:
+            found.append("checks.messages = true takes fields on the host: leave it out, or --gpu")
+        return found
 
     @property
     def folder(self) -> Path:

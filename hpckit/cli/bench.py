@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     known = benchmarks()
     module: Any = importlib.import_module(f"hpckit.bench.{options.name}") if options.name in known else None
     own = module.add_options(it) if hasattr(module, "add_options") else ()
-    options = it.parse_args(arguments)
+    options = it.parse_intermixed_args(arguments)
     if options.name is None:
         width = max(map(len, known), default=0)
         for name, line in known.items():

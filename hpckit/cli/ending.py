@@ -14,7 +14,8 @@ from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
 from hpckit.cli.terminal import print_table, ranks_text, rate_text
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
-from hpckit.run_context import clock_text, utc_now
+from hpckit.progress_lines import clock_text
+from hpckit.run_context import utc_now
 from hpckit.run_directory import RunDirectory
 
 CRASH = re.compile(r"signal (4|6|7|8|11)\b")

@@ -60,6 +60,13 @@ EXPLANATIONS = {
         "Checkpoints: `hpckit ckpt verify DIR` names the bytes, and a resumed run falls back to an older generation "
         "by itself. Else use an earlier copy, or run again: `hpckit run DIR/run.toml`.",
     ),
+    "HPK-501": (
+        "A value changed that nobody changed: a step computed twice from one state gave two results, or a message is "
+        "not what was sent. [checks] in the run file looks for it.",
+        "A fault of a core, of memory, or of the network; rarely a kernel that reads memory it has not set.",
+        "The message names rank, host, field and cell, or sender and receiver. Leave that host out, test its memory, "
+        "and go on from the last checkpoint: `hpckit resume DIR`.",
+    ),
     "HPK-600": (
         "Ranks wait in an operation for others that do not come.",
         "A branch that only some ranks take, a rank that raised and went on or ended early, an endless loop, a file "

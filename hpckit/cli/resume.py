@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hpckit.cli import launch
 from hpckit.cli.apps import App, find_app
-from hpckit.cli.config import check
+from hpckit.cli.config import check, mistakes_of
 from hpckit.cli.job import only_root_speaks, run_joined, run_launched
 from hpckit.cli.joined import Joined, joined, leave
 from hpckit.cli.layers import Layer, Mistake, Settings, command_line_layer
@@ -26,7 +26,17 @@ from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
 
 # Settings, and sections of them, that may be others when a run goes on: how it is spread over ranks, saved and watched.
-CHANGEABLE = ("mesh", "pipeline", "batch.microbatches", "ranks", "checkpoint", "watch", "report", "time.limit")
+CHANGEABLE = (
+    "mesh",
+    "pipeline",
+    "batch.microbatches",
+    "ranks",
+    "checkpoint",
+    "watch",
+    "checks",
+    "report",
+    "time.limit",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -105,7 +115,8 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """The record with other settings. Raises `InputError` that lists all words that are none, or not to be changed."""
     if not words:
         return record
-    schema = Schema(find_app(str(record["app"])).config)
+    app = find_app(str(record["app"]))
+    schema = Schema(app.config)
     layer, mistakes = command_line_layer(words, schema)
     settings = Settings()
     settings.add(Layer("resolved.json", copy.deepcopy(record["values"]), Path.cwd()))
@@ -123,6 +134,10 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
             "\n".join(map(str, mistakes)),
             do=f"these may be changed: {', '.join(CHANGEABLE)}; for others begin a run of its own",
         )
+    try:
+        check(app.config, settings.tree)
+    except ValidationError as error:
+        raise InputError("\n".join(map(str, mistakes_of(error, schema, settings, "resolved.json")))) from None
     return {**record, "values": settings.tree, "origins": origins}
 
 

@@ -112,21 +112,21 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
-    if {"-n", "--ranks"} & set(words) and not words[0].endswith(".py"):
-        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     gpu = "--gpu" in words
     serial = words[0] in ("bench", "graph")
+    if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
+        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
     if not ranks:
         raise InputError("how many ranks on a node?", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file")
     title = safe_name(
-        options.name or "-".join([words[0], Path(words[-1]).stem] if serial else [Path(words[0]).stem or words[0]])
+        options.name or "-".join([words[0], _subject(words)] if serial else [Path(words[0]).stem or words[0]])
     )
     start: list[str] = []
     if serial or words[0].endswith(".py"):
         if options.array:
             raise InputError("--array is for settings of apps; a program has none", do="submit it once for each")
-        start = ["hpckit", *([] if serial else ["run"]), *words]
+        start = ["hpckit", *([] if serial else ["run"]), *words, *_launcher(words, site)]
     return Job(
         name=title,
         nodes=options.nodes,
@@ -139,6 +139,21 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         after=options.after,
         about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
     )
+
+
+def _launcher(words: list[str], site: Site) -> list[str]:
+    """How a scaling study starts its ranks, which it does itself."""
+    if words[:2] != ["bench", "scaling"] or site.mpi.launcher != "srun" or "--launcher" in words:
+        return []
+    pmi, bind = site.mpi.pmi, site.gpu.bind if "--gpu" in words else ""
+    options = [f"--mpi={pmi}" if pmi else "", "--kill-on-bad-exit=1", "--cpu-bind=cores"]
+    options += [f"--gpu-bind={bind}" if bind else "", *site.mpi.options]
+    return ["--launcher", " ".join(["srun", *filter(None, options)])]
+
+
+def _subject(words: list[str]) -> str:
+    """What a benchmark or graph is about: its name, or that of the file."""
+    return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
 
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:

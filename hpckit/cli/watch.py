@@ -16,7 +16,7 @@ from hpckit.cli.listing import status_of
 from hpckit.cli.run_jobs import job_of, job_states, run_directories
 from hpckit.errors import EXIT_STOPPED, InputError
 from hpckit.jobs.slurm import JobState
-from hpckit.run_context import clock_text
+from hpckit.progress_lines import clock_text
 from hpckit.run_directory import RunDirectory
 
 TAIL_BYTES = 8192  # of metrics.jsonl: the last line is in it

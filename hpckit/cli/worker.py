@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.first_exit import announce
 from hpckit.cli.nested import start_nested
+from hpckit.cli.stall_end import end_with_stall
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
 from hpckit.json_bytes import gather_json
 from hpckit.rank_log import rank_logger
 from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
-from hpckit.run_settings import with_common
+from hpckit.run_settings import CheckSettings, with_common
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -54,6 +55,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
+    from hpckit import message_checks
     from hpckit.watched_comm import WatchedComm
 
     run = None
@@ -65,8 +67,13 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         _record_places(directory, comm)
         config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
+        checks = getattr(config, "checks", CheckSettings())
+        message_checks.on = checks.messages
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
+        if watch is not None and announce:
+            world = comm
+            end_with_stall(watch, directory, lambda stall: _abort(directory, world, stall, None, announce))
         comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
         names = {"app": record["app"], "title": record["title"]}
         keeper = _keeper(comm, config, record, directory)
@@ -82,6 +89,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
             traced=bool(record.get("trace")),
             keeper=keeper,
             limit=seconds_of(limit) if limit else None,
+            replay=checks.replay,
         )
         _say_resumed(run, keeper)
         if device.is_gpu:

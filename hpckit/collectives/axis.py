@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit import watch
 from hpckit.collectives.nccl import Nccl, nccl_of
 from hpckit.collectives.node_work import Bound
 from hpckit.collectives.table import shared_table
@@ -158,9 +159,21 @@ def axis_of(given: Any) -> Axis:
         )
     axis: Any = comm.Get_attr(_keyval())
     if axis is None:
-        axis = Axis(comm)
+        axis = _new_axis(comm)
         comm.Set_attr(_keyval(), axis)
     return axis
+
+
+def _new_axis(comm: MPI.Intracomm) -> Axis:
+    """What is made when a communicator is met for the first time, by all its ranks together: a watch is told."""
+    seen = watch.current
+    if seen is None or seen.inside():
+        return Axis(comm)
+    seen.enter(comm, "the first collective", "", -1)
+    try:
+        return Axis(comm)
+    finally:
+        seen.leave()
 
 
 # Calls that are bound to a buffer, by the identities of buffer and axis, the operation and the algorithm; and the one

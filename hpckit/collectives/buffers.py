@@ -55,6 +55,10 @@ def _checked(array: Any, what: str, written: bool) -> Any:
         raise InputError(
             f"{what} is a {type(array).__name__}, not a NumPy or CuPy array", do="give an array, as np.array([value])"
         )
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(
+            f"{what} is a masked array, and messages do not carry masks", do="give its data: x.filled(0), or x.data"
+        )
     if array.dtype.hasobject or not array.dtype.isnative:
         raise InputError(
             f"{what} holds {array.dtype}, and collectives move numbers in this machine's byte order",

@@ -14,10 +14,10 @@ from hpckit.collectives.operations import all_reduce
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import flat_like
-from hpckit.collectives.work import Steps, Work, start
+from hpckit.collectives.work import Steps, Work, start, watched
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import collective_plan
-from hpckit.plan.collective import CollectivePlan
+from hpckit.plan.collective import NOBODY, CollectivePlan
 from hpckit.plan.counts import count
 from hpckit.plan.gossip import GossipPlan, gossip_plan
 
@@ -54,7 +54,12 @@ def gossip(
     given = Buffer(buffer, "the buffer")
     reduction = Reduction(given.array.dtype, "mean", None, kind)
     plan, column = _round(graph, axis.size, turn, shape, axis.rank)
-    return start(_average(axis, axis.tag(), given.flat, reduction, plan, column), given.put_back)
+    steps = _average(axis, axis.tag(), given.flat, reduction, plan, column)
+    neighbors = sorted({move.recv_from for move in column.moves} - {NOBODY, axis.rank})
+    # On the exponential graph rounds have neighbors of their own.
+    number = turn % max(1, (axis.size - 1).bit_length()) if graph == "exponential" else 0
+    what = ("gossip", graph, f"round {number}") if number else ("gossip", graph)
+    return watched(lambda: start(steps, given.put_back), axis.given, what, given, peers=neighbors)
 
 
 class LocalSGD:

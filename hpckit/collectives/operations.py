@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit import watch
+from hpckit import message_checks, waits, watch
 from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of, latest, quick
 from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
@@ -45,7 +45,8 @@ def all_reduce(
     bound = latest.get(id(buffer))
     if bound is None or bound.axis is not mesh_axis or bound.op is not op or bound.algorithm is not algorithm:
         bound = quick.get((id(buffer), id(mesh_axis), op, algorithm))
-    if bound is not None and weight is kind is watch.current is None and not options:
+    unseen = watch.current is waits.current is None and not message_checks.on
+    if bound is not None and weight is kind is None and unseen and not options:
         if bound.is_small:
             return bound.start_small(buffer)
         if bound.fits(buffer):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mpi4py import MPI
 
-from hpckit import waits, watch
+from hpckit import message_checks, waits, watch
 from hpckit.collectives.buffers import Buffer
 
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
@@ -83,15 +83,14 @@ def start(steps: Steps, result: Callable[[], Any]) -> Work:
 
 
 class Watched(Work):
-    """A work whose wait a watch is told of."""
+    """A work whose wait a watch is told of, or the waits of a run."""
 
-    __slots__ = ("_begun", "_channel", "_inner", "_seen", "_times")
+    __slots__ = ("_inner", "_noted", "_told")
 
     def __init__(
-        self, inner: Work, seen: watch.Watch, begun: Any, channel: waits.Channel | None, times: tuple[float, float]
+        self, inner: Work, told: tuple[watch.Watch, watch.Begun] | None, noted: tuple[waits.Channel, waits.Row] | None
     ) -> None:
-        self._inner, self._seen, self._begun = inner, seen, begun
-        self._channel, self._times = channel, times
+        self._inner, self._told, self._noted = inner, told, noted
         self.done = False
 
     def test(self) -> bool:
@@ -105,15 +104,18 @@ class Watched(Work):
         if self.done:
             return self._inner.wait()
         entered = time.perf_counter()
-        self._seen.resume(self._begun)
+        if self._told is not None:
+            seen, begun = self._told
+            seen.resume(begun)
         try:
             self.done = True
             return self._inner.wait()
         finally:
-            self._seen.leave()
-            if self._channel is not None:
-                left = time.perf_counter()
-                self._channel.add(*self._times, entered, left, left - entered)
+            if self._told is not None:
+                self._told[0].leave()
+            if self._noted is not None:
+                channel, row = self._noted
+                channel.close(row, entered, time.perf_counter())
 
 
 def watched(
@@ -123,16 +125,63 @@ def watched(
     buffer: Buffer,
     count: int | None = None,
     root: int = -1,
+    peers: Sequence[int] | None = None,
 ) -> Work:
-    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ)."""
-    seen = watch.current
-    if seen is None:
+    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ). peers: whom
+    this rank waits for, where the operation does not say it.
+    """
+    if message_checks.on and operation[0] in message_checks.SAME_RESULT:
+        return Sealed(_told(begin, comm, operation, buffer, count, root, peers), comm, operation[0])
+    return _told(begin, comm, operation, buffer, count, root, peers)
+
+
+class Sealed(Work):
+    """A work whose result is compared over its ranks (`hpckit.message_checks`): they wait for works in one order."""
+
+    __slots__ = ("_comm", "_inner", "_operation")
+
+    def __init__(self, inner: Work, comm: MPI.Comm, operation: str) -> None:
+        self._inner, self._comm, self._operation = inner, comm, operation
+        self.done = False
+
+    def test(self) -> bool:
+        """As of the work; the last one compares."""
+        if self._inner.test():
+            self.wait()
+        return self.done
+
+    def wait(self) -> Any:
+        """As of the work. Raises `SilentCorruptionError` on every rank where results differ."""
+        result = self._inner.wait()
+        if not self.done:
+            self.done = True
+            message_checks.check_result(self._comm, self._operation, result)
+        return result
+
+
+def _told(
+    begin: Callable[[], Work],
+    comm: MPI.Comm,
+    operation: tuple[str, ...],
+    buffer: Buffer,
+    count: int | None,
+    root: int,
+    peers: Sequence[int] | None,
+) -> Work:
+    """Begin a work that the watch and the waits of a run, where there are any, are told of."""
+    seen, kept = watch.current, waits.current
+    if seen is None and kept is None:
         return begin()
-    begun = seen.begin(comm, operation, buffer.array.dtype, buffer.size if count is None else count, root)
+    told = noted = None
+    if seen is not None:
+        elements = buffer.size if count is None else count
+        told = seen, seen.begin(comm, operation, buffer.array.dtype, elements, root)
     before = time.perf_counter()
     work = begin()
-    channel = None if waits.current is None else waits.current.collectives(comm)
-    return Watched(work, seen, begun, channel, (before, time.perf_counter()))
+    if kept is not None:
+        channel = kept.collective(comm, " ".join(operation), root, peers)
+        noted = channel, channel.open(before, time.perf_counter())
+    return Watched(work, told, noted)
 
 
 def advance_all() -> bool:

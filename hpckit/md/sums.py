@@ -19,6 +19,7 @@ def add_ranks(comm: MPI.Comm, columns: np.ndarray, count: int, exact: bool) -> n
         comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         return sums
     largest = np.abs(columns).max(axis=0, initial=0.0)
+    largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which is not above any number
     comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
     if not np.isfinite(largest).all():
         return np.where(np.isfinite(largest), 0.0, np.nan)

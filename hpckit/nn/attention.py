@@ -15,6 +15,9 @@ from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
 from hpckit.nn.rotary import RopeScaling, angles
 
+MOST_TABLES = 16
+_placed: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+
 
 class Attention:
     """x -> qkv (one product) -> attention -> out: [B, T, width] -> [B, T, width].
@@ -110,7 +113,20 @@ class Attention:
         """Turn queries and keys of tokens from number `first` on; length: of the table, at least theirs."""
         if self.rope_base:
             end = first + qkv.shape[1]
-            table = angles(max(length, end), self.head_width, self.rope_base, self.rope_scaling)
-            cosines, sines = (part[first:end] for part in table)
-            tables = [from_host(table.astype(qkv.dtype), qkv) for table in (cosines, -sines if back else sines)]
-            dispatch.rotary(qkv, self.heads + self.kv_heads, *tables)
+            key = (max(length, end), self.head_width, self.rope_base, self.rope_scaling)
+            cosines, sines, inverse = _tables(key, qkv)
+            dispatch.rotary(
+                qkv, self.heads + self.kv_heads, cosines[first:end], (inverse if back else sines)[first:end]
+            )
+
+
+def _tables(key: tuple[Any, ...], like: Any) -> tuple[Any, Any, Any]:
+    """Cosines, sines and negated sines of `angles(*key)` where an array is, in its dtype; the last few are kept."""
+    kept = (key, like.dtype.name, type(like))
+    if kept not in _placed:
+        if len(_placed) >= MOST_TABLES:
+            _placed.clear()
+        cosines, sines = angles(*key)
+        made = [from_host(table.astype(like.dtype), like) for table in (cosines, sines, -sines)]
+        _placed[kept] = made[0], made[1], made[2]
+    return _placed[kept]

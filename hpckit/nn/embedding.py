@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import is_device_array, placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
@@ -31,9 +32,12 @@ class Embedding:
         return [self.token] if self.position is None else [self.token, self.position]
 
     def forward(self, tokens: Any, step: Pass) -> tuple[Any, Any]:
-        """The tokens are what backward needs. Raises ValueError for tokens outside the table or too many."""
+        """The tokens are what backward needs; the host's are copied to the GPU that the table is on.
+
+        Raises ValueError for tokens outside the table or too many.
+        """
         vocab, table = self.token.shape[0], self.token.value
-        if type(tokens).__module__ != "cupy":
+        if not is_device_array(tokens):
             tokens = np.ascontiguousarray(tokens, np.int64)
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
             raise ValueError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
@@ -41,6 +45,7 @@ class Embedding:
         end = first + tokens.shape[1]
         if self.position is not None and end > self.position.shape[0]:
             raise ValueError(f"{end} tokens a sample are more than the context of {self.position.shape[0]}")
+        tokens = placed(tokens, table)
         y = empty((*tokens.shape, table.shape[1]), table)
         dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
         return y, tokens

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import is_device_array, placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.linear import rows
@@ -27,17 +28,20 @@ class CrossEntropy:
                 do="give `padded` as the vocabulary rounded up, or leave it out",
             )
 
-    def forward(self, logits: Any, targets: Any) -> tuple[float, Any]:
+    def forward(self, logits: Any, targets: Any) -> tuple[Any, Any]:
         """The loss summed over all targets; the logits' memory is used for backward.
 
-        logits: [..., padded]; targets: integers [...] below vocab. Raises ValueError for other shapes or targets.
+        The sum is a number, on a GPU an array of one that `float` waits for. logits: [..., padded]; targets: integers
+        [...] below vocab, the host's are copied to the logits' GPU. Raises ValueError for other shapes or targets.
         """
-        flat, wanted = rows(logits), np.ascontiguousarray(targets, np.int64).reshape(-1)
+        if not is_device_array(targets):
+            targets = np.ascontiguousarray(targets, np.int64)
+        flat, wanted = rows(logits), targets.reshape(-1)
         if flat.shape != (wanted.size, self.padded):
             raise ValueError(f"{targets.shape} targets need logits {(*targets.shape, self.padded)}, not {logits.shape}")
         if wanted.size and wanted.max() >= self.vocab:
             raise ValueError(f"target {wanted.max()} is none of {self.vocab} classes, 0 to {self.vocab - 1}")
-        inverse = empty((len(flat),), flat)
+        wanted, inverse = placed(wanted, flat), empty((len(flat),), flat)
         loss = dispatch.cross_entropy(flat, wanted, self.vocab, inverse)
         return loss, (logits, wanted, inverse)
 

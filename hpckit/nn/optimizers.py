@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import set_from_host, to_host
 from hpckit.kernels.nn import dispatch
 from hpckit.nn.parameters import Parameters
 
@@ -58,7 +59,9 @@ class AdamW:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take a state over, into the vectors of this optimizer."""
-        self.mean[...], self.square[...], self.count = state["mean"], state["square"], int(state["count"])
+        set_from_host(self.mean, to_host(state["mean"]))
+        set_from_host(self.square, to_host(state["square"]))
+        self.count = int(state["count"])
 
 
 class SGD:
@@ -85,7 +88,7 @@ class SGD:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take a state over, into the vector of this optimizer."""
-        self.velocity[...] = state["velocity"]
+        set_from_host(self.velocity, to_host(state["velocity"]))
 
 
 def clip_scale(squared_norm: float, limit: float) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import set_from_host
 from hpckit.kernels.nn import dispatch
 
 SLOT = 16  # elements that a parameter's place is a multiple of: a cache line of float32
@@ -60,7 +61,8 @@ def ones(random: np.random.Generator) -> float:
 class Parameters:
     """The values and gradients of parameters, each in one flat vector; every parameter starts at a multiple of 16.
 
-    allocate(n, dtype) gives the two vectors, zeroed: data parallel puts them into shared memory.
+    allocate(n, dtype) gives the two vectors, zeroed: data parallel puts them into shared memory; those of a GPU,
+    `device.zeros`, make a model whose layers compute there.
     Raises InputError for two parameters of one name.
     """
 
@@ -101,7 +103,7 @@ class Parameters:
     def initialize(self, seed: int) -> None:
         """Set all values; a stage with some of a model's layers gets the numbers of the whole model."""
         for p in self.list:
-            p.value[...] = np.asarray(p.initial(seed)).astype(self.dtype)
+            set_from_host(p.value, p.initial(seed))
 
     def zero_grads(self) -> None:
         """Set all gradients to 0, before the first microbatch."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.collectives import LocalSGD
+from hpckit.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
@@ -43,8 +44,8 @@ class DataParallel:
     memory where the replicas share a node. Within `no_sync` backward only accumulates; the next one outside sums all.
 
     bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. averaging: a `LocalSGD`
-    on the same axis; gradients then stay where they are, and `after_step` averages parameters. Collective; raises
-    `InputError` for what cannot be.
+    on the same axis; gradients then stay where they are, and `after_step` averages parameters. device: where the
+    model is, and where it computes. Collective; raises `InputError` for what cannot be.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class DataParallel:
         bucket_bytes: int | None = None,
         deterministic: bool = True,
         averaging: LocalSGD | None = None,
+        device: Device = HOST,
     ) -> None:
-        self.replicas = Replicas(mesh_axis, deterministic)
+        self.replicas = Replicas(mesh_axis, deterministic, device)
         self.averaging = averaging
         self.parameters = Parameters(model.parameters(), np.dtype(dtype), self.replicas.allocate)
         layers: Sequence[Layer] = getattr(model, "layers", [model])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit import waits, watch
 from hpckit.clocks import clock_offset
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
+from hpckit.device import HOST, Device
+from hpckit.kernels.device_array import address
 from hpckit.kernels.nn import memory
 
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
@@ -21,43 +24,72 @@ DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, and the rank that sends it."""
+    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, and where on a GPU it
+    goes from there.
+    """
 
     request: MPI.Request
-    array: np.ndarray
+    array: Any
     peer: int
+    noted: tuple[waits.Channel, waits.Row] | None
+    target: Any = None
 
 
 class Messages:
     """Messages of this rank on `comm`; whoever waits lets reductions under way go on.
 
-    `sent` has the bytes of each message, until it is cleared.
+    `sent` has the bytes of each message, until it is cleared. Arrays of a GPU leave when it has computed them: by way
+    of pinned memory of the host, or straight from the device where MPI takes its memory.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
+    def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
         self._axis = axis_of(comm)
         self._comm = self._axis.comm  # of the collectives, whose tags are others
-        self._leaving: list[tuple[MPI.Request, np.ndarray]] = []
+        self._device = device
+        self._leaving: list[tuple[MPI.Request, Any]] = []
+        self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
+        self._landing: list[tuple[Any, np.ndarray]] = []  # event of the GPU, what it copies from until then
         self.sent: list[int] = []
 
     def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> Posted:
         """Post a receive; goes to `wait`."""
-        return self.post_into(peer, memory.empty(shape, np.empty(0, dtype)))
+        return self.post_into(peer, memory.empty(shape, self._device.zeros((0,), dtype)))
 
-    def post_into(self, peer: int, array: np.ndarray) -> Posted:
+    def post_into(self, peer: int, array: Any) -> Posted:
         """The same, of an array that is there."""
-        return Posted(self._comm.Irecv((array.view(np.uint8), MPI.BYTE), peer, TAG), array, peer)
+        target = None
+        if self._device.is_gpu and self._device.direct:
+            self._device.wait()  # MPI writes without asking whether a kernel still reads what was in this memory
+        elif self._device.is_gpu:
+            target, array = array, self._pinned(array)
+        noted, kept = None, waits.current
+        if kept is not None:
+            now = perf_counter()
+            channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
+            noted = channel, channel.open(now, now)
+        return Posted(self._comm.Irecv(_bytes_of(array), peer, TAG), array, peer, noted, target)
 
-    def send(self, peer: int, array: np.ndarray) -> None:
+    def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
-        array = np.ascontiguousarray(array)
-        self._leaving = [each for each in self._leaving if not each[0].Test()]
+        array = array if array.flags.c_contiguous else array.copy()
         self.sent.append(array.nbytes)
-        self._leaving.append((self._comm.Isend((array.view(np.uint8), MPI.BYTE), peer, TAG), array))
+        if not self._device.is_gpu:
+            self._leaving = [each for each in self._leaving if not each[0].Test()]
+            self._start(array, peer)
+            return
+        leaving = array if self._device.direct else self._pinned(array)
+        if not self._device.direct:
+            self._device.copy_out(array, leaving)
+        event = self._device.event()
+        event.record(self._device.current_stream())
+        self._packing.append((event, leaving, peer))
+        self._send_packed(wait=False)
 
-    def wait(self, posted: Posted, what: str) -> np.ndarray:
+    def wait(self, posted: Posted, what: str) -> Any:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array, peer = posted
+        request, array, peer, noted, target = posted
+        self._send_packed(wait=True)
+        entered = perf_counter()
         if not request.Test():
             seen = watch.current
             if seen is not None:
@@ -66,10 +98,20 @@ class Messages:
             self._wait(request)
             if seen is not None:
                 seen.leave()
-        return array
+        if noted is not None:
+            channel, row = noted
+            channel.close(row, entered, perf_counter())
+        if target is None:
+            return array
+        self._device.copy_in(array, target)
+        event = self._device.event()
+        event.record(self._device.current_stream())
+        self._landing = [each for each in self._landing if not each[0].done] + [(event, array)]
+        return target
 
     def move(self) -> None:
         """Let messages and reductions under way go on."""
+        self._send_packed(wait=False)
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
         if flying:
@@ -77,11 +119,12 @@ class Messages:
 
     def finish(self) -> None:
         """Wait until all that was sent has left."""
+        self._send_packed(wait=True)
         for request, _ in self._leaving:
             self._wait(request)
         self._leaving.clear()
 
-    def tell_form(self, peer: int, array: np.ndarray) -> None:
+    def tell_form(self, peer: int, array: Any) -> None:
         """Send the shape and dtype of an array."""
         header = np.zeros(2 + MOST_DIMS, np.int64)
         header[:2] = DTYPES.index(array.dtype.name), array.ndim
@@ -110,6 +153,24 @@ class Messages:
         """
         return 0.0 if self._axis.layout == "node" else -clock_offset(self._comm)
 
+    def _pinned(self, array: Any) -> np.ndarray:
+        """Pinned memory of the host for an array of the GPU, of its shape and dtype."""
+        return self._device.pinned(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
+
+    def _send_packed(self, wait: bool) -> None:
+        """Send in their order what the GPU is done with; with `wait` everything, once it is."""
+        while self._packing and (wait or self._packing[0][0].done):
+            event, array, peer = self._packing.pop(0)
+            event.synchronize()
+            self._start(array, peer)
+
+    def _start(self, array: Any, peer: int) -> None:
+        """Start to send memory that nobody changes any more."""
+        begun, kept = perf_counter(), waits.current
+        self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+        if kept is not None:
+            kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
+
     def _wait(self, request: MPI.Request) -> None:
         looks = 0
         while flying and not request.Test():
@@ -117,6 +178,13 @@ class Messages:
             if looks > PATIENCE:
                 os.sched_yield()
         request.Wait()
+
+
+def _bytes_of(array: Any) -> Any:
+    """The memory of a contiguous array, of the host or of a GPU, as MPI takes it."""
+    if type(array).__module__ == "cupy":
+        return MPI.memory.fromaddress(address(array), array.nbytes), MPI.BYTE
+    return array.reshape(-1).view(np.uint8), MPI.BYTE
 
 
 def form_of(array: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from hpckit import waits
 from hpckit.collectives import all_reduce
+from hpckit.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.mesh import Mesh
@@ -18,7 +20,7 @@ from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters
 from hpckit.parallel.messages import Messages, form_of
 from hpckit.parallel.replicas import Replicas
-from hpckit.parallel.stage import Stage
+from hpckit.parallel.stage import Stage, nothing
 from hpckit.parallel.step import Form, Holding, Step
 from hpckit.plan.measured_step import MeasuredStep
 from hpckit.plan.partition import Layer as LayerTimes
@@ -30,11 +32,15 @@ if TYPE_CHECKING:
 
 
 class StepResult(NamedTuple):
-    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank."""
+    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank.
+
+    held: the most bytes that this rank kept for backward passes at once, if the step was weighed, else 0.
+    """
 
     loss: float
     targets: float
     seconds: float
+    held: int = 0
 
 
 class Pipeline:
@@ -51,8 +57,8 @@ class Pipeline:
 
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
-    stages, one rank included. deterministic: see `Replicas`. Collective; raises `InputError` where mesh, model and plan
-    do not fit.
+    stages, one rank included. deterministic: see `Replicas`. device: where the stages are, and where they compute.
+    Collective; raises `InputError` where mesh, model and plan do not fit.
     """
 
     def __init__(
@@ -64,23 +70,25 @@ class Pipeline:
         *,
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
+        device: Device = HOST,
     ) -> None:
-        self.plan, self.mesh = plan, mesh
+        self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
         line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
-        self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic)
+        self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
         held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
         self.parameters = Parameters(held, np.dtype(dtype), self.replicas.allocate)
         self._every = [parameter.name for parameter in model.parameters()]
         self._names = list(model.names)
-        messages, earlier = Messages(line), set[str]()
+        messages, earlier = Messages(line, device), set[str]()
+        settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         self._own = Holding(
             plan,
             rank,
             loss,
-            {s: Stage(own, messages.move) for s, own in layers.items()},
+            {s: Stage(own, messages.move, settle=settle) for s, own in layers.items()},
             {s: _span(self.parameters, own, earlier) for s, own in layers.items()},
             [parameter for parameter in self.parameters.list if parameter.shared],
             messages,
@@ -106,14 +114,22 @@ class Pipeline:
         self.parameters.zero_grads()
 
     def run(
-        self, x: Any, targets: Any, passing: Pass | None = None, *, total: float | None = None, sync: bool = True
+        self,
+        x: Any,
+        targets: Any,
+        passing: Pass | None = None,
+        *,
+        total: float | None = None,
+        sync: bool = True,
+        weigh: bool = False,
     ) -> StepResult:
         """Forward and backward of this replica's part of the batch; adds to the gradients.
 
-        x, targets: arrays whose first dim counts samples, the same on all ranks of the pipeline; with fewer samples
-        than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total: targets of
-        the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run sums over
-        the replicas. Collective over the mesh. Raises `InputError` for arrays that do not fit.
+        x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
+        samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
+        targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
+        sums over the replicas. weigh: look after each action how much is kept, which takes time. Collective over the
+        mesh. Raises `InputError` for arrays that do not fit.
         """
         samples, most = len(x), self.plan.batch // self.plan.dp
         if len(targets) != samples or samples > most:
@@ -123,14 +139,21 @@ class Pipeline:
             )
         begin = perf_counter()
         self._own.messages.sent.clear()
+        if (
+            self.device.is_gpu and x.dtype.kind == "f"
+        ):  # tokens and targets: the layers that take them look at them first
+            x = self.device.to_device(x)
         whole = self.replicas.total(_count(targets)) if total is None else float(total)
         cuts = self.plan.cuts(samples)
         for cut in cuts:
             self._learn_forms(x[cut])
-        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0)
+        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
-        return StepResult(self._mean_loss(step), whole, perf_counter() - begin)
+        if waits.current is not None:
+            for action, start, end in step.done:
+                waits.current.act(str(action), start, end)
+        return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
     def squared_norm(self) -> float:
         """The sum of squares of all gradients of the model, each parameter's counted once; the same on all ranks.
@@ -138,10 +161,12 @@ class Pipeline:
         Added parameter by parameter in the order of the model, so that its bits do not depend on the stages.
         Collective over the pipeline.
         """
-        squares = np.zeros(len(self._every))
-        for parameter in self.parameters.list:
-            if not parameter.shared or 0 in self._own.stages:  # the first stage counts a tied weight
-                squares[self._every.index(parameter.name)] = dispatch.squared_sum(parameter.grad.reshape(-1))
+        squares, offsets = np.zeros(len(self._every)), self.parameters.offsets
+        # The first stage counts a tied weight.
+        counted = [p for p in self.parameters.list if not p.shared or 0 in self._own.stages]
+        parts = np.array([(offsets[p.name], offsets[p.name] + p.size) for p in counted]).reshape(-1, 2)
+        own = dispatch.squared_sums(self.parameters.grads, parts)
+        squares[[self._every.index(p.name) for p in counted]] = self.device.to_host(own)
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
         total = 0.0
@@ -191,7 +216,7 @@ class Pipeline:
         for stage, each in self._own.stages.items():
             before = rank_of[stage - 1] if stage else self._own.rank
             if before != self._own.rank:
-                y = np.zeros(*self._own.messages.hear_form(before))
+                y = self.device.zeros(*self._own.messages.hear_form(before))
             came = form_of(y)
             y, _ = each.forward(y, Pass(training=False))
             forms[stage] = came, form_of(y)
@@ -204,8 +229,8 @@ class Pipeline:
         """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
         sums = np.zeros(self.plan.dp)
         if self.plan.schedule.stages - 1 in self._own.stages:
-            for loss in step.losses.tolist():
-                sums[self.replicas.rank] += loss
+            for loss in step.losses:
+                sums[self.replicas.rank] += float(loss)
         if self.mesh.size > 1:
             all_reduce(sums, self.mesh, "sum", deterministic=True).wait()
         total = 0.0

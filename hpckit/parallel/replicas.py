@@ -11,7 +11,9 @@ from mpi4py import MPI
 
 from hpckit.collectives import Work, all_reduce, broadcast
 from hpckit.collectives.axis import axis_of
+from hpckit.device import HOST, Device
 from hpckit.errors import MismatchError
+from hpckit.kernels.device_array import to_host
 from hpckit.shared import empty_shared
 
 if TYPE_CHECKING:
@@ -22,21 +24,25 @@ class Replicas:
     """The ranks that hold the same parameters, `mesh["dp"]` or any communicator.
 
     deterministic: gradients are added in the order of the ranks, so that every run has the same bits; otherwise by
-    whatever is quickest, which within a node is the same.
+    whatever is quickest, which within a node is the same. device: where parameters and gradients are.
     """
 
-    def __init__(self, mesh_axis: Any, deterministic: bool = True) -> None:
+    def __init__(self, mesh_axis: Any, deterministic: bool = True, device: Device = HOST) -> None:
         axis = axis_of(mesh_axis)
         self.comm, self.rank, self.size = axis.given, axis.rank, axis.size
-        self.deterministic = deterministic
+        self.deterministic, self.device = deterministic, device
         self.share_node = axis.layout == "node"
         self._works: list[Work] = []
 
-    def allocate(self, count: int, dtype: Any) -> np.ndarray:
-        """A zeroed vector that all replicas make at once: in memory that they share, so that sums copy nothing."""
+    def allocate(self, count: int, dtype: Any) -> Any:
+        """A zeroed vector that all replicas make at once: on the host in memory that they share, so that sums copy
+        nothing.
+        """
+        if self.device.is_gpu:
+            return self.device.zeros((count,), dtype)
         return np.zeros(count, dtype) if self.size == 1 else empty_shared(self.comm, count, dtype).array
 
-    def start_sum(self, part: np.ndarray) -> None:
+    def start_sum(self, part: Any) -> None:
         """Start to sum a contiguous part of a vector over the replicas, in place; the same part on all, in turn."""
         if self.size > 1 and part.size:
             self._works.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
@@ -60,15 +66,15 @@ class Replicas:
         all_reduce(value, self.comm, "sum", deterministic=True).wait()
         return float(value[0])
 
-    def broadcast(self, values: np.ndarray, root: int = 0) -> None:
+    def broadcast(self, values: Any, root: int = 0) -> None:
         """Give all replicas the values of `root`, and check that they arrived: see `require_equal`."""
         if self.size > 1:
             broadcast(values, self.comm, root).wait()
         self.require_equal(values)
 
-    def require_equal(self, values: np.ndarray, what: str = "the parameters") -> None:
+    def require_equal(self, values: Any, what: str = "the parameters") -> None:
         """Raise `MismatchError` on all replicas unless `values` are the same bytes on all. Collective."""
-        mine = np.frombuffer(hashlib.sha256(np.ascontiguousarray(values).data).digest(), np.uint8)
+        mine = np.frombuffer(hashlib.sha256(np.ascontiguousarray(to_host(values)).data).digest(), np.uint8)
         every = np.empty((self.size, mine.size), np.uint8)
         self.comm.Allgather([mine, MPI.BYTE], [every, MPI.BYTE])
         other = np.flatnonzero((every != every[0]).any(axis=1))

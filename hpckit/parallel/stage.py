@@ -24,7 +24,8 @@ class Stage:
     """Layers of a model.
 
     pause: called between layers, as to let messages move. complete: called with a layer's number after its part of a
-    backward pass, when `backward` is told that it is the last one. `seconds` and `calls` are of F, I and W of each
+    backward pass, when `backward` is told that it is the last one. settle: called before a clock is read behind a
+    layer, as to wait for a GPU. `seconds` and `calls` are of F, I and W of each
     layer: float64 and int64[layers, 3].
     """
 
@@ -33,9 +34,10 @@ class Stage:
         layers: Sequence[Layer],
         pause: Callable[[], object] = nothing,
         complete: Callable[[int], object] = nothing,
+        settle: Callable[[], object] = nothing,
     ) -> None:
         self.layers = list(layers)
-        self.pause, self.complete = pause, complete
+        self.pause, self.complete, self.settle = pause, complete, settle
         self.seconds = np.zeros((len(self.layers), 3))
         self.calls = np.zeros((len(self.layers), 3), np.int64)
 
@@ -102,5 +104,6 @@ class Stage:
         self._spent(number, WEIGHT, begin)
 
     def _spent(self, number: int, kind: int, begin: float) -> None:
+        self.settle()
         self.seconds[number, kind] += perf_counter() - begin
         self.calls[number, kind] += 1

@@ -14,6 +14,7 @@ from hpckit.plan import all_reduce
 from hpckit.plan.collective import CollectivePlan, joined, segmented, transposed
 from hpckit.plan.counts import count as whole
 from hpckit.plan.lines import one_line
+from hpckit.plan.prove_collective import prove_collective
 from hpckit.plan.spreading import chain, doubling_gather, from_root, pairwise, scatter_from_root, scatter_tree, tree
 
 Builder = Callable[..., CollectivePlan]
@@ -102,6 +103,9 @@ ALGORITHMS: dict[str, dict[str, tuple[Builder, tuple[str, ...]]]] = {
 }
 
 
+WHOLE = ("segments", "servers", "node_size")  # options that are whole numbers
+
+
 def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) -> CollectivePlan:
     """The plan of an operation by an algorithm; `ALGORITHMS` names both and the options of each.
 
@@ -131,8 +135,33 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     if operation == "all_to_all":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
     sizes = _checked_counts(options.pop("counts", None), (ranks,))
+    for name in set(WHOLE) & set(options):
+        options[name] = whole(options[name], name)
     plan = build(ranks, **options)
     return plan if sizes is None else replace(plan, counts=sizes)
+
+
+def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), name: str = "") -> None:
+    """Make an algorithm of your own known by name, for `collective_plan` and for the collectives of this process.
+
+    build(ranks, **options) gives its `CollectivePlan`, or raises `InputError` for ranks that it does not take; each
+    plan is proved when it is made (`PlanError`). name: by default that of the function. Every rank that is to run it
+    calls this. Raises `InputError` for an operation that there is not, and for a name that is taken.
+    """
+    if operation not in ALGORITHMS:
+        raise _unknown("operation", operation, ALGORITHMS)
+    name = name or build.__name__
+    if name in (*ALGORITHMS[operation], "auto"):
+        raise InputError(f"there is an algorithm {name!r} of {operation}", do="give another name=")
+
+    def proved(ranks: int, **given: Any) -> CollectivePlan:
+        plan = build(ranks, **given)
+        if plan.operation != operation:
+            raise InputError(f"{name} was added to {operation} and makes a plan of {plan.operation}")
+        prove_collective(plan)
+        return plan
+
+    ALGORITHMS[operation][name] = (proved, tuple(options))
 
 
 def _checked_counts(counts: Sequence[Any] | None, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -104,12 +104,13 @@ class Clocks:
         """The same from the times of steps of as many messages, which are those of cores that copy and add."""
         s, d = flight.sender, flight.receiver
         away = s != d
-        latency, stored, added = self.machine.step(self.ranks, max(int(away.sum()), 1), self.nbytes)
+        messages = max(int(away.sum()), 1)
+        latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
         nothing = np.zeros(len(s))
-        alone = flight.nbytes * (min(stored, added) if flight.reduce else stored)
+        alone = flight.nbytes * (np.minimum(stored, added) if flight.reduce else stored)
         overhead = np.where(away, OVERHEAD * latency, 0.0)
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
-        add = flight.nbytes * max(added - stored, 0.0)
+        add = flight.nbytes * np.maximum(added - stored, 0.0)
         level = self.machine.level_of(s, d)
         return Prepared(
             sender=s,

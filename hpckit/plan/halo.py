@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +92,15 @@ class HaloPlan:
             if message.send_to not in (None, rank)
         )
 
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int], HaloStep]:
+        """Made once: they hold all ranks, and each rank asks for its column."""
+        return {(dim, side): self._made(dim, side) for dim in self.order for side in (-1, 1)}
+
     def _step(self, dim: int, side: int) -> HaloStep:
+        return self._steps[dim, side]
+
+    def _made(self, dim: int, side: int) -> HaloStep:
         dec = self.decomposition
         name, width = dec.topology.names[dim], dec.halo[dim]
         owned = dec.all_owned()[dim]

@@ -9,12 +9,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.plan.lines import Ints
 
+Floats = npt.NDArray[np.float64]
+
 SHIPPED = Path(__file__).parent / "machines"
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
+SMALL = 1 << 16  # bytes of a message whose cost is mostly its own, not that of its bytes
 NUMBERS = ("latency", "bandwidth", "uplink", "shared")
 
 
@@ -38,9 +42,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Measured:
-    """What steps of so many messages at once took on so many ranks of a node, by the size of a rank's buffer.
+    """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
-    start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of the whole buffer,
+    start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
 
@@ -51,6 +55,13 @@ class Measured:
     nbytes: tuple[float, ...]
     stored: tuple[float, ...]
     added: tuple[float, ...]
+
+    def seconds_per_byte(self, rates: tuple[float, ...], nbytes: float, moved: Floats) -> Floats:
+        """Of each message of `moved` bytes, of buffers of `nbytes`; rates: `stored` or `added`."""
+        # Where all ranks send and take at once, the messages that were measured were half a buffer each.
+        largest = nbytes / 2 if self.messages >= self.ranks else nbytes
+        sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
+        return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
 
 
 @dataclass(frozen=True)
@@ -87,27 +98,30 @@ class Machine:
         nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
         return sorted((it for it in self.measured if it.ranks == nearest), key=lambda it: it.messages)
 
-    def step(self, ranks: int, messages: int, nbytes: float) -> tuple[float, float, float]:
+    def step(self, ranks: int, messages: int, nbytes: float, moved: Floats) -> tuple[float, Floats, Floats]:
         """Of a step of so many messages at once on so many ranks with buffers of `nbytes`, as measured: s of an empty
-        one, s a byte of a message that is stored, and of one that is added.
+        one, s a byte of each message of `moved` bytes that is stored, and of each that is added.
 
-        Between numbers of messages, and between sizes, it is interpolated; beyond the most messages they share what
-        those had.
+        What a byte takes depends on the buffer, of which caches hold much or little, however it is cut. Only messages
+        of up to `SMALL` bytes also take what small ones do. Between numbers of messages, and between sizes, it is
+        interpolated; beyond the most messages they share what those had.
         """
         tables = self.tables(ranks)
-        at = [it.messages for it in tables]
+        at = [float(it.messages) for it in tables]
         beyond = max(messages / at[-1], 1.0)
-        sizes = np.log([max(nbytes, 1.0)])
-        rows = [
-            (
-                it.latency,
-                1.0 / float(np.exp(np.interp(sizes, np.log(it.nbytes), np.log(it.stored)))[0]),
-                1.0 / float(np.exp(np.interp(sizes, np.log(it.nbytes), np.log(it.added)))[0]),
-            )
-            for it in tables
-        ]
-        latency, stored, added = (float(np.interp(messages, at, column)) for column in zip(*rows, strict=True))
+        latency = float(np.interp(messages, at, [it.latency for it in tables]))
+        stored = _between(messages, at, [it.seconds_per_byte(it.stored, nbytes, moved) for it in tables])
+        added = _between(messages, at, [it.seconds_per_byte(it.added, nbytes, moved) for it in tables])
         return latency, stored * beyond, added * beyond
+
+
+def _between(x: float, at: list[float], rows: list[Floats]) -> Floats:
+    """Linear interpolation of whole rows, constant beyond the ends."""
+    above = min(int(np.searchsorted(at, x)), len(at) - 1)
+    if above == 0 or x >= at[-1]:
+        return rows[above]
+    part = (x - at[above - 1]) / (at[above] - at[above - 1])
+    return (1 - part) * rows[above - 1] + part * rows[above]
 
 
 def machine_of(name: str | Path) -> Machine:

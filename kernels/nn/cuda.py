@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_folds import fold_max, fold_sum
+from hpckit.kernels.cuda_folds import fold_max, fold_sum, folders
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.jit import inlined
@@ -25,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 THREADS, WARP = threads(256), threads(32)
+FOLDERS = folders(256)
 CHUNKS = 2 if simulating() else 64  # blocks that share the squares of a part of a vector
 COLUMNS, WALKERS = (4, 2) if simulating() else (32, 8)  # threads of a block that sums columns: across, and down
 STRIPES = 2 if simulating() else 64  # blocks that share the rows of a column at most
@@ -83,11 +84,11 @@ def add_columns(x: Any, sums: Any) -> None:
 @kernel
 def _squares(x, parts, partial):
     """partial[p, c] = the sum of squares of chunk c of the numbers from parts[p, 0] to parts[p, 1]."""
-    values, lane = cuda.shared.array(THREADS, np.float64), u8(cuda.threadIdx.x)
+    values, lane = cuda.shared.array(FOLDERS, np.float64), u8(cuda.threadIdx.x)
     chunk, part = u8(cuda.blockIdx.x), u8(cuda.blockIdx.y)
     total = 0.0
-    first = u8(parts[part, u8(0)]) + chunk * u8(THREADS) + lane
-    for i in range(first, u8(parts[part, u8(1)]), u8(CHUNKS) * u8(THREADS)):
+    first = u8(parts[part, u8(0)]) + chunk * u8(FOLDERS) + lane
+    for i in range(first, u8(parts[part, u8(1)]), u8(CHUNKS) * u8(FOLDERS)):
         value = np.float64(x[u8(i)])
         total += value * value
     values[lane] = total
@@ -98,8 +99,9 @@ def _squares(x, parts, partial):
 
 def squared_sums(x: Any, parts: np.ndarray) -> Any:
     """As `reference.squared_sums`, of the device: nothing waits for it."""
-    partial = from_host(np.empty((len(parts), CHUNKS)), x)
-    _squares[(CHUNKS, len(parts)), THREADS](x, from_host(parts, x), partial)
+    partial = empty((len(parts), CHUNKS), x, np.float64)
+    if len(parts):
+        _squares[(CHUNKS, len(parts)), FOLDERS](x, from_host(parts, x), partial)
     return partial.sum(axis=1)
 
 
@@ -115,9 +117,9 @@ def _cross_entropy(dtype: str) -> Any:
 
     @kernel
     def cross_entropy(logits, targets, vocab, inverse, losses):
-        values, lane, row = cuda.shared.array(THREADS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
+        values, lane, row = cuda.shared.array(FOLDERS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
         most = lowest
-        for j in range(lane, u8(vocab), u8(THREADS)):
+        for j in range(lane, u8(vocab), u8(FOLDERS)):
             value = logits[row, u8(j)]
             if value > most or value != value:
                 most = value
@@ -126,7 +128,7 @@ def _cross_entropy(dtype: str) -> Any:
         chosen = logits[row, u8(max(targets[row], 0))]
         cuda.syncthreads()
         total = real(0)
-        for j in range(lane, u8(logits.shape[1]), u8(THREADS)):
+        for j in range(lane, u8(logits.shape[1]), u8(FOLDERS)):
             value = real(0)
             if u8(j) < u8(vocab):
                 value = math.exp(logits[row, u8(j)] - most)
@@ -145,8 +147,9 @@ def _cross_entropy(dtype: str) -> Any:
 
 def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> Any:
     """As `reference.cross_entropy`; the sum is of the device, and nothing waits for it."""
-    losses = empty((len(logits),), from_host(np.empty(0), logits))
-    _cross_entropy(logits.dtype.name)[max(1, len(logits)), THREADS](logits, targets, vocab, inverse, losses)
+    losses = empty((len(logits),), logits, np.float64)
+    if len(logits):
+        _cross_entropy(logits.dtype.name)[len(logits), FOLDERS](logits, targets, vocab, inverse, losses)
     return losses.sum()
 
 
@@ -198,6 +201,8 @@ def _adamw(values, grads, mean, square, bounds, decays, settings):
 
 def adamw(values: Any, grads: Any, mean: Any, square: Any, bounds: Any, decays: Any, settings: Any) -> None:
     """As `reference.adamw`; bounds, decays and settings are of the host."""
+    if not values.size:  # a stage without parameters
+        return
     parts = from_host(bounds, values), from_host(decays, values), tuple(settings)
     _adamw[blocks(values.size, THREADS), THREADS](values, grads, mean, square, *parts)
 
@@ -215,6 +220,8 @@ def _momentum(values, grads, velocity, bounds, decays, settings):
 
 def momentum(values: Any, grads: Any, velocity: Any, bounds: Any, decays: Any, settings: Any) -> None:
     """As `reference.momentum`; bounds, decays and settings are of the host."""
+    if not values.size:
+        return
     parts = from_host(bounds, values), from_host(decays, values), tuple(settings)
     _momentum[blocks(values.size, THREADS), THREADS](values, grads, velocity, *parts)
 
@@ -282,4 +289,4 @@ def _order(tokens: Any) -> Any:
         return from_host(np.argsort(np.asarray(tokens), kind="stable"), tokens)
     import cupy
 
-    return cupy.argsort(tokens * tokens.size + cupy.arange(tokens.size))  # keys that differ
+    return cupy.argsort(tokens.astype(np.int64) * tokens.size + cupy.arange(tokens.size))  # keys that differ

@@ -11,10 +11,12 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 SMALLEST = 1 << 16  # bytes; below it NumPy's own memory is as quick
 ALIGNMENT = 64
 _kept: dict[int, list[np.ndarray]] = defaultdict(list)
+_taken: dict[int, int] = defaultdict(int)  # blocks of a size that were taken from the system and not given back
 
 
 class _Lease:
@@ -28,20 +30,23 @@ class _Lease:
         _kept[self.block.size].append(self.block)
 
 
-def empty(shape: tuple[int, ...], like: Any) -> Any:
-    """A C-contiguous array of the kind and dtype of `like`; what it holds is left open."""
+def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None) -> Any:
+    """A C-contiguous array of the kind of `like`, and of its dtype if none is given; what it holds is left open."""
+    dtype = np.dtype(like.dtype if dtype is None else dtype)
     if type(like).__module__ == "cupy":
         import cupy
 
-        return cupy.empty(shape, like.dtype)
+        return cupy.empty(shape, dtype)
     count = math.prod(shape)
-    nbytes = count * like.dtype.itemsize
+    nbytes = count * dtype.itemsize
     if nbytes < SMALLEST:
-        return np.empty(shape, like.dtype).view(type(like))
+        return np.empty(shape, dtype).view(type(like))
     size = _size_class(nbytes)
     free = _kept[size]
+    if not free:
+        _taken[size] += 1
     block = free.pop() if free else _aligned(size)
-    return np.asarray(_Lease(block))[:nbytes].view(like.dtype).reshape(shape).view(type(like))
+    return np.asarray(_Lease(block))[:nbytes].view(dtype).reshape(shape).view(type(like))
 
 
 def empty_like(array: Any) -> Any:
@@ -54,8 +59,17 @@ def kept_bytes() -> int:
     return sum(size * len(blocks) for size, blocks in _kept.items())
 
 
+def owned_bytes() -> int:
+    """Bytes of all work arrays of `SMALLEST` and more, in use or kept: the most that were needed at once, or a little
+    more.
+    """
+    return sum(size * blocks for size, blocks in _taken.items())
+
+
 def release() -> None:
     """Give what is kept back to the system."""
+    for size, blocks in _kept.items():
+        _taken[size] -= len(blocks)
     _kept.clear()
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from hpckit.bench.fault_cases.rank_programs import rows_of
+from hpckit.bench.fault_cases.resize_cases import CASES, MORE
 
-def test_apps_resume_on_other_ranks_with_the_same_bits(mpirun, tmp_path: Path) -> None:
-    cases = ["weather", "weather3d", "shallow_water", "flood", "md_langevin"]
-    mpirun(4, "resumed_apps.py", tmp_path, *cases, timeout=280)
+
+def test_apps_resume_on_other_ranks_with_the_same_bits() -> None:
+    cases = [name for name in CASES if name != "diffusion"]
+    rows = list(rows_of("resizing", "resize", 4, "20261121", cases))
+    assert [row["case"] for row in rows if not row["passed"]] == []
+    assert len(rows) == 6 * len(cases), "six pairs of each"
 
 
 @pytest.mark.nightly
-def test_the_other_cases_resume_with_the_same_bits(mpirun, tmp_path: Path) -> None:
-    cases = ["diffusion", "weather_diffusion", "md_nve", "md_bussi", "md_nose_hoover"]
-    mpirun(4, "resumed_apps.py", tmp_path, *cases, timeout=280)
+def test_the_other_cases_resume_with_the_same_bits() -> None:
+    rows = list(rows_of("resizing", "resize", 4, "20261122", ["diffusion", *MORE]))
+    assert [row["case"] for row in rows if not row["passed"]] == []

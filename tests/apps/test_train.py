@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import made_once
 from pydantic import ValidationError
+from traces import arrows, check_trace
 
 import hpckit.apps.train.report as extension
 from hpckit.apps.train.config import PRESETS, Config
@@ -18,6 +19,7 @@ from hpckit.apps.train.sampling import chosen
 from hpckit.apps.train.tokens import Bytes, Pieces, read_text
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
+from hpckit.parallel.held import held_bytes
 from hpckit.plan.price_schedule import price_schedule
 from hpckit.plan.schedules import pipeline_schedule
 from hpckit.report.build import build_report
@@ -58,6 +60,20 @@ def test_every_pipeline_has_the_bits_of_one_rank(runs, name):
     )
 
 
+def test_a_timeline_has_the_actions_and_messages_of_a_pipeline(runs):
+    """ZB-V on 2 ranks: stages 0 and 3 on rank 0; activations and gradients go both ways, 4 microbatches a step."""
+    trace = json.loads((runs / "zb_v" / "trace.json").read_text())
+    check_trace(trace, 2)
+    every = sorted(arrows(trace, "pipeline"))
+    assert every == [(0, 1)] * (6 * 2 * 4) + [(1, 0)] * (6 * 2 * 4)
+    actions = [(event["pid"], event["name"]) for event in trace["traceEvents"] if event.get("cat") == "action"]
+    assert {name[:2] for rank, name in actions if rank == 1} == {"1F", "1I", "1W", "2F", "2I", "2W"}
+    assert len(actions) == 6 * 4 * 4 * 3
+    waited = json.loads((runs / "zb_v" / "summary.json").read_text())["waits"]
+    assert min(waited["seconds"]) > 0
+    assert list(arrows(trace, "all_reduce"))
+
+
 def test_replicas_add_up_to_one_rank(runs):
     for figure in ("loss", "grad_norm", "validation_loss"):
         assert metrics(runs / "dp", figure) == pytest.approx(metrics(runs / "serial", figure), rel=1e-11)
@@ -69,6 +85,11 @@ def test_replicas_add_up_to_one_rank(runs):
 def test_llama_shaped_networks_train_on_a_pipeline_too(runs):
     assert metrics(runs / "llama") == metrics(runs / "llama_serial")
     assert metrics(runs / "llama")[-1] < metrics(runs / "llama")[0] - 0.5
+
+
+def test_images_are_told_apart_on_a_pipeline_too(runs):
+    assert metrics(runs / "mlp") == metrics(runs / "mlp_serial")
+    assert metrics(runs / "mlp")[-1] < metrics(runs / "mlp")[0]
 
 
 def test_a_state_goes_on_with_the_same_losses(runs):
@@ -108,9 +129,35 @@ def test_the_report_shows_curves_a_real_step_and_memory(runs):
     assert 0 < bubble["simulated"] < 1
     memory = numbers["sections"]["memory"]
     assert memory["optimizer"] == [2 * nbytes for nbytes in memory["gradients"]]
+    assert text.count("activations as foreseen (MB)") == 1
     assert "report failed" not in text
     build_report(runs / "cnn", extension)
     assert "report failed" not in (runs / "cnn" / "report" / "index.html").read_text()
+
+
+def test_what_is_kept_for_backward_passes_is_weighed(runs):
+    """The computed sizes are right to a few percent; a late W keeps more, recomputation less."""
+
+    def kept(name):
+        memory = json.loads((runs / name / "summary.json").read_text())["memory"]
+        assert min(memory["resident"]) > 5e7
+        assert memory["work"][0] > 1e6 or name != "cnn"
+        return np.array(memory["activations"]), np.array(memory["activations_foreseen"])
+
+    for name in ("serial", "pp", "dp", "llama", "cnn", "recompute"):
+        weighed, foreseen = kept(name)
+        np.testing.assert_allclose(weighed, foreseen, rtol=0.12, err_msg=name)
+    late, foreseen = kept("zb")
+    assert (late > 1.05 * foreseen).all()
+    assert kept("recompute")[0][0] < 0.5 * kept("serial")[0][0]
+    assert kept("pp")[0].sum() > 1.1 * kept("serial")[0][0]  # as many microbatches as ranks are under way
+
+
+def test_memory_that_several_arrays_look_into_counts_once():
+    block, alone = np.zeros((10, 7)), np.zeros(5, np.float32)
+    assert held_bytes([]) == 0
+    assert held_bytes({"a": [block[2:5], (block[4:8], None, 3)], "b": [alone, alone]}) == 6 * 7 * 8 + 20
+    assert held_bytes([block, block[3:4], alone[:2]]) == 560 + 8
 
 
 @pytest.mark.parametrize("preset", PRESETS)

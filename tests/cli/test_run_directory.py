@@ -13,7 +13,7 @@ import pytest
 from conftest import run_limited
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
-from hpckit.run_context import clock_text, progress_line
+from hpckit.progress_lines import clock_text, progress_line
 from hpckit.run_directory import FOLDERS, RunDirectory, plain, run_name, safe_name
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ from parsers import WrongCommandError, parsed
 
 SESSION = Path(__file__).with_name("session.py")
 BLOCK_SECONDS = 120
+MOST_RANKS = 1000  # of plans: larger ones take seconds
 OPERATORS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
+WRITTEN = ("--draw", "--save", "--directory", "--into", "--script")  # what follows is made by the command
+SITE_OPTIONS = ("--ranks-per-node", "2", "--site", os.devnull)  # options of the page come after these, and count
 ANY = "…"  # stands for anything in what a page says is printed
 
 
@@ -33,7 +37,7 @@ def environment(folder: Path) -> dict[str, str]:
     """The environment of a page's commands: `hpckit` and this Python first on the path, no settings of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HPCKIT_", "PMI", "SLURM_"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "HPCKIT_CONFIG": os.devnull, "PYTHONPATH": str(folder)}
+    return {**kept, "PATH": path, "HPCKIT_CONFIG": os.devnull, "MPLBACKEND": "Agg", "PYTHONPATH": str(folder)}
 
 
 class Session:
@@ -70,7 +74,7 @@ class Session:
 
 
 class PageRun:
-    """The blocks of one page, run in order in `folder`; `long` also runs commands that are only checked else."""
+    """The blocks of one page, run in order in `folder`; `long`: also blocks that only nightly tests run."""
 
     def __init__(self, page: str, folder: Path, session: Session, long: bool = False) -> None:
         self.page, self.folder, self.session, self.long = page, folder, session, long
@@ -105,7 +109,7 @@ class PageRun:
         elif not (lacking(block) or {"fragment", "theirs"} & set(block.marks)):
             fresh = self.fresh or "program" in block.marks
             self.printed = self.session.run(block.text, where, self.folder, fresh)
-            self.fresh = "program" in block.marks
+            self.fresh = False
 
     def _toml(self, block: Block, where: str) -> None:
         """A run file goes through the schema of its app, as `hpckit run FILE --show-config` does; others as theirs."""
@@ -117,7 +121,7 @@ class PageRun:
         if kind == "graph":
             self._verb(["graph", "status", str(path)], where)
         elif kind == "site":
-            self._verb(["submit", "heat", "--nodes", "1", "--time", "1", "--ranks-per-node", "1", "--dry-run",
+            self._verb(["submit", "heat", "--nodes", "1", "--time", "60", "--ranks-per-node", "1", "--dry-run",
                         "--site", str(path)], where)  # fmt: skip
         elif kind == "machine":
             self._verb(["plan", "allreduce", "--ranks", "4", "--machine", str(path)], where)
@@ -130,30 +134,39 @@ class PageRun:
             self._verb(["run", str(path), "--show-config"], where)
 
     def _shell(self, block: Block, where: str) -> None:
-        """Run by bash where the block is marked `run` (or all are wanted) and can be here; else check each command."""
-        if "run" in block.marks and not lacking(block):
-            self.printed = self._bash(block.text, where, {0})
+        """Run by bash where the block is marked `run` (or `long`, and those are wanted); else check each command."""
+        wanted = "run" in block.marks or (self.long and "long" in block.marks)
+        if wanted and not lacking(block):
+            self.printed = self._bash(block.text, where)
             return
         self._bash_syntax(block.text, where)
         for words in commands(block.text):
             self._check(words, where)
 
     def _check(self, words: list[str], where: str) -> None:
-        """One `hpckit …`: its verb takes these options, and settings and task go through as far as files are there."""
+        """One `hpckit …`: its verb takes these options; what is quick and where its files are there is done."""
         try:
             parsed(words)
         except WrongCommandError as error:
             pytest.fail(f"{where}: hpckit {' '.join(words)}\n{error}", pytrace=False)
-        if words[0] == "init" and len(words) > 1 and self._is_there([words[1], *words[3:]]):
+        if not self._is_there(words[1:2] + words[3:] if words[0] == "init" else words[1:]):
+            return
+        for before, word in pairwise(words):
+            if before in WRITTEN:
+                (self.folder / word).parent.mkdir(parents=True, exist_ok=True)
+        large = any(word.isdigit() and int(word) > MOST_RANKS for word in words)
+        if words[0] in ("init", "explain") or (words[0] == "plan" and not large):
             self._verb(words, where)
-        elif words[0] == "run" and not any(word.endswith(".py") for word in words) and self._is_there(words[1:]):
-            self._verb(
-                [*(word for word in words if word not in ("--dry-run", "--show-config")), "--show-config"], where
-            )
+        elif words[0] == "run" and not any(word.endswith(".py") for word in words):
+            looks = {"--dry-run", "--show-config"} & set(words)
+            self._verb(words if looks else [*words, "--show-config"], where)
+        elif words[0] == "submit" and words[1] not in ("DIR", "--list"):
+            self._verb([*words[:2], "--dry-run", *SITE_OPTIONS, *words[2:]], where)
 
     def _is_there(self, words: list[str]) -> bool:
         """The run file, if it is one, and every file that a setting names, as far as they can be told from presets."""
-        names = [word.partition("=")[2] if "=" in word else word for word in words if not word.startswith("-")]
+        read = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN]
+        names = [word.partition("=")[2] if "=" in word else word for word in read if not word.startswith("-")]
         files = [name for name in names if re.fullmatch(r"[\w./-]+\.[a-z0-9]{2,5}(:\w+)?|[\w-]+/", name)]
         return all((self.folder / name.partition(":")[0]).exists() for name in files)
 
@@ -168,11 +181,11 @@ class PageRun:
             pytest.fail(f"{where}: hpckit {' '.join(words)}: exit code {code}\n{told.getvalue()}", pytrace=False)
         return told.getvalue()
 
-    def _bash(self, text: str, where: str, codes: set[int]) -> str:
+    def _bash(self, text: str, where: str) -> str:
         outcome = run_limited(
             ["bash", "-euo", "pipefail", "-c", text], BLOCK_SECONDS, cwd=self.folder, env=environment(self.folder)
         )
-        if outcome.code not in codes:
+        if outcome.code:
             pytest.fail(f"{where} ended with {outcome.code}\n{text}\n{outcome.stdout}\n{outcome.stderr}", pytrace=False)
         return outcome.stdout
 

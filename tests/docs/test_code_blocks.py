@@ -24,6 +24,16 @@ def test_the_blocks_of_a_page(page, session, tmp_path):
         run.run(block)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if any("long" in block.marks for block in blocks(page))], ids=name_of
+)
+def test_the_long_blocks_of_a_page(page, session, tmp_path):
+    run = PageRun(name_of(page), tmp_path, session, long=True)
+    for block in blocks(page):
+        run.run(block)
+
+
 def test_a_block_that_does_not_do_what_the_page_says_fails(session, tmp_path):
     run = PageRun("made.md", tmp_path, session)
     run.run(Block("python", "x = 7\nprint('seven', x)\n", 1))

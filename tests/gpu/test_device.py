@@ -31,3 +31,8 @@ def test_every_check_of_the_benchmark_passes(tmp_path):
     outcome = hpckit("bench", "gpu", "--quick", "--json", cwd=tmp_path, timeout=280)
     assert outcome.code == 0, outcome.stderr
     assert json.loads(outcome.stdout)["checks"]["failed"] == 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_training_on_a_device_follows_the_host(mpirun, ranks):
+    assert "all good" in mpirun(ranks, "device_training.py", "all", timeout=280).stdout

@@ -240,14 +240,18 @@ def test_the_scaling_study_of_jobscripts_runs(here):
     folder = Path(__file__).parents[2] / "jobscripts"
     tasks = tomllib.loads((folder / "scaling.toml").read_text())["tasks"]
     Path("scaling.py").write_text((folder / "scaling.py").read_text())
-    small = [*tasks["r1"]["run"][:1], "grid.nx=40", "grid.nz=20", "time.end=4.0", *tasks["r1"]["run"][4:]]
-    runs = {f"r{ranks}": {**tasks["r1"], "run": small, "ranks": ranks, "cores": 2} for ranks in (1, 2)}
-    runs = {name: {**table, "outputs": [f"{name}/summary.json"]} for name, table in runs.items()}
-    path = write({**runs, "table": {**tasks["table"], "inputs": ["r1/summary.json", "r2/summary.json"]}})
-    assert main(["graph", "run", str(path), "--cores", "2"]) == 0
+    short = {"grid.nx=8000": "grid.nx=40", "grid.nz=4000": "grid.nz=20", "grid.nx=1000": "grid.nx=24"}
+    short |= {"grid.nz=500": "grid.nz=12", "1,4,16,64": "1,2"}
+    for name in ("strong", "weak"):
+        tasks[name]["command"] = [short.get(word, word) for word in tasks[name]["command"]]
+        tasks[name]["command"] += ["--steps", "12", "--repeats", "1", "--machine", "infiniband"]
+        tasks[name]["cores"] = 2
+    assert main(["graph", "run", str(write(tasks)), "--cores", "2"]) == 0
     lines = Path("scaling.txt").read_text().splitlines()
-    assert [line.split()[0] for line in lines] == ["ranks", "1", "2"]
-    assert lines[1].split()[2:] == ["1.00", "1.00"]
+    assert [line.split()[:2] for line in lines if line[0] != " "][1:] == [
+        [kind, str(ranks)] for kind in ("strong", "weak") for ranks in (1, 2)
+    ]
+    assert lines[1].split()[2] == "1.000"
 
 
 def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):

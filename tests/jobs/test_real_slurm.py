@@ -144,7 +144,7 @@ def test_a_mistake_of_sbatch_is_told(slurm, here, capsys):
 SHORT = {
     "weather_cpu.sh": "weather/thermal grid.nx=40 grid.nz=20 time.end=4.0",
     "md_cpu.sh": "md/melt system.cells=[6,6,6] time.steps=20",
-    "train.sh": "train/gpt model.layers=1 model.width=32 model.heads=2 time.steps=2 optimizer.warmup=1",
+    "train_cpu.sh": "train/gpt model.layers=1 model.width=32 model.heads=2 time.steps=2 optimizer.warmup=1",
 }
 ARRAY = {"weather_array.sh": "weather/straka --array grid.nx=64,128 grid.nz=16 time.end=2.0 --array-limit 1"}
 
@@ -167,6 +167,42 @@ def test_the_ready_scripts_run(slurm, here, capsys, short):
         ["md", "train", "weather"] if short is SHORT else ["weather"] * 2
     )
     assert {summary["ranks"] for summary in done} == {2}
+
+
+def test_the_ready_scripts_are_accepted_with_gpus_and_a_rank_gets_each(here, capsys, monkeypatch):
+    """On nodes that have GPUs in name: what GPU sites ask for, by both kinds of request, and the GPU of each rank."""
+    (here / "show.py").write_text(
+        "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "open(f'rank{world.rank}', 'w').write(str(os.environ.get('CUDA_VISIBLE_DEVICES')))\n"
+    )
+    with cluster(2, gpus=2) as slurm:
+        monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        for request, bind in (("gpus-per-node", "single:1"), ("gres", "map_gpu:1,0")):
+            site = write_site(here)
+            gpu = f'[gpu]\ngpus_per_node = 2\nrequest = "{request}"\nbind = "{bind}"\n[mpi]'
+            site.write_text(site.read_text().replace("[mpi]", gpu))
+            main(["--list", str(ROOT / "jobscripts/jobs.toml"), "--site", str(site), "--into", "made"])
+            for name in ("weather_gpu", "md_gpu", "train_gpu"):
+                slurm.run("sbatch", "--test-only", f"made/{name}.sh", cwd=here)  # raises where it is refused
+            capsys.readouterr()
+            main(["show.py", "--gpu", "--nodes", "2", "--time", "5", "--site", str(site)])
+            number, _ = submitted(capsys)
+            assert slurm.wait(number)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
+            seen = [(here / f"rank{rank}").read_text() for rank in range(4)]
+            assert seen == (["0", "1"] * 2 if bind == "single:1" else ["1", "0"] * 2)
+
+
+def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
+    """The ready script, shortened: one task of the job starts the ranks of the study by srun."""
+    words = "bench scaling diffusion/heat grid.shape=[24,24] --ranks 1,2 --steps 12 --repeats 1 --machine infiniband"
+    (here / "jobs.toml").write_text(f'"scaling.sh" = "{words} --out study --nodes 1 --time 5"')
+    main(["--list", "jobs.toml", "--site", str(write_site(here)), "--into", "made"])
+    number = slurm.run("sbatch", "--parsable", "made/scaling.sh", cwd=here).strip()
+    assert slurm.wait(number, 100)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
+    record = json.loads((here / "study/scaling.json").read_text())
+    assert [point["ranks"] for point in record["points"]] == [1, 2]
+    assert "srun --mpi=pmi2" in record["provenance"]["command"]
+    assert record["provenance"]["environment"]["SLURM_JOB_ID"] == number
 
 
 def test_a_run_that_needs_three_time_limits_ends_with_the_same_bits(slurm, here):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.algorithms import ALGORITHMS, add_algorithm, collective_plan
 from hpckit.plan.collective import CollectivePlan, Step
 from hpckit.plan.prove import prove
 
@@ -175,6 +175,7 @@ def test_names_and_numbers_that_cannot_be():
         (("all_reduce", "ring", 4), {"root": 1}, "takes no option root", "segments"),
         (("broadcast", "tree", 4), {"root": 4}, "root 4 is none of the 4", "0 to 3"),
         (("all_reduce", "ring", 4), {"segments": 0}, "1 segment or more", ""),
+        (("all_reduce", "ring", 4), {"segments": "3"}, "segments is a whole number, not '3'", ""),
         (("all_reduce", "parameter_server", 4), {"servers": 5}, "5 parameter servers on 4", "1 to 4"),
     ):
         with pytest.raises(InputError, match=said) as caught:
@@ -195,3 +196,22 @@ def test_the_docs_name_every_algorithm():
     for operation, algorithm in NAMES:
         assert f"`{operation}`" in text
         assert f"`{algorithm}`" in text
+
+
+def test_an_algorithm_of_ones_own_is_proved_when_it_is_made(monkeypatch):
+    monkeypatch.setitem(ALGORITHMS, "all_reduce", dict(ALGORITHMS["all_reduce"]))
+
+    def mine(ranks, segments=1):
+        return collective_plan("all_reduce", "ring", ranks, segments=segments)
+
+    add_algorithm("all_reduce", mine, ["segments"])
+    assert prove(collective_plan("all_reduce", "mine", 7, segments=2)).ranks == 7
+    add_algorithm("all_reduce", lambda ranks: dataclasses.replace(mine(ranks), length=ranks), name="short")
+    with pytest.raises(PlanError):
+        collective_plan("all_reduce", "short", 7)
+    add_algorithm("all_reduce", lambda ranks: collective_plan("broadcast", "tree", ranks), name="other")
+    with pytest.raises(InputError, match="broadcast"):
+        collective_plan("all_reduce", "other", 7)
+    for operation, name in (("all_reduce", "ring"), ("all_reduce", "auto"), ("sum", "mine")):
+        with pytest.raises(InputError):
+            add_algorithm(operation, mine, name=name)

@@ -382,6 +382,8 @@ def check_refusals(mesh):
     refused("'summ'", lambda: hp.all_reduce(x, mesh, "summ"))
     refused("'ring'", lambda: hp.all_reduce(x, mesh, algorithm="rimg"))
     refused("no option", lambda: hp.all_reduce(x, mesh, algorithm="naive", segments=2))
+    refused("segments is a whole number", lambda: hp.all_reduce(x, mesh, algorithm="ring", segments="3"))
+    refused("x.filled(0)", lambda: hp.all_reduce(np.ma.ones(3), mesh))
     refused("belong to a plan", lambda: hp.all_reduce(x, mesh, segments=2))
     refused("not deterministic", lambda: hp.all_reduce(x, mesh, algorithm="ring", deterministic=True))
     refused("is not int64", lambda: hp.all_reduce(np.ones(3, np.int64), mesh, "mean"))

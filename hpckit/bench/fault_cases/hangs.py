@@ -29,7 +29,7 @@ KINDS = (
     "swallowed",
 )
 ANSWERED = ("loop", "sleep", "compiled")  # the stack names the line
-LIMIT, END = 1.0, 2.0  # s until the report, until the end of the job
+LIMIT, END = 1.0, 1.5  # s until the report, until the end of the job
 PATIENCE = 60.0  # s until a job counts as not ended
 
 

@@ -12,6 +12,8 @@ from unittest.mock import patch
 
 from hpckit.bench.fault_cases.corruptions import corruptions
 from hpckit.bench.fault_cases.power_loss import power_loss
+from hpckit.bench.fault_cases.rank_programs import rows_of
+from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
 from hpckit.io import disk
 from hpckit.io.checkpoint import manifest
 
@@ -83,15 +85,33 @@ def _mutants() -> dict[str, tuple[Any, Callable[[], Rows]]]:
     }
 
 
-def mutants() -> Iterator[dict[str, Any]]:
+# Safeguard of running jobs -> (program, ranks, the case that must notice).
+NOTICED_BY = {
+    "face tag": ("resizing", 4, "diffusion"),
+    "keys of random numbers": ("resizing", 4, "md"),
+    "NaN gate": ("injecting", 2, "gate:diffusion"),
+    "finite check of a model": ("injecting", 2, "nan:weather"),
+    "comparison of replayed steps": ("injecting", 2, "flip:diffusion"),
+    "comparison of checksums": ("injecting", 2, "message:diffusion"),
+}
+
+
+def mutants(seed: str) -> Iterator[dict[str, Any]]:
     """Each safeguard taken out; a row each, passed where a case noticed."""
     for name, (taken_out, cases) in _mutants().items():
         with taken_out:
-            noticed = next((row for row in cases() if not row["passed"]), None)
-        yield {
-            "what": "mutant",
-            "case": f"without {name}",
-            "passed": noticed is not None,
-            "problem": "" if noticed is not None else "no case noticed",
-            "noticed": "" if noticed is None else f"{noticed['what']}: {noticed['case']}: {noticed['problem']}"[:200],
-        }
+            yield _judged(name, cases())
+    for name in SAFEGUARDS:
+        program, ranks, case = NOTICED_BY[name]
+        yield _judged(name, rows_of(program, case, ranks, seed, [case], without=name))
+
+
+def _judged(name: str, rows: Rows) -> dict[str, Any]:
+    noticed = next((row for row in rows if not row["passed"]), None)
+    return {
+        "what": "mutant",
+        "case": f"without {name}",
+        "passed": noticed is not None,
+        "problem": "" if noticed is not None else "no case noticed",
+        "noticed": "" if noticed is None else f"{noticed['what']}: {noticed['case']}: {noticed['problem']}"[:200],
+    }

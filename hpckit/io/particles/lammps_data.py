@@ -29,6 +29,8 @@ PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs", "Atom Type Labels")
 BONDED = ("Bonds", "Angles", "Dihedrals", "Impropers")
 COUNT = re.compile(r"^\s*(\S+)\s+(atoms|atom types|bonds|angles|dihedrals|impropers|\w+ types|extra .*)\s*$")
 EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
+NO_TILT = re.compile(r"^\s*([-+]?0*\.?0+(e[-+]?\d+)?\s+){3}xy\s+xz\s+yz\s*$")
+UNITS_OF_TITLE = re.compile(r"\bunits = (\w+)")
 NO_STYLE = "the style as a comment (`Atoms # atomic`), or the setting that names it"
 
 
@@ -57,6 +59,7 @@ class _Reader:
         self.lines, self.style = lines, style
         self.counts: dict[str, int] = {}
         self.box = np.full((3, 2), np.nan)
+        self.passed_over: list[str] = []
         self.masses: Floats | None = None
         self.atoms: dict[str, Floats] = {}
         self.ids: Ints = np.zeros(0, np.int64)
@@ -77,7 +80,7 @@ class _Reader:
         for name in ("Atoms",):
             if name not in seen and self.counts["atoms"]:
                 raise self.lines.fault(f"a section {name}", "the end of the file")
-        return self._snapshot(periodic, _step_of(title or ""))
+        return self._snapshot(periodic, title or "")
 
     def _header(self) -> None:
         while (line := self.lines.next()) is not None:
@@ -88,6 +91,8 @@ class _Reader:
                 self._edge("xyz".index(match[3]), match[1], match[2])
             elif (match := COUNT.match(text)) is not None:
                 self._count(match[2], match[1])
+            elif NO_TILT.match(text):
+                continue  # a box that LAMMPS calls triclinic, and that is orthogonal
             elif re.search(r"\bxy\s+xz\s+yz\b|\bavec\b|\babc\s+origin\b", text):
                 raise self.lines.fault("an orthogonal box (xlo xhi, ylo yhi, zlo zhi)", "a triclinic one")
             elif text.strip() in (*SECTIONS, *PASSED_OVER, *BONDED) or text.strip().endswith("Coeffs"):
@@ -134,6 +139,7 @@ class _Reader:
         elif name == "Velocities":
             self._velocities()
         elif name in PASSED_OVER:
+            self.passed_over.append(name)
             self._pass_over()
         elif name in BONDED or name.endswith("Coeffs"):
             raise self.lines.fault("sections without bonded terms, which hpckit has not yet", repr(name))
@@ -195,7 +201,7 @@ class _Reader:
                 raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
         self.velocities = ids, values[:, 1:]
 
-    def _snapshot(self, periodic: tuple[bool, bool, bool], step: int) -> Snapshot:
+    def _snapshot(self, periodic: tuple[bool, bool, bool], title: str) -> Snapshot:
         n = self.counts["atoms"]
         atoms = self.atoms or {name: np.zeros(n) for name in STYLES["atomic"]}
         positions = np.stack([atoms[dim] for dim in "xyz"], axis=1)
@@ -217,7 +223,9 @@ class _Reader:
             velocities=None if velocities is None else np.ascontiguousarray(velocities),
             masses=self.masses,
             charges=charges,
-            step=step,
+            step=_step_of(title),
+            units=match[1] if (match := UNITS_OF_TITLE.search(title)) else "",
+            passed_over=tuple(self.passed_over),
         )
 
 

@@ -22,7 +22,8 @@ class Snapshot:
     types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3], how many box lengths a particle has gone
     beyond its position: positions + images * (upper - lower) are the unwrapped places. velocities, forces: float64
     [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. names: of the types,
-    empty where they have none. All lengths, masses and times in the units of the run that made it.
+    empty where they have none. All lengths, masses and times in the units of the run that made it. units: their
+    name, empty where the file does not say it. passed_over: sections of the file that were not used.
     """
 
     lower: Floats
@@ -39,6 +40,8 @@ class Snapshot:
     names: tuple[str, ...] = ()
     step: int = 0
     time: float = 0.0
+    units: str = ""
+    passed_over: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.ids)

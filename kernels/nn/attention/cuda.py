@@ -51,27 +51,29 @@ def _forward(dtype: str, width: int, dropping: bool) -> Any:
     size, lowest = tile * width, real(-1e30)
 
     @kernel
-    def attention(qkv, heads, kv_heads, factor, out, logs, drop):
+    def attention(qkv, heads, kv_heads, factor, source, base, begin, out, logs, drop):
+        """Queries of qkv, number `begin` and on of a text; keys and values of `source`, from its head `base` on."""
         keys = cuda.shared.array(size, real)
         values = cuda.shared.array(size, real)
         query, found = cuda.local.array(width, real), cuda.local.array(width, real)
         scores, parts = cuda.local.array(tile, real), cuda.local.array(CHAINS, real)
         lane, head, sample = u8(cuda.threadIdx.x), u8(cuda.blockIdx.y), u8(cuda.blockIdx.z)
         group = u8(heads) // u8(kv_heads)
-        key_head, length = u8(heads) + head // group, u8(qkv.shape[1])
+        key_head, length = u8(base) + head // group, u8(begin) + u8(qkv.shape[1])
         first = (u8(cuda.gridDim.x) - u8(1) - u8(cuda.blockIdx.x)) * u8(BLOCK)  # the longest first
-        here, end = first + lane, min(first + u8(BLOCK), length)
+        own = first + lane
+        here, end = u8(begin) + own, min(u8(begin) + first + u8(BLOCK), length)
         for i in range(width):
             found[i] = real(0)
-            query[i] = factor * qkv[sample, here, head, i] if here < length else real(0)
+            query[i] = factor * qkv[sample, own, head, i] if here < length else real(0)
         most, total = lowest, real(0)
         for start in range(u8(0), end, u8(tile)):
             cuda.syncthreads()
             for place in range(lane, u8(size), u8(BLOCK)):
                 j, column = u8(start) + u8(place) // u8(width), u8(place) % u8(width)
                 if j < length:
-                    keys[u8(place)] = qkv[sample, j, key_head, column]
-                    values[u8(place)] = qkv[sample, j, key_head + u8(kv_heads), column]
+                    keys[u8(place)] = source[sample, j, key_head, column]
+                    values[u8(place)] = source[sample, j, key_head + u8(kv_heads), column]
                 else:
                     keys[u8(place)] = real(0)
                     values[u8(place)] = real(0)
@@ -102,9 +104,9 @@ def _forward(dtype: str, width: int, dropping: bool) -> Any:
             most = largest
         if here < length:
             inverse = real(1) / total
-            logs[sample, head, here] = most + math.log(total)
+            logs[sample, head, own] = most + math.log(total)
             for i in range(width):
-                out[sample, here, head, i] = found[i] * inverse
+                out[sample, own, head, i] = found[i] * inverse
 
     return attention
 
@@ -231,7 +233,16 @@ def attention(
     """As `reference.attention`."""
     batch, length, _, width = qkv.shape
     launch = _forward(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
-    launch(qkv, heads, kv_heads, qkv.dtype.type(width**-0.5), out, logs, _drop(logs, key, step, first, rate))
+    drop = _drop(logs, key, step, first, rate)
+    launch(qkv, heads, kv_heads, qkv.dtype.type(width**-0.5), qkv, heads, 0, out, logs, drop)
+
+
+def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
+    """As `reference.cached_attention`."""
+    batch, count, _, width = qkv.shape
+    logs = empty((batch, heads, count), qkv)
+    launch = _forward(qkv.dtype.name, width, False)[(blocks(count, BLOCK), heads, batch), BLOCK]
+    launch(qkv, heads, kv_heads, qkv.dtype.type(width**-0.5), kept, 0, start, out, logs, _drop(logs, 0, 0, 0, 0.0))
 
 
 def attention_gradient(

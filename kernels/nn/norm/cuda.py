@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_folds import fold_sum
+from hpckit.kernels.cuda_folds import fold_sum, folders
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.nn import cuda as rows
 from hpckit.kernels.nn.memory import empty
 
-THREADS = threads(128)
+THREADS, FOLDERS = threads(256), folders(128)
 u8 = np.uint64
 
 
@@ -27,17 +27,17 @@ def _norm(dtype: str, centered: bool) -> Any:
 
     @kernel
     def norm(x, gain, bias, eps, y, mean, rstd):
-        values, lane, row = cuda.shared.array(THREADS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
+        values, lane, row = cuda.shared.array(FOLDERS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
         width = u8(x.shape[1])
         part, middle = real(1) / real(width), real(0)
         if centered:
             total = real(0)
-            for j in range(lane, width, u8(THREADS)):
+            for j in range(lane, width, u8(FOLDERS)):
                 total += x[row, u8(j)]
             values[lane] = total
             middle = fold_sum(values, lane) * part
         squares = real(0)
-        for j in range(lane, width, u8(THREADS)):
+        for j in range(lane, width, u8(FOLDERS)):
             z = x[row, u8(j)] - middle
             squares += z * z
         values[lane] = squares
@@ -46,7 +46,7 @@ def _norm(dtype: str, centered: bool) -> Any:
             rstd[row] = spread
             if centered:
                 mean[row] = middle
-        for j in range(lane, width, u8(THREADS)):
+        for j in range(lane, width, u8(FOLDERS)):
             value = (x[row, u8(j)] - middle) * spread * gain[u8(j)]
             y[row, u8(j)] = value + bias[u8(j)] if centered else value
 
@@ -60,13 +60,13 @@ def _input(dtype: str, centered: bool) -> Any:
 
     @kernel
     def norm_input(x, gain, mean, rstd, dy, carry, dx):
-        values, lane, row = cuda.shared.array(THREADS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
+        values, lane, row = cuda.shared.array(FOLDERS, real), u8(cuda.threadIdx.x), u8(cuda.blockIdx.x)
         width = u8(x.shape[1])
         part, spread, middle = real(1) / real(width), rstd[row], real(0)
         if centered:
             middle = mean[row]
         total, aligned = real(0), real(0)
-        for j in range(lane, width, u8(THREADS)):
+        for j in range(lane, width, u8(FOLDERS)):
             g = dy[row, u8(j)] * gain[u8(j)]
             total += g
             aligned += g * ((x[row, u8(j)] - middle) * spread)
@@ -76,7 +76,7 @@ def _input(dtype: str, centered: bool) -> Any:
         if centered:
             values[lane] = total
             average = fold_sum(values, lane) * part
-        for j in range(lane, width, u8(THREADS)):
+        for j in range(lane, width, u8(FOLDERS)):
             h = (x[row, u8(j)] - middle) * spread
             value = spread * (dy[row, u8(j)] * gain[u8(j)] - average - h * aligned)
             if carry.shape[0] > 0:
@@ -138,7 +138,7 @@ def rms_norm_weight(x: Any, rstd: Any, dy: Any, dgain: Any) -> None:
 
 def _launch(norm: Any, x: Any, *arguments: Any) -> None:
     if len(x):
-        norm[len(x), THREADS](x, *arguments)
+        norm[len(x), FOLDERS](x, *arguments)
 
 
 def _add_terms(terms: Any, x: Any, mean: Any, rstd: Any, dy: Any, dgain: Any) -> None:

@@ -1,0 +1,41 @@
+"""What a scaling study knows of the heat equation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.apps.diffusion.config import Config
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.factor import best_factorization
+from hpckit.plan.topology import Topology
+from hpckit.scaling import Load, growth, halos, most_cells
+
+UNIT = "cells"
+
+
+def stepped(config: Config, steps: int) -> dict[str, Any]:
+    """Frames at the start and the end alone."""
+    return {"time.steps": steps, "output.frames": 1, "output.compression": 0}
+
+
+def grown(config: Config, ranks: int) -> dict[str, Any]:
+    """Longer along all dims."""
+    grid = config.grid
+    sizes = growth(ranks, grid.shape, [axis in grid.periodic for axis in grid.axes])
+    return {
+        "grid.shape": [n * size for n, size in zip(grid.shape, sizes, strict=True)],
+        "grid.lengths": [length * size for length, size in zip(grid.lengths, sizes, strict=True)],
+    }
+
+
+def load(config: Config, ranks: int) -> Load:
+    """One exchange a step."""
+    grid = config.grid
+    decomposition = Decomposition(grid.shape, Topology(grid.axes, _sizes(config, ranks), grid.periodic), halo=1)
+    return Load(most_cells(decomposition), halos([decomposition], 8))
+
+
+def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
+    grid = config.grid
+    closed = [axis in grid.periodic for axis in grid.axes]
+    return best_factorization(ranks, grid.shape, None, closed, (1,) * len(grid.shape))

@@ -1,0 +1,33 @@
+"""What a scaling study knows of the slab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.apps.weather.config import Config
+from hpckit.kernels.euler2d.constants import HALO
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.topology import Topology
+from hpckit.scaling import Load, halos, most_cells
+
+UNIT = "cells"
+STATE = 4 * 8  # bytes of a cell: density, momenta, theta
+
+
+def stepped(config: Config, steps: int) -> dict[str, Any]:
+    """Frames at the start and the end alone."""
+    grid, times = config.grid, config.time
+    end = steps * min(grid.dx, grid.dz) / times.max_speed * times.cfl
+    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+
+
+def grown(config: Config, ranks: int) -> dict[str, Any]:
+    """Wider, as the ranks stand along x."""
+    return {"grid.nx": config.grid.nx * ranks, "grid.width": config.grid.width * ranks}
+
+
+def load(config: Config, ranks: int) -> Load:
+    """One exchange of the whole state a step."""
+    shape = (config.grid.nz, config.grid.nx)
+    decomposition = Decomposition(shape, Topology(("z", "x"), (1, ranks), ("x",)), halo=(0, HALO))
+    return Load(most_cells(decomposition), halos([decomposition], STATE))

@@ -1,0 +1,55 @@
+"""What a scaling study knows of the box."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.model import AXES, HALOS
+from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
+from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.factor import best_factorization
+from hpckit.plan.topology import Topology
+from hpckit.scaling import Load, growth, halos, most_cells
+
+UNIT = "cells"
+
+
+def stepped(config: Config, steps: int) -> dict[str, Any]:
+    """Frames at the start and the end alone."""
+    end = steps * config.full_step
+    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+
+
+def grown(config: Config, ranks: int) -> dict[str, Any]:
+    """Wider along x and y."""
+    grid, periodic = config.grid, periodic_axes(config)
+    closed = [name in periodic for name in AXES]
+    _, y, x = growth(ranks, (grid.nz, grid.ny, grid.nx), closed, tuple(AXES.values()))
+    return {
+        "grid.nx": grid.nx * x,
+        "grid.width": grid.width * x,
+        "grid.ny": grid.ny * y,
+        "grid.length": grid.length * y,
+    }
+
+
+def load(config: Config, ranks: int) -> Load:
+    """One exchange of the state a step, another where there is mixing, and those of the tracers."""
+    grid = config.grid
+    topology = Topology(tuple(AXES), _sizes(config, ranks), periodic_axes(config))
+    shape = (grid.nz, grid.ny, grid.nx)
+    exchanges = 1 + bool(config.diffusion) + bool(config.smagorinsky.coefficient)
+    decomposition = Decomposition(shape, topology, halo=HALOS)
+    traffic = halos([decomposition], 8 * FIELDS, exchanges)
+    if config.tracers:
+        traffic += halos([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * len(config.tracers), exchanges)
+    return Load(most_cells(decomposition), traffic)
+
+
+def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
+    grid, periodic = config.grid, periodic_axes(config)
+    closed = [name in periodic for name in AXES]
+    return best_factorization(ranks, (grid.nz, grid.ny, grid.nx), tuple(AXES.values()), closed, HALOS)

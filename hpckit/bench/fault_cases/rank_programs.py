@@ -1,0 +1,48 @@
+"""Fault cases that are MPI programs: started, ended in time, and their rows read, whatever became of the program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpckit.bench.fault_cases.taken_out import NONE
+from hpckit.cli import launch
+
+ROWS = "rows.json"
+CASE_SECONDS = 60.0  # a case takes a few
+
+
+def rows_of(
+    program: str, what: str, ranks: int, seed: str, names: Sequence[str], without: str = NONE
+) -> Iterator[dict[str, Any]]:
+    """`python -m hpckit.bench.fault_cases.PROGRAM FOLDER SEED WITHOUT NAMES` on MPI ranks: the rows that it wrote to
+    FOLDER/rows.json, and one that tells how it ended for each name that has none.
+    """
+    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+        job = subprocess.Popen(
+            launch.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
+            env=launch.rank_environment(ranks),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said = job.communicate(timeout=CASE_SECONDS * (1 + len(names)))[1]
+        except subprocess.TimeoutExpired:
+            launch.kill(job)
+            said = "it did not end"
+        path = Path(folder, ROWS)
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    for row in rows:
+        yield {"what": what, "passed": not row["problem"], **row}
+    told = {row["app"] for row in rows}
+    lines = [line for line in said.strip().splitlines() if "Error" in line] or said.strip().splitlines()[-1:]
+    problem = f"the job ended with {job.returncode}: {' '.join(lines[:1])[:300]}"
+    for name in names:
+        if name not in told:
+            yield {"what": what, "app": name, "case": name, "passed": False, "problem": problem}

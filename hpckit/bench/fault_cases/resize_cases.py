@@ -1,0 +1,111 @@
+"""The small runs of every app that are resumed on other numbers of ranks: settings, and how many steps they have."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TEXT = "text.txt"  # what the training run learns: made beside the runs
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run: an app, the preset and the settings laid over it. It may stop after steps below `steps`, at multiples of
+    `every` (where an app takes several steps at once, it stops where a checkpoint belongs by its number).
+    """
+
+    app: str
+    preset: str
+    settings: Mapping[str, Any]
+    steps: int
+    every: int = 1
+
+    def config(self, folder: Path, ranks: int = 1) -> Any:
+        """The checked settings of the app on so many ranks; a pipeline of two stages where that number is even."""
+        module = importlib.import_module(f"hpckit.apps.{self.app}.config")
+        below = module.PRESETS[self.preset][1] if self.preset else {}
+        tree = laid_over(below, self.settings)
+        if self.app == "train":
+            tree["data"] = {**tree["data"], "file": folder / TEXT}
+            tree["mesh"] = {"pp": 1 + (ranks % 2 == 0)}
+        return module.Config.model_validate({"app": self.app, **tree})
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, values of `above` in place of those of `below`."""
+    both = dict(below)
+    for key, value in above.items():
+        both[key] = laid_over(both.get(key, {}), value) if isinstance(value, Mapping) else value
+    return both
+
+
+def _md(dynamics: dict[str, Any]) -> Case:
+    settings = {
+        "system": {"cells": [5, 4, 4]},
+        "time": {"steps": 60, "thermo": 13},
+        "output": {"every": 14},
+        "repro": True,
+        "precision": "double",
+        "dynamics": dynamics,
+    }
+    return Case("md", "mixture", settings, 60)
+
+
+def _grid(app: str, preset: str, steps: int, every: int = 1, **settings: Any) -> Case:
+    return Case(app, preset, laid_over(settings, {"output": {"single": False}}), steps, every)
+
+
+CASES = {
+    "diffusion": _grid("diffusion", "heat", 40, grid={"shape": [23, 31]}, time={"steps": 40, "monitor": 7}),
+    "weather": _grid("weather", "thermal", 20, grid={"nx": 31, "nz": 11}, time={"end": 60.0}, output={"every": 15.0}),
+    "weather3d": _grid(
+        "weather3d",
+        "thermal3d",
+        15,
+        grid={"nx": 25, "ny": 23, "nz": 9},
+        time={"end": 50.0},
+        output={"every": 12.0},
+        sides={"x": "open"},
+        smagorinsky={"coefficient": 0.2},
+        coriolis=1e-4,
+        tracers=[{"name": "dust"}],
+    ),
+    "shallow_water": _grid(
+        "shallow_water",
+        "double_gyre",
+        20,
+        2,
+        grid={"nx": 19, "ny": 23},
+        time={"end": 150000.0},
+        output={"every": 40000.0},
+    ),
+    "flood": _grid(
+        "flood", "partial_dam_break", 16, grid={"nx": 23, "ny": 19}, time={"end": 6.0}, output={"every": 1.5}
+    ),
+    "md": _md({"kind": "langevin"}),
+    "train": Case(
+        "train",
+        "",
+        {
+            "model": {"kind": "gpt2", "layers": 4, "width": 24, "heads": 3, "context": 13, "dropout": 0.1},
+            "data": {"validation": 0.2},
+            "batch": {"size": 12, "microbatches": 2},
+            "optimizer": {"rate": 0.01, "warmup": 2},
+            "time": {"steps": 15, "validate_every": 0},
+            "precision": "float64",
+        },
+        15,
+    ),
+}
+# The same apps with other physics: of the larger tier.
+MORE = {
+    "weather_diffusion": _grid(
+        "weather", "straka", 22, grid={"nx": 37, "nz": 12}, time={"end": 40.0}, output={"every": 10.0}
+    ),
+    "md_nve": _md({"kind": "nve"}),
+    "md_bussi": _md({"kind": "nve", "equilibrate": 30}),
+    "md_nose_hoover": _md({"kind": "nose_hoover"}),
+}

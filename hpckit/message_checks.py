@@ -1,0 +1,126 @@
+"""Checksums of messages, `[checks] messages = true`: what comes must have the bits that were sent.
+
+Beside each message goes another of 16 bytes with its number and a checksum of its values, taken where they are sent
+from, be it a field, and taken again where they have come to: copies, buffers and shared memory in between are checked
+as the network is. Collectives whose result is the same on all ranks compare the checksums of their results.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.errors import SilentCorruptionError
+from hpckit.kernels.checksum.dispatch import checksum as words_checksum
+
+# Whether messages are checked; set before exchanges are made, alike on all ranks. A run sets it.
+on = False
+SAME_RESULT = ("all_reduce", "broadcast")  # of hpckit.collectives
+SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 1}  # name -> place of the result
+
+
+def checksum(arrays: Iterable[Any]) -> int:
+    """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
+    total = done = 0
+    for array in arrays:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = data.size // 8 * 8
+        total += int(words_checksum(data[:whole].view(np.uint64), done))
+        done += whole // 8
+        if whole < data.size:
+            last = np.zeros(8, np.uint8)
+            last[: data.size - whole] = data[whole:]
+            total += int(words_checksum(last.view(np.uint64), done))
+            done += 1
+    return total % 2**64
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a message: the other rank, the tag of its checksum, what it is called, and where its values are."""
+
+    peer: int
+    tag: int
+    name: str
+    arrays: Sequence[Any]
+
+
+class Seals:
+    """The checksums of the messages of one exchange, in turn with it: `start` when what is sent is ready, `finish`
+    when all has come.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm = comm
+        self._number = 0  # of the exchange
+        self._requests: list[MPI.Request] = []
+        self._kept: list[np.ndarray] = []
+
+    def start(self, sent: Sequence[End], due: Sequence[tuple[int, int]]) -> None:
+        """Send the checksums of what is sent; due: peer and tag of those that come, as `finish` names them."""
+        self._number += 1
+        self._came = np.zeros((len(due), 2), np.uint64)
+        self._kept = [np.array([self._number, checksum(end.arrays)], np.uint64) for end in sent]
+        self._requests = [
+            self._comm.Irecv(seal, peer, tag) for seal, (peer, tag) in zip(self._came, due, strict=True)
+        ] + [self._comm.Isend(seal, end.peer, end.tag) for seal, end in zip(self._kept, sent, strict=True)]
+
+    def finish(self, received: Sequence[End]) -> None:
+        """Raises `SilentCorruptionError` on a rank that got another message than was sent to it."""
+        MPI.Request.Waitall(self._requests)
+        for seal, end in zip(self._came, received, strict=True):
+            number, sent = map(int, seal)
+            compare((number, sent), (self._number, checksum(end.arrays)), end, self._comm.rank)
+
+
+def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -> None:
+    """Raise `SilentCorruptionError` unless number and checksum of a message are those that it was sent with."""
+    if sent == came:
+        return
+    if sent[0] != came[0]:
+        told = f"number {sent[0]} of rank {end.peer} came where number {came[0]} was due"
+    else:
+        told = f"rank {end.peer} sent {sent[1]:#018x}, rank {rank} has {came[1]:#018x}"
+    host = socket.gethostname()
+    raise SilentCorruptionError(
+        f"the {end.name} from rank {end.peer} to rank {rank} is not what was sent: {told}",
+        where=f"rank {rank} on {host}, {end.name}, message {came[0]} of rank {end.peer}",
+        likely=f"a fault of memory or of the network between the hosts of rank {end.peer} and rank {rank}",
+        do="leave the host out that is named again and again, and go on: hpckit resume DIR",
+    )
+
+
+_collectives: Counter[str] = Counter()  # how many of each communicator
+
+
+def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
+    """Collective, after an operation whose result all ranks have alike: its checksums are compared.
+
+    Raises `SilentCorruptionError` on every rank, which names those that have another result than most.
+    """
+    name = comm.Get_name() or "a communicator"
+    _collectives[name] += 1
+    own = np.array([checksum([result])], np.uint64)
+    every = np.empty(comm.size, np.uint64)
+    MPI.Intracomm.Allgather(comm, own, every)
+    if (every != every[0]).any():
+        _refuse_result(f"{operation} number {_collectives[name]} on {name}", [int(each) for each in every], comm.rank)
+
+
+def _refuse_result(what: str, every: list[int], rank: int) -> NoReturn:
+    """Name the ranks whose result fewer than most others have."""
+    common, _ = Counter(every).most_common(1)[0]
+    others = [number for number, each in enumerate(every) if each != common]
+    told = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
+    raise SilentCorruptionError(
+        f"{what}: {told} got another result than the other ranks, which have checksum {common:#018x}",
+        where=f"rank {rank} on {socket.gethostname()}, {what}",
+        likely=f"a fault of memory or of the network at {told}, or at the others where there are only two",
+        do="leave the host out that is named again and again, and go on: hpckit resume DIR",
+    )

@@ -1,0 +1,46 @@
+#!/bin/bash
+# hpckit graph run jobscripts/scaling.toml: 1 node, 64 ranks on each.
+# Made by hpckit submit; `sbatch FILE` submits it as it stands.
+
+#SBATCH --job-name=graph-scaling
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=64
+#SBATCH --cpus-per-task=1
+#SBATCH --time=04:00:00
+#SBATCH --output=slurm-%x-%j.out
+#SBATCH --open-mode=append
+
+set -o pipefail
+# shellcheck source=/dev/null
+source .venv/bin/activate
+export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
+export NUMBA_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
+
+on_each_node() {
+    srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"
+}
+# Compiled kernels: on a disk of each node, filled by one task a node with what earlier jobs compiled. What
+# is missing is compiled by one rank of each node while the others wait, and kept for later jobs in one file.
+store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"
+export NUMBA_CACHE_DIR=/tmp/"hpckit-$UID-$SLURM_JOB_ID"
+on_each_node bash -s -- "$store" <<'FILL' || unset NUMBA_CACHE_DIR
+umask 077
+mkdir "$NUMBA_CACHE_DIR" 2>/dev/null ||
+    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # a folder of ours, no trap
+[ ! -f "$1" ] || tar -xmf "$1" -C "$NUMBA_CACHE_DIR" || true
+FILL
+mark=$(mktemp)
+keep_cache() {
+    [ -n "$NUMBA_CACHE_DIR" ] || return
+    local new="$store.$SLURM_JOB_ID.$$"
+    if [ -n "$(find "$NUMBA_CACHE_DIR" -name "*.nbc" -newer "$mark" -print -quit)" ]; then
+        mkdir -p "${store%/*}" && tar -cf "$new" -C "$NUMBA_CACHE_DIR" . && mv "$new" "$store"
+    fi
+    rm -f "$new" "$mark"
+    on_each_node rm -rf "$NUMBA_CACHE_DIR"
+}
+
+hpckit graph run jobscripts/scaling.toml
+code=$?
+keep_cache
+exit "$code"

@@ -1,0 +1,5 @@
+"""A checksum of 64-bit words: quick, and no single word may change unseen."""
+
+from hpckit.kernels.checksum.dispatch import checksum
+
+__all__ = ["checksum"]
