@@ -181,3 +181,12 @@ def _torch_llama(torch, w, tokens):
 def test_models_that_cannot_be(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_the_maps_back_to_the_residual_start_smaller():
+    parameters = Parameters(gpt2(50, 2, 64, 4, 40).parameters())
+    parameters.initialize(3)
+    deviations = {p.name: float(p.value.std()) for p in parameters.list if p.name.endswith("weight")}
+    for name, deviation in deviations.items():
+        wanted = 0.02 / 2 if name.endswith(("attention.out.weight", "mlp.down.weight")) else 0.02  # / sqrt(2 layers)
+        assert deviation == pytest.approx(wanted, rel=0.1), name
