@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
 from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
+from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.parameters import Parameters
 from hpckit.plan.schedule import peak_live
 
@@ -20,8 +22,9 @@ VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parame
 def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     """Bytes of parameters, gradients, optimizer and activations on each rank of a pipeline, as they can be foreseen.
 
-    Activations are those that backward passes need, of as many microbatches as a rank holds at once; they are worked
-    out from the shapes of the layers and right to a few tens of percent.
+    Activations are those that backward passes need, of as many microbatches as a rank holds at once, worked out from
+    the shapes of the layers. What a schedule keeps for a late W besides, gradients of each layer's output and what
+    recomputation brought back, is not foreseen.
     """
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     samples = config.batch.size // (plan.dp * plan.microbatches)
@@ -41,15 +44,16 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
 
 
 def saved_numbers(shape: Shape, window: int) -> list[float]:
-    """About how many numbers each layer saves for the backward pass of one sample."""
+    """How many numbers each layer saves for the backward pass of one sample, the last one with the loss."""
     if shape.kind == "cnn":
         side, inputs, found = SIDE, 1, []
         for outputs in shape.channels:
-            found.append(float(side * side * (inputs + 3 * outputs)))
+            found.append(float(side * side * (inputs + outputs)))  # the image; the slope of ReLU
             side, inputs = side // 2, outputs
-        return [*found, float(side * side * inputs)]
+        return [*found, float(side * side * inputs + shape.vocab)]
     if shape.kind == "mlp":
-        return [0.0, float(SIDE * SIDE), *[3.0 * shape.width] * shape.layers]
+        sizes = [SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab]
+        return [float(a + b) for a, b in pairwise(sizes)]  # what comes in; slopes, or the logits
     inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width if shape.recompute else 6 * shape.width + keys + inner + shape.heads
@@ -57,15 +61,21 @@ def saved_numbers(shape: Shape, window: int) -> list[float]:
 
 
 def memory_of(trainer: Trainer) -> dict[str, Any]:
-    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated, activations as foreseen,
-    and the most that the process had resident. Collective.
+    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated; activations as weighed in
+    a step, and as foreseen; work arrays of all kinds; and the most that the process had resident. Collective.
     """
     parameters: Parameters = trainer.pipeline.parameters
     state = sum(array.nbytes for array in trainer.optimizer.state().values() if array.ndim)
     foreseen = memory_per_rank(trainer.config, trainer.laid)["activations"][trainer.mesh["pp"].rank]
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    own = np.array([parameters.values.nbytes, parameters.grads.nbytes, state, foreseen, resident])
+    own = {
+        "parameters": parameters.values.nbytes,
+        "gradients": parameters.grads.nbytes,
+        "optimizer": state,
+        "activations": trainer.weighed,
+        "activations_foreseen": foreseen,
+        "work": owned_bytes(),
+        "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
     every = np.empty((trainer.mesh.size, len(own)))
-    trainer.mesh.comm.Allgather(own, every)
-    names = ("parameters", "gradients", "optimizer", "activations", "resident")
-    return {name: every[:, column].tolist() for column, name in enumerate(names)}
+    trainer.mesh.comm.Allgather(np.array([*own.values()], np.float64), every)
+    return {name: every[:, column].tolist() for column, name in enumerate(own)}

@@ -45,8 +45,9 @@ def model_of(shape: Shape) -> Sequential:
             rope_scaling=shape.rope_scaling,
         )
     if shape.kind == "mlp":
-        hidden = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation)
-        return Sequential([Flatten(), *hidden.layers], ["image", *hidden.names])
+        first, *others = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation).layers
+        # One layer: a stage must not begin with a map whose input is data, unless it is the first one.
+        return Sequential([Sequential([Flatten(), first]), *others])
     return convolutions(shape.channels, shape.vocab)
 
 

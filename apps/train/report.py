@@ -91,10 +91,10 @@ def _pipeline(run: RunData) -> Iterator[Section]:
     step = read_timeline(path)
     priced, seconds = price_schedule(step.schedule, times=step.times), step.price.seconds
     bubble = run.summary.get("bubble") or {}
-    drawn = draw_measured_svg(step)
-    beside = svg_of(
-        step.schedule, priced, f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages"
-    )
+    axis = max(seconds, priced.seconds)  # both on one
+    drawn = draw_measured_svg(step, axis)
+    told = f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages, drawn to the scale above"
+    beside = svg_of(step.schedule, priced, told, axis)
     rows = [
         (what, f"{bubble[key]:.2%}")
         for key, what in (
@@ -131,12 +131,21 @@ def _memory(run: RunData) -> Iterator[Section]:
     axes.set_title(f"memory per rank ({unit})")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0)
     picture = to_svg(figure, "memory per rank", "chart")
+    columns = {name: name for name in PARTS} | {
+        "activations_foreseen": "activations as foreseen",
+        "work": "work arrays",
+        "resident": "most resident of the process",
+    }
+    columns = {name: title for name, title in columns.items() if name in memory}
     rows = [
-        (f"rank {rank}", *(f"{memory[name][rank] / scale:.4g}" for name in (*PARTS, "resident")))
-        for rank in list(ranks)[:64]
+        (f"rank\u00a0{rank}", *(f"{memory[name][rank] / scale:.4g}" for name in columns)) for rank in list(ranks)[:64]
     ]
-    head = ("", *(f"{name} ({unit})" for name in PARTS), f"most resident of the process ({unit})")
-    said = "Activations are worked out from the shapes, of as many microbatches as the schedule holds at once."
+    head = ("", *(f"{title} ({unit})" for title in columns.values()))
+    said = (
+        "Activations are what a rank kept for backward passes at once, at most, weighed in a step: of all microbatches"
+        " under way, and gradients for a late W. Foreseen: worked out from the shapes, without the latter. Work arrays"
+        " are activations, messages and what is made on the way, as far as they have 64 KB and more."
+    )
     shown = grid([picture]) + table(head, rows, tuple(range(1, len(head)))) + caption(said)
     yield Section("memory", "Memory per rank", shown, memory, after="phases")
 

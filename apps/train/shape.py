@@ -71,7 +71,7 @@ class Shape:
             return self._image_products()
         if self.kind == "mlp":
             sizes = [SIDE * SIDE, *[self.width] * self.layers, self.vocab]
-            return [0.0, *(float(a * b) for a, b in pairwise(sizes))]
+            return [float(a * b) for a, b in pairwise(sizes)]
         inside = (3 if self.kind == "llama" else 2) * self.width * self.hidden
         keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
         block = 2 * self.width**2 + keys + inside + (window + 1) * self.width

@@ -57,6 +57,7 @@ class Trainer:
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
         self.done = 0  # steps
+        self.weighed = 0  # bytes that this rank keeps for backward passes at once, at most
 
     def step(self, timer: PhaseTimer) -> StepFigures:
         """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
@@ -120,11 +121,11 @@ class Trainer:
             self.optimizer.count = self.done
 
     def warm_up(self) -> None:
-        """Compile what a step calls, outside the time that is measured; nothing is learned."""
+        """Compile what a step calls and weigh what it keeps, outside the time that is measured; nothing is learned."""
         share = self.sampler.take(self.replica, self.replicas)
         self.sampler.position = 0  # it is taken again
         x, targets = self.laid.data.training.take(share.indices)
-        self.pipeline.run(x, targets, Pass(True, self.config.seed))
+        self.weighed = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
         self.pipeline.squared_norm()
         self.pipeline.zero_grads()
         self.optimizer.step(0.0, 0.0)

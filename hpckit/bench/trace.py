@@ -12,21 +12,27 @@ from hpckit.bench.job import answer, run_ranks, seconds_a_call
 from hpckit.bench.measure import machine, ratio
 
 STEPS = 200  # timed together
-EDGE = 64  # cells a side: a small step, of which notes are a large part
+EDGES = {"": 64, "_96": 96}  # cells a side: a small step, of which notes are a large part, and that of the preset
 
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Steps of heat3d on 2 ranks, and their notes alone, in turn; fractions of the step, smaller is better."""
-    row = run_ranks("hpckit.bench.trace", 2, ((10 if quick else 40,),))[0]
-    keys = {
-        "table_cost": ratio(row["notes of the table"], row["step"]),
-        "trace_cost": ratio(row["notes of the timeline"], row["step"]),
-    }
-    results = [{"what": name, "us a step": round(1e6 * statistics.median(times), 3)} for name, times in row.items()]
+    rounds = 10 if quick else 40
+    rows = run_ranks("hpckit.bench.trace", 2, tuple((rounds, edge) for edge in EDGES.values()))
+    keys = {}
+    for (suffix, edge), row in zip(EDGES.items(), rows, strict=True):
+        step = row[f"step of {edge}^3"]
+        keys[f"table_cost{suffix}"] = ratio(row["notes of the table"], step)
+        keys[f"trace_cost{suffix}"] = ratio(row["notes of the timeline"], step)
+    results = [
+        {"what": name, "us a step": round(1e6 * statistics.median(times), 3)}
+        for row in rows
+        for name, times in row.items()
+    ]
     return {"bench": "trace", "machine": machine(), "results": results, "ratios": keys}
 
 
-def _case(rounds: int) -> dict[str, Any]:
+def _case(rounds: int, edge: int) -> dict[str, Any]:
     """Seconds a step, `rounds` times each, of the slowest rank."""
     from mpi4py import MPI
 
@@ -40,7 +46,7 @@ def _case(rounds: int) -> dict[str, Any]:
 
     comm = MPI.COMM_WORLD
     mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
-    field = Field.zeros(Decomposition((EDGE, EDGE, EDGE), mesh.topology, halo=1), mesh)
+    field = Field.zeros(Decomposition((edge, edge, edge), mesh.topology, halo=1), mesh)
     fields = [field, field.like()]
     waits.current = None
     halo = HaloExchange(mesh, field)
@@ -73,7 +79,7 @@ def _case(rounds: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, call in (
-            ("step", step),
+            (f"step of {edge}^3", step),
             ("notes of the table", notes(0)),
             ("notes of the timeline", notes(100 * STEPS)),
         ):

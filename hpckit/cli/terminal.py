@@ -132,6 +132,8 @@ def rate_text(rate: float, unit: str) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_cell, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -32,11 +32,15 @@ if TYPE_CHECKING:
 
 
 class StepResult(NamedTuple):
-    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank."""
+    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank.
+
+    held: the most bytes that this rank kept for backward passes at once, if the step was weighed, else 0.
+    """
 
     loss: float
     targets: float
     seconds: float
+    held: int = 0
 
 
 class Pipeline:
@@ -110,14 +114,22 @@ class Pipeline:
         self.parameters.zero_grads()
 
     def run(
-        self, x: Any, targets: Any, passing: Pass | None = None, *, total: float | None = None, sync: bool = True
+        self,
+        x: Any,
+        targets: Any,
+        passing: Pass | None = None,
+        *,
+        total: float | None = None,
+        sync: bool = True,
+        weigh: bool = False,
     ) -> StepResult:
         """Forward and backward of this replica's part of the batch; adds to the gradients.
 
         x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
         samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
         targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
-        sums over the replicas. Collective over the mesh. Raises `InputError` for arrays that do not fit.
+        sums over the replicas. weigh: look after each action how much is kept, which takes time. Collective over the
+        mesh. Raises `InputError` for arrays that do not fit.
         """
         samples, most = len(x), self.plan.batch // self.plan.dp
         if len(targets) != samples or samples > most:
@@ -135,13 +147,13 @@ class Pipeline:
         cuts = self.plan.cuts(samples)
         for cut in cuts:
             self._learn_forms(x[cut])
-        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0)
+        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
         if waits.current is not None:
             for action, start, end in step.done:
                 waits.current.act(str(action), start, end)
-        return StepResult(self._mean_loss(step), whole, perf_counter() - begin)
+        return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
     def squared_norm(self) -> float:
         """The sum of squares of all gradients of the model, each parameter's counted once; the same on all ranks.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit.errors import InputError
+from hpckit.parallel.held import held_bytes
 from hpckit.parallel.messages import Messages, form_of
 from hpckit.parallel.replicas import Replicas, add_second
 from hpckit.parallel.stage import Left, Stage
@@ -48,10 +50,20 @@ class Step:
 
     losses: the sum of each microbatch where this rank has the last stage, a number or an array of one on a GPU. done:
     the compute actions with their begin and end, s; on a GPU without a pipeline the last one ends when all is done.
+    held: with `weigh`, the most bytes that were kept for backward passes at once.
     """
 
-    def __init__(self, own: Holding, x: Any, targets: Any, cuts: Sequence[slice], passing: Pass, scale: float) -> None:
-        self._own = own
+    def __init__(
+        self,
+        own: Holding,
+        x: Any,
+        targets: Any,
+        cuts: Sequence[slice],
+        passing: Pass,
+        scale: float,
+        weigh: bool = False,
+    ) -> None:
+        self._own, self._weigh, self.held = own, weigh, 0
         self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
         self.passes = [replace(passing, first_sample=passing.first_sample + cut.start) for cut in cuts]
         self.losses: list[Any] = [0.0] * len(cuts)
@@ -87,6 +99,8 @@ class Step:
                 cut = self.cuts[action.microbatch]
                 if cut.start < cut.stop:
                     self._do[action.kind](action)
+                    if self._weigh:
+                        self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))
             elif sync:
                 self._do[action.kind](action)
         self._settle()
@@ -164,8 +178,15 @@ class Step:
         return self._own.messages.wait(posted, f"{stage}{kind}")
 
     def _keep_gradient(self, stage: int, number: int, dx: Any) -> None:
-        if stage:
-            self._gradients[stage, number] = dx
+        if not stage:
+            return
+        if dx is None:
+            raise InputError(
+                f"stage {stage} begins with a layer that gives no gradient of its input",
+                likely="a layer for data (input_gradient=False) that is not in the first stage",
+                do="make it one layer with those before it: Sequential([before, it])",
+            )
+        self._gradients[stage, number] = dx
 
     def _send_output(self, action: Action) -> None:
         self._own.messages.send(action.peer, self._outputs.pop((action.stage, action.microbatch)))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 SMALLEST = 1 << 16  # bytes; below it NumPy's own memory is as quick
 ALIGNMENT = 64
 _kept: dict[int, list[np.ndarray]] = defaultdict(list)
+_taken: dict[int, int] = defaultdict(int)  # blocks of a size that were taken from the system and not given back
 
 
 class _Lease:
@@ -42,6 +43,8 @@ def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None)
         return np.empty(shape, dtype).view(type(like))
     size = _size_class(nbytes)
     free = _kept[size]
+    if not free:
+        _taken[size] += 1
     block = free.pop() if free else _aligned(size)
     return np.asarray(_Lease(block))[:nbytes].view(dtype).reshape(shape).view(type(like))
 
@@ -56,8 +59,17 @@ def kept_bytes() -> int:
     return sum(size * len(blocks) for size, blocks in _kept.items())
 
 
+def owned_bytes() -> int:
+    """Bytes of all work arrays of `SMALLEST` and more, in use or kept: the most that were needed at once, or a little
+    more.
+    """
+    return sum(size * blocks for size, blocks in _taken.items())
+
+
 def release() -> None:
     """Give what is kept back to the system."""
+    for size, blocks in _kept.items():
+        _taken[size] -= len(blocks)
     _kept.clear()
 
 

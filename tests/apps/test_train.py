@@ -19,6 +19,7 @@ from hpckit.apps.train.sampling import chosen
 from hpckit.apps.train.tokens import Bytes, Pieces, read_text
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
+from hpckit.parallel.held import held_bytes
 from hpckit.plan.price_schedule import price_schedule
 from hpckit.plan.schedules import pipeline_schedule
 from hpckit.report.build import build_report
@@ -86,6 +87,11 @@ def test_llama_shaped_networks_train_on_a_pipeline_too(runs):
     assert metrics(runs / "llama")[-1] < metrics(runs / "llama")[0] - 0.5
 
 
+def test_images_are_told_apart_on_a_pipeline_too(runs):
+    assert metrics(runs / "mlp") == metrics(runs / "mlp_serial")
+    assert metrics(runs / "mlp")[-1] < metrics(runs / "mlp")[0]
+
+
 def test_a_state_goes_on_with_the_same_losses(runs):
     resumed = json.loads((runs / "resumed.json").read_text())
     same, other = resumed["zb zb"], resumed["dp zb_v"]
@@ -117,15 +123,46 @@ def test_the_report_shows_curves_a_real_step_and_memory(runs):
     assert {"learning", "text", "pipeline", "memory"} <= set(numbers["sections"])
     text = page.read_text()
     assert text.count("<title>0F") == 2 * 4  # each microbatch, as it was and simulated
-    bubble = numbers["sections"]["pipeline"]["bubble"]
+    section = numbers["sections"]["pipeline"]
+    ends = [1000 * min(1, section[key] / section[other]) for key, other in (
+        ("seconds", "simulated_seconds"), ("simulated_seconds", "seconds"))]  # fmt: skip
+    for end in ends:  # one time axis: the shorter of the two steps is drawn shorter
+        assert text.count(f'width="{end:.2f}" height="26" fill="#f1f3f5"') >= 2
+    bubble = section["bubble"]
     assert bubble["equal_times"] == price_schedule(pipeline_schedule("zb_h1", 2, 4)).bubble == 1 / 13
     assert 0 < bubble["measured"] < 1
     assert 0 < bubble["simulated"] < 1
     memory = numbers["sections"]["memory"]
     assert memory["optimizer"] == [2 * nbytes for nbytes in memory["gradients"]]
+    assert text.count("activations as foreseen (MB)") == 1
     assert "report failed" not in text
     build_report(runs / "cnn", extension)
     assert "report failed" not in (runs / "cnn" / "report" / "index.html").read_text()
+
+
+def test_what_is_kept_for_backward_passes_is_weighed(runs):
+    """The computed sizes are right to a few percent; a late W keeps more, recomputation less."""
+
+    def kept(name):
+        memory = json.loads((runs / name / "summary.json").read_text())["memory"]
+        assert min(memory["resident"]) > 5e7
+        assert memory["work"][0] > 1e6 or name != "cnn"
+        return np.array(memory["activations"]), np.array(memory["activations_foreseen"])
+
+    for name in ("serial", "pp", "dp", "llama", "cnn", "recompute"):
+        weighed, foreseen = kept(name)
+        np.testing.assert_allclose(weighed, foreseen, rtol=0.12, err_msg=name)
+    late, foreseen = kept("zb")
+    assert (late > 1.05 * foreseen).all()
+    assert kept("recompute")[0][0] < 0.5 * kept("serial")[0][0]
+    assert kept("pp")[0].sum() > 1.1 * kept("serial")[0][0]  # as many microbatches as ranks are under way
+
+
+def test_memory_that_several_arrays_look_into_counts_once():
+    block, alone = np.zeros((10, 7)), np.zeros(5, np.float32)
+    assert held_bytes([]) == 0
+    assert held_bytes({"a": [block[2:5], (block[4:8], None, 3)], "b": [alone, alone]}) == 6 * 7 * 8 + 20
+    assert held_bytes([block, block[3:4], alone[:2]]) == 560 + 8
 
 
 @pytest.mark.parametrize("preset", PRESETS)

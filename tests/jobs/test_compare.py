@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hpckit.cli.compare import chance_of, field_differences, main, ulp_distance
+from hpckit.cli.terminal import print_table
 from hpckit.run_directory import RunDirectory
 
 
@@ -88,3 +89,8 @@ def test_repeats_make_a_difference_of_times_significant(tmp_path, field, capsys)
     [phase] = json.loads(capsys.readouterr().out)["phases"]
     assert (phase["significant"], phase["chance"]) == (False, pytest.approx(1 / 3))
     assert phase["b_over_a"] == pytest.approx(1.5)
+
+
+def test_a_list_of_numbers_is_printed_as_short_as_numbers(capsys):
+    print_table(("figure", "a"), [("waits", [0.50467745, 12.0, None])])
+    assert "0.5047, 12, " in capsys.readouterr().out

@@ -3,9 +3,16 @@
 import re
 from pathlib import Path
 
+import pytest
+
 
 def test_training_on_6_ranks_and_on_parts_of_them(mpirun):
     mpirun(6, "training_ranks.py", timeout=200)
+
+
+@pytest.mark.nightly
+def test_every_schedule_on_1_to_4_ranks_has_the_same_bits(mpirun):
+    mpirun(4, "training_ranks.py", "all", timeout=280)
 
 
 def test_the_program_of_the_docs_runs(mpirun, tmp_path):

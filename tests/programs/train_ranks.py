@@ -32,11 +32,15 @@ TINY = {
     "sample": {"tokens": 30, "prompt": "the ", "temperature": 0.0},
     "precision": "float64",
 }
+MLP = {"model": {"kind": "mlp", "layers": 3, "width": 10, "activation": "silu"}, "data": {"validation": 0.2},
+       "optimizer": {"rate": 0.03}}  # fmt: skip
 MESHES = {
     "serial": {},
     "dp": {"mesh": {"dp": 2}, "batch": {"size": 8, "microbatches": 2}},
     "pp": {"mesh": {"pp": 2}, "pipeline": {"schedule": "1f1b"}},
     "zb": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_h1"}},
+    "mlp": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_v"}, **MLP},
+    "mlp_serial": MLP,
     "zb_v": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_v"}},
     "recompute": {"model": {**TINY["model"], "recompute": True}},
     "llama": {"mesh": {"pp": 2}, "model": {**TINY["model"], "kind": "llama", "width": 36, "heads": 6, "kv_heads": 2}},
@@ -115,9 +119,9 @@ def main():
     WORLD.Barrier()
     for name, changes in MESHES.items():
         if "mesh" in changes:
-            train(name, WORLD, {**TINY, **changes})
+            train(name, WORLD, TINY | changes)
         elif WORLD.rank == 0:
-            train(name, alone, {**TINY, **changes})
+            train(name, alone, TINY | changes)
         WORLD.Barrier()
     resumed = {f"{a} {b}": goes_on(a, b) for a, b in (("zb", "zb"), ("dp", "zb_v"))}
     if WORLD.rank == 0:

@@ -1,6 +1,7 @@
 """Training on 6 ranks and on parts of them: pipelines equal one rank to the bit, replicas the whole batch to 1e-12."""
 
 import hashlib
+import sys
 from contextlib import nullcontext
 from itertools import pairwise
 from time import sleep
@@ -10,6 +11,7 @@ from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.errors import InputError, MismatchError
+from hpckit.nn.convolution import Flatten
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
@@ -21,6 +23,7 @@ from hpckit.plan.schedule import Action, Schedule
 
 WORLD = MPI.COMM_WORLD
 VOCAB, PADDED, LENGTH = 17, 19, 5
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1", "zb_h2", "zb_v")
 LIMIT = 0.1  # of the norm of the gradients
 SIZES, CLASSES, STEPS = [7, 11, 13, 9, 11, 5, 13, 7, 5], 5, 13  # 8 layers
 RANDOM = np.random.default_rng(5)
@@ -290,6 +293,10 @@ def what_does_not_fit_is_refused(comm):
         it = hp.Pipeline(model, loss, mesh, plan)
         refused(lambda: it.run(X[:5], TARGETS[:5]), "4 samples")
         refused(lambda: it.run(X[:4], TARGETS[:3]), "3 targets")
+    late = Sequential([Flatten(), mlp([SIZES[0], CLASSES])])  # whose second layer gives its input no gradient
+    two = hp.training_plan(1, 2, batch=4, schedule="interleaved", chunks=2)
+    it = hp.Pipeline(late, loss, hp.Mesh(MPI.COMM_SELF, dp=1, pp=1), two)
+    refused(lambda: it.run(X32[:4], TARGETS[:4]), "stage 1 begins with a layer that gives no gradient")
 
 
 def refused(call, words):
@@ -329,7 +336,11 @@ if __name__ == "__main__":
     on_first(1, one_compiles_for_all)
     case = tiny_gpt, CrossEntropy(VOCAB, PADDED), WORDS[:, :-1], WORDS[:, 1:]
     bits = schedules_have_the_bits_of_one_rank
-    on_first(2, bits, 6, ("gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1", "zb_h2", "zb_v"), *case)
+    if sys.argv[1:] == ["all"]:  # every schedule on every number of ranks, and nothing else
+        for count, microbatches in ((1, 6), (2, 6), (3, 6), (4, 8)):
+            on_first(count, bits, microbatches, SCHEDULES, *case)
+        sys.exit()
+    on_first(2, bits, 6, SCHEDULES, *case)
     on_first(3, bits, 6, ("interleaved", "zb_v"), *case)
     on_first(4, bits, 8, ("zb_h1",), *case)
     on_first(6, bits, 6, ("1f1b",), *case)
