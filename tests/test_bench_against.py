@@ -104,10 +104,9 @@ def test_the_ratio_is_of_the_same_case(capfd):
     assert list(result["ratios"]) == ["weather_vs_against"]
 
 
-def test_the_case_that_a_program_tells_of_is_taken(capfd):
-    printed = (
-        "nx_global, nz_global:       40      20\nElapsed Time: 6.0 / 9.0\nElapsed Time: 9.0 / 9.0\nCPU Time: 5 sec"
-    )
+@pytest.mark.parametrize("names", ["nx_global, nz_global:      ", "nx_glob, nz_glob:"])  # Fortran's form, C++'s
+def test_the_case_that_a_program_tells_of_is_taken(names, capfd):
+    printed = f"{names} 40 20\nElapsed Time: 6.0 / 9.0\nElapsed Time: 9.0 / 9.0\nCPU Time: 5 sec"
     assert Rival(python(f"print({printed!r})")).case() == ("40x20", 9.0)
     assert Rival(python("print('nothing')")).case() == (None, None)
     assert bench.main(["weather", "--json", "--against", python(f"print({printed!r})")]) == 0

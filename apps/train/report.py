@@ -91,10 +91,10 @@ def _pipeline(run: RunData) -> Iterator[Section]:
     step = read_timeline(path)
     priced, seconds = price_schedule(step.schedule, times=step.times), step.price.seconds
     bubble = run.summary.get("bubble") or {}
-    drawn = draw_measured_svg(step)
-    beside = svg_of(
-        step.schedule, priced, f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages"
-    )
+    axis = max(seconds, priced.seconds)  # both on one
+    drawn = draw_measured_svg(step, axis)
+    told = f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages, drawn to the scale above"
+    beside = svg_of(step.schedule, priced, told, axis)
     rows = [
         (what, f"{bubble[key]:.2%}")
         for key, what in (
@@ -137,7 +137,9 @@ def _memory(run: RunData) -> Iterator[Section]:
         "resident": "most resident of the process",
     }
     columns = {name: title for name, title in columns.items() if name in memory}
-    rows = [(f"rank {rank}", *(f"{memory[name][rank] / scale:.4g}" for name in columns)) for rank in list(ranks)[:64]]
+    rows = [
+        (f"rank\u00a0{rank}", *(f"{memory[name][rank] / scale:.4g}" for name in columns)) for rank in list(ranks)[:64]
+    ]
     head = ("", *(f"{title} ({unit})" for title in columns.values()))
     said = (
         "Activations are what a rank kept for backward passes at once, at most, weighed in a step: of all microbatches"

@@ -20,7 +20,7 @@ DEFAULT_PATTERNS = (
     rf"(?im)\b{NUMBER}\s*(?:sec|secs|second|seconds)\b",
 )
 # What the mini-app says of its case: its cells, and at every step how far it has come in simulated seconds.
-CELLS = r"nx_global, nz_global:\s*(\d+)\s+(\d+)"
+CELLS = r"nx_glob(?:al)?, nz_glob(?:al)?:\s*(\d+)\s+(\d+)"
 SIMULATED = rf"Elapsed Time:\s*{NUMBER}\s*/\s*{NUMBER}"
 MOST_SECONDS = 3600.0
 LEAST_ROUNDS = 3

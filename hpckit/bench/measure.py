@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int, call
                 candidate()
             times[name].append((time.perf_counter() - begin) / calls)
     return times
+
+
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """The order of candidates in a round: forward and backward in turn, from the next one on every second time."""
+    start = turn // 2 % len(names)
+    order = [*names[start:], *names[:start]]
+    return order[::-1] if turn % 2 else order
 
 
 def ratio(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, float]:

@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.bench.job import answer
+from hpckit.bench.measure import in_turn
 from hpckit.mesh import Mesh
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
@@ -33,16 +34,20 @@ Step = Callable[[], float]  # a step; the mean loss before it
 
 
 def time_in_turn(steps: Mapping[str, Step], alone: tuple[str, ...], rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of each candidate, in turn, the slowest rank's; those named in `alone` run on rank 0 only."""
+    """Seconds a step of each candidate, in turn, the slowest rank's; those named in `alone` run on rank 0 only.
+
+    The order changes from round to round (`in_turn`): what a step leaves in the caches, and how rested the cores are
+    behind one that ran alone, then meets all candidates.
+    """
     comm = MPI.COMM_WORLD
     times: dict[str, list[float]] = {name: [] for name in steps}
     gc.disable()  # a collection would be charged to whoever happens to run
     for turn in range(-2, rounds):  # the first two compile and touch the memory
-        for name, step in steps.items():
+        for name in in_turn(list(steps), turn):
             comm.Barrier()
             begin = time.perf_counter()
             if name not in alone or comm.rank == 0:
-                step()
+                steps[name]()
             seconds = np.array(time.perf_counter() - begin)
             done = comm.Ibarrier()
             while not done.Test():

@@ -8,9 +8,10 @@ and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are.
 `--against CMD` (a command line, quoted) runs an external program, as the C++ miniWeather, in turn with ours: two
 colliding bubbles on `--against-cells` for `--against-time` simulated seconds, at least three rounds of each.
 `weather_vs_against` says how many times faster ours is in that case. The program must do the same case: for miniWeather
-build with NX=400, NZ=200, SIM_TIME=50, DATA_SPEC=DATA_SPEC_COLLISION and without output. Cells and simulated time that
-are not given are read from what it prints, as miniWeather does, else they are 400x200 and 50 s. Its time is what it
-prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another), else its whole wall time.
+build with NX=400, NZ=200, SIM_TIME=50, DATA_SPEC=DATA_SPEC_COLLISION and OUT_FREQ above SIM_TIME (docs/benchmarks.md).
+Cells and simulated time that are not given are read from what it prints, as miniWeather does, else they are 400x200 and
+50 s. Its time is what it prints (`CPU Time: 1.23`, `1.23 sec`; `--against-pattern REGEX` with a group finds another),
+else its whole wall time.
 
 `weather_2ranks_small`, `weather_2ranks_big` and `euler3d_2ranks` are the speed-up of the apps' models, MPI included, on
 2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone. The same keys

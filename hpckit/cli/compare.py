@@ -17,6 +17,7 @@ import numpy as np
 from hpckit.cli.run_jobs import run_directories
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
+from hpckit.io.probe import require_sound
 from hpckit.run_directory import RunDirectory, plain
 
 SIGNIFICANT = 0.05  # the chance below which a difference of times is called one
@@ -178,7 +179,9 @@ def _difference(a: h5py.Dataset, b: h5py.Dataset) -> dict[str, Any]:
 def _datasets(directory: Path) -> dict[str, tuple[Path, str]]:
     """Name -> file and path of every dataset of numbers in `output/`; a dataset that has several names once."""
     found: dict[str, tuple[Path, str]] = {}
-    for path in sorted((directory / "output").glob("*.h5")):
+    files = sorted((directory / "output").glob("*.h5"))
+    require_sound(files)
+    for path in files:
         seen: set[Any] = set()
         with h5py.File(path) as file:
             for name, dataset in _numbers(file):
@@ -189,14 +192,16 @@ def _datasets(directory: Path) -> dict[str, tuple[Path, str]]:
     return found
 
 
-def _numbers(group: h5py.Group, above: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
+def _numbers(group: h5py.Group, above: str = "", within: tuple[int, ...] = ()) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Datasets of numbers with their names. Links by name, which may lead anywhere, and links back up are left out."""
+    within = (*within, h5py.h5o.get_info(group.id).addr)
     for name in sorted(group):
-        if group.get(name, getlink=True).__class__ is h5py.ExternalLink:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         item = group[name]
-        if isinstance(item, h5py.Group):
-            yield from _numbers(item, f"{above}{name}/")
-        elif item.dtype.kind in "fiu":
+        if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).addr not in within:
+            yield from _numbers(item, f"{above}{name}/", within)
+        elif isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
             yield f"{above}{name}", item
 
 

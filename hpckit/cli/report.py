@@ -9,6 +9,7 @@ from typing import Any
 
 from hpckit.cli.apps import find_app
 from hpckit.errors import HpckitError, InputError
+from hpckit.io.probe import require_sound
 from hpckit.run_directory import RunDirectory
 
 CHOICES = {"cut": ("extremum", "center"), "hovmoeller": ("auto", "mean", "extremum", "off")}
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"--times is {options.times}; draw 1 to 24")
     if options.frames is not None and not 0 <= options.frames <= 120:
         raise InputError(f"--frames is {options.frames}; give 0 (no animation) to 120")
+    require_sound(sorted((directory.path / "output").glob("*.h5")))  # the run may be anybody's
     if options.picture:
         from hpckit.report.picture import save_picture
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 from hpckit.io.failpoints import Operation, reach
 
 PRIVATE = 0o600
+# Not posix_fallocate, which writes zeros where the file system has no such operation.
+_fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
+if _fallocate is not None:
+    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
 
 def make_directory(path: Path, site: str) -> None:
@@ -20,6 +25,14 @@ def create(path: Path, site: str) -> int:
     """Open a new file for writing, never through a link; returns the descriptor."""
     _told(Operation(site, "create", path))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+
+
+def allocate(descriptor: int, size: int) -> None:
+    """Room for a file of `size` bytes, where the file system can set it aside: what does not make the file longer can
+    be written at several places at once. A full disk is told by the writes.
+    """
+    if _fallocate is not None:
+        _fallocate(descriptor, 0, 0, size)
 
 
 def write(descriptor: int, data: memoryview | bytes, offset: int, path: Path, site: str) -> None:

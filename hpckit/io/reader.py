@@ -8,13 +8,14 @@ from typing import Any
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.frames import missing_sources
 from hpckit.io.master import MASTER
+from hpckit.io.probe import require_sound
 
 
 def open_fields(path: Path | str) -> Any:
     """The fields of a run as an `xarray.Dataset`, read lazily; close it after use.
 
     `path`: a `fields.h5`, the directory it stands in, or a run directory. Raises `InputError` when there is none,
-    `CorruptDataError` when a file below it is gone (HDF5 would show its values as NaN), and `SetupError` without
+    `CorruptDataError` when it is damaged or a file below it is gone (HDF5 would show NaN), and `SetupError` without
     xarray and h5netcdf (extra `analysis`).
     """
     try:
@@ -27,6 +28,7 @@ def open_fields(path: Path | str) -> Any:
             do="pip install 'hpckit[analysis]'",
         ) from problem
     file = find_fields(path)
+    require_sound([file])
     missing = missing_sources(file)
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -78,9 +78,13 @@ def draw_schedule_svg(
     return svg_of(schedule, price, unit + (f" on {machine.name}" if machine else ""))
 
 
-def svg_of(schedule: Schedule, price: SchedulePrice, time: str) -> str:
-    """An SVG Gantt chart, as of `draw_schedule_svg`, of actions whose times are known; `time` tells how long it is."""
-    end = price.seconds or 1.0
+def svg_of(schedule: Schedule, price: SchedulePrice, time: str, axis: float = 0.0) -> str:
+    """An SVG Gantt chart, as of `draw_schedule_svg`, of actions whose times are known; `time` tells how long it is.
+
+    axis: seconds that the chart is wide, if the step is shorter, so that two charts may stand below each other.
+    """
+    end = max(price.seconds, axis) or 1.0
+    width = WIDTH * (price.seconds or end) / end
     height = TOP + ROW * schedule.ranks + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
@@ -92,7 +96,7 @@ def svg_of(schedule: Schedule, price: SchedulePrice, time: str) -> str:
     for rank in range(schedule.ranks):
         y = TOP + ROW * rank
         parts.append(f'<text x="10" y="{y + 19}">rank {rank}</text>')
-        parts.append(f'<rect x="{LEFT}" y="{y + 2}" width="{WIDTH}" height="{ROW - 4}" fill="#f1f3f5"/>')
+        parts.append(f'<rect x="{LEFT}" y="{y + 2}" width="{width:.2f}" height="{ROW - 4}" fill="#f1f3f5"/>')
     level = _levels(schedule)
     for interval in price.intervals:
         parts.append(_bar(interval, end, level[interval.action.stage], len(price.intervals) <= MOST_LABELS))
@@ -105,9 +109,9 @@ def draw_measured(step: MeasuredStep) -> str:
     return text_of(step.schedule, step.price)
 
 
-def draw_measured_svg(step: MeasuredStep) -> str:
-    """An SVG Gantt chart of a step that was run."""
-    return svg_of(step.schedule, step.price, f"{1e3 * step.price.seconds:.4g} ms, measured")
+def draw_measured_svg(step: MeasuredStep, axis: float = 0.0) -> str:
+    """An SVG Gantt chart of a step that was run; axis as of `svg_of`."""
+    return svg_of(step.schedule, step.price, f"{1e3 * step.price.seconds:.4g} ms, measured", axis)
 
 
 def title(schedule: Schedule, price: SchedulePrice) -> str:

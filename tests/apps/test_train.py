@@ -123,7 +123,12 @@ def test_the_report_shows_curves_a_real_step_and_memory(runs):
     assert {"learning", "text", "pipeline", "memory"} <= set(numbers["sections"])
     text = page.read_text()
     assert text.count("<title>0F") == 2 * 4  # each microbatch, as it was and simulated
-    bubble = numbers["sections"]["pipeline"]["bubble"]
+    section = numbers["sections"]["pipeline"]
+    ends = [1000 * min(1, section[key] / section[other]) for key, other in (
+        ("seconds", "simulated_seconds"), ("simulated_seconds", "seconds"))]  # fmt: skip
+    for end in ends:  # one time axis: the shorter of the two steps is drawn shorter
+        assert text.count(f'width="{end:.2f}" height="26" fill="#f1f3f5"') >= 2
+    bubble = section["bubble"]
     assert bubble["equal_times"] == price_schedule(pipeline_schedule("zb_h1", 2, 4)).bubble == 1 / 13
     assert 0 < bubble["measured"] < 1
     assert 0 < bubble["simulated"] < 1

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "docs" / "generate"))
 from parsers import WrongCommandError, parsed
 
 SESSION = Path(__file__).with_name("session.py")
-BLOCK_SECONDS = 120
+BLOCK_SECONDS = 200
 MOST_RANKS = 1000  # of plans: larger ones take seconds
 OPERATORS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 WRITTEN = ("--draw", "--save", "--directory", "--into", "--script")  # what follows is made by the command

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from hpckit.bench.measure import in_turn
 from hpckit.bench.train import data_ratios, pipeline_ratios
+
+
+def test_no_candidate_always_follows_the_same_one():
+    orders = [in_turn("abc", turn) for turn in range(-2, 4)]
+    assert all(sorted(order) == ["a", "b", "c"] for order in orders)
+    follows = {(before, name) for order in orders for before, name in pairwise(order)}
+    assert len(follows) == 6
+    assert {order[0] for order in orders} == {"a", "b", "c"}
 
 
 def medians(ratios):

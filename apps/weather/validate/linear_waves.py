@@ -101,11 +101,12 @@ def compare(folders: Folders) -> Found:
 def exact_means(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
     """The exact solution as means over cells around x and z (m)."""
     dx, dz = x[1] - x[0], z[1] - z[0]
+    heights = z + np.multiply.outer(QUADRATURE_POINTS - 0.5, np.full(len(z), dz))  # [points, len(z)]
     total: dict[str, np.ndarray] = {}
     for px, wx in zip(QUADRATURE_POINTS - 0.5, QUADRATURE_WEIGHTS, strict=True):
-        for pz, wz in zip(QUADRATURE_POINTS - 0.5, QUADRATURE_WEIGHTS, strict=True):
-            for name, values in waves(channel, time, x + px * dx, z + pz * dz).items():
-                total[name] = total.get(name, 0.0) + wx * wz * values
+        for name, values in waves(channel, time, x + px * dx, heights.reshape(-1)).items():
+            means = np.tensordot(QUADRATURE_WEIGHTS, values.reshape(*heights.shape, len(x)), 1)
+            total[name] = total.get(name, 0.0) + wx * means
     return total
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Protocol
 
 from hpckit.errors import SetupError
 
@@ -11,29 +12,44 @@ PIECE = 8 << 20  # bytes that have a hash of their own: what is read and checked
 Hash = Callable[[bytes | memoryview], str]
 
 
-def _sha256(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()
+class Hasher(Protocol):
+    """A hash that is fed part by part, as of hashlib."""
+
+    def update(self, data: memoryview, /) -> object:
+        """The next bytes."""
+
+    def hexdigest(self) -> str:
+        """The hash of all of them."""
 
 
-HASHES: dict[str, Hash] = {"sha256": _sha256}
+HASHES: dict[str, Callable[[], Hasher]] = {"sha256": hashlib.sha256}
 try:
     from blake3 import blake3
 
-    def _blake3(data: bytes | memoryview) -> str:
-        return blake3(data).hexdigest()
-
-    HASHES["blake3"] = _blake3
+    HASHES["blake3"] = blake3
 except ImportError:  # slower, and as safe
     pass
 
 BEST = "blake3" if "blake3" in HASHES else "sha256"
 
 
-def hash_named(name: object) -> Hash:
-    """The hash function; raises `SetupError` where its package is missing."""
+def hasher_named(name: object) -> Callable[[], Hasher]:
+    """What begins a hash; raises `SetupError` where its package is missing."""
     if name in HASHES:
         return HASHES[str(name)]
     raise SetupError(
         f"the checkpoint has hashes of the kind {name!r}, and there is no package for them here",
         do="pip install blake3" if name == "blake3" else "read it with the hpckit that wrote it",
     )
+
+
+def hash_named(name: object) -> Hash:
+    """The hash of some bytes as a function; raises as `hasher_named`."""
+    begin = hasher_named(name)
+
+    def hashed(data: bytes | memoryview) -> str:
+        hasher = begin()
+        hasher.update(memoryview(data))
+        return hasher.hexdigest()
+
+    return hashed

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpckit.checkpoint_state import Piece
 from hpckit.io import disk
-from hpckit.io.checkpoint.hashes import BEST, hash_named
+from hpckit.io.checkpoint.hashes import BEST, PIECE, hash_named, hasher_named
 from hpckit.io.checkpoint.stream import PAGE, Stream
 from hpckit.io.hdf5 import FORMAT
 
@@ -135,17 +135,17 @@ def write_shard(path: Path, pieces: Sequence[Piece], facts: dict[str, Any], hash
     """
     hashed = hash_named(hash_name)
     layout = lay_out(pieces, facts)
-    target = _Target(path)
-    digests: list[list[str]] = [[] for _ in pieces]
+    target = _Target(path, layout.size)
+    digests = [[""] * -(-piece.block.nbytes // PIECE) for piece in pieces]
 
     def take(number: int, offset: int, data: memoryview, digest: str) -> None:
-        digests[number].append(digest)
+        digests[number][offset // PIECE] = digest
         target.write(data, layout.offsets[number] + offset)
 
     try:
         for start, content in layout.structure:
             target.write(memoryview(content), start)
-        Stream(hashed).run([piece.block for piece in pieces], take)
+        Stream(hasher_named(hash_name)).run([piece.block for piece in pieces], take)
         target.finish()
     finally:
         target.close()
@@ -169,9 +169,10 @@ def write_shard(path: Path, pieces: Sequence[Piece], facts: dict[str, Any], hash
 class _Target:
     """The file being written: whole pages past the page cache where it is possible, the rest through it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self.plain = disk.create(path, "shard.create")
+        disk.allocate(self.plain, size)
         try:
             self.direct = os.open(path, os.O_WRONLY | getattr(os, "O_DIRECT", 0) | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:  # a file system without direct writes

@@ -10,20 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.io.checkpoint.hashes import PIECE, Hash
+from hpckit.io.checkpoint.hashes import PIECE, Hasher
 
-PAGE = 4096
+PAGE, LARGE_PAGE = 4096, 2 << 20
 SLAB = 1 << 20  # bytes that are copied at once out of an array with gaps
-BUFFERS = 4  # pieces under way between copying, hashing and writing
+TAKERS = 2  # pieces that are written at once
+BUFFERS = 5  # pieces under way between copying, hashing and writing
 Taken = tuple[memoryview, str]
 
 
 def pages(nbytes: int) -> np.ndarray:
-    """Bytes on fresh pages, which the disk can take without another copy."""
-    memory = mmap.mmap(-1, max(nbytes, 1))
-    if hasattr(mmap, "MADV_HUGEPAGE"):  # fewer faults at the first touch
+    """Bytes on fresh pages, which the disk can take without another copy.
+
+    Large pages, where the system has them: a request to a disk has so many parts at most (254 here), and each stretch
+    of memory that is not contiguous is a part.
+    """
+    spare = LARGE_PAGE if nbytes >= LARGE_PAGE else 0
+    memory = mmap.mmap(-1, max(nbytes, 1) + spare)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8, count=nbytes)
+    room = np.frombuffer(memory, np.uint8)
+    start = -room.ctypes.data % LARGE_PAGE if spare else 0
+    return room[start : start + nbytes]
 
 
 def flat(block: np.ndarray) -> np.ndarray:
@@ -58,32 +66,48 @@ class Stream:
     What is contiguous on aligned memory is not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays.
     """
 
-    def __init__(self, hashed: Hash) -> None:
-        self._hashed = hashed
+    def __init__(self, begin: Callable[[], Hasher]) -> None:
+        self._begin = begin  # a hash
         self._free: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
         self._made = 0
-        self._ready: queue.Queue[Any] = queue.Queue(maxsize=BUFFERS - 2)
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stop = False
 
     def run(self, blocks: list[np.ndarray], take: Callable[[int, int, memoryview, str], None]) -> None:
-        """Call `take(number of the block, offset in its bytes, bytes, hash)` for every piece of every block in turn."""
-        thread = threading.Thread(target=self._produce, args=(blocks,), daemon=True)
-        thread.start()
+        """Call `take(number of the block, offset in its bytes, bytes, hash)` for every piece of every block.
+
+        In turn, but from `TAKERS` threads at once: a disk is not idle between two pieces.
+        """
+        errors: list[BaseException] = []
+        producer = threading.Thread(target=self._produce, args=(blocks,), daemon=True)
+        takers = [threading.Thread(target=self._take, args=(take, errors), daemon=True) for _ in range(TAKERS - 1)]
+        for thread in (producer, *takers):
+            thread.start()
         try:
-            while (item := self._ready.get()) is not None:
+            self._take(take, errors)
+        finally:
+            for thread in takers:
+                thread.join()
+            self._stop = True
+            while producer.is_alive():  # it may wait for a buffer
+                self._free.put(pages(0))
+                producer.join(0.01)
+        if errors:
+            raise errors[0]
+
+    def _take(self, take: Callable[[int, int, memoryview, str], None], errors: list[BaseException]) -> None:
+        """Take pieces until there are no more, or one could not be taken."""
+        while not errors and (item := self._ready.get()) is not None:
+            try:
                 if isinstance(item, BaseException):
                     raise item
                 number, offset, data, digest, buffer = item
                 take(number, offset, data, digest)
                 if buffer is not None:
                     self._free.put(buffer)
-        finally:
-            self._stop = True
-            while thread.is_alive():  # it may wait for room, or for a buffer
-                while not self._ready.empty():
-                    self._ready.get()
-                self._free.put(pages(0))
-                thread.join(0.01)
+            except BaseException as error:
+                errors.append(error)
+        self._ready.put(None)  # for the other takers
 
     def _produce(self, blocks: list[np.ndarray]) -> None:
         try:
@@ -100,27 +124,28 @@ class Stream:
             view = flat(block).data
             for offset in range(0, len(view), PIECE):
                 data = view[offset : offset + PIECE]
-                self._put((number, offset, data, self._hashed(data), None))
+                hasher = self._begin()
+                hasher.update(data)
+                self._put((number, offset, data, hasher.hexdigest(), None))
             return
-        buffer, filled, offset = self._buffer(), 0, 0
+        buffer, filled, offset, hasher = self._buffer(), 0, 0, self._begin()
         for slab in slabs(block):
             room = buffer[filled : filled + slab.nbytes].view(block.dtype).reshape(slab.shape)
             np.copyto(room, slab)
-            filled += slab.nbytes
+            begin, filled = filled, filled + slab.nbytes
+            hasher.update(buffer.data[begin : min(filled, PIECE)])  # while a cache has it
             if filled >= PIECE:
                 rest, full = buffer[PIECE:filled], buffer
                 buffer, filled = self._buffer(), filled - PIECE
                 buffer[:filled] = rest
-                self._put_buffer(number, offset, full, PIECE)
+                self._put((number, offset, full.data[:PIECE], hasher.hexdigest(), full))
+                hasher = self._begin()
+                hasher.update(buffer.data[:filled])
                 offset += PIECE
         if filled:
-            self._put_buffer(number, offset, buffer, filled)
+            self._put((number, offset, buffer.data[:filled], hasher.hexdigest(), buffer))
         else:
             self._free.put(buffer)
-
-    def _put_buffer(self, number: int, offset: int, buffer: np.ndarray, nbytes: int) -> None:
-        data = buffer.data[:nbytes]
-        self._put((number, offset, data, self._hashed(data), buffer))
 
     def _put(self, item: Any) -> None:
         if self._stop:

@@ -11,20 +11,25 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
+from hpckit.io.probe import is_hdf5, require_sound
 
 
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:
     """The frames of an H5MD file that has one group of particles in an orthogonal box, one at a time.
 
     Takes files of other programs too: edges and species fixed or time dependent, particles in any order. Raises
-    `InputError` for what is no such file, naming the element that is missing or wrong.
+    `InputError` for what is no such file, naming the element that is missing or wrong, and `CorruptDataError` for a
+    damaged one, which is read by a child process first.
     """
     path = Path(path)
     try:
-        file = h5py.File(path, "r")
+        begins = is_hdf5(path)
     except OSError as error:
-        raise InputError(f"{path.name} is no HDF5 file that can be read: {error}", where=str(path)) from error
-    with file:
+        raise InputError(f"{path.name} cannot be read: {error.strerror}", where=str(path)) from error
+    if not begins:
+        raise InputError(f"{path.name} is no HDF5 file that can be read: it begins otherwise", where=str(path))
+    require_sound([path])
+    with h5py.File(path, "r") as file:
         group = _group(file, path)
         positions = _element(group, "position", path)
         if positions.ndim != 3 or positions.shape[2] != 3:

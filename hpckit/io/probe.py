@@ -1,0 +1,62 @@
+"""HDF5 files of unknown origin: all of one is read by a child process within limits, before this process opens it.
+
+A damaged or malicious file can crash the HDF5 library, make it ask for any amount of memory, or never end. What it does
+to the child is told, and no harm is done; the same library then reads the same bytes here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpckit.errors import CorruptDataError
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+MEMORY = 4 << 30  # bytes of address space of a process that reads a file
+Key = tuple[str, int, int, int]
+_sound: set[Key] = set()  # files that were read well in this process's life: place, inode, size, time
+
+
+def is_hdf5(path: Path) -> bool:
+    """It begins as HDF5 files do. Raises `OSError`."""
+    with open(path, "rb") as file:
+        return file.read(len(SIGNATURE)) == SIGNATURE
+
+
+def require_sound(paths: Iterable[Path]) -> None:
+    """Every file can be read to its end; raises `CorruptDataError` that names the first that cannot, and why.
+
+    Links to other files, values in files outside of its folder, filters that are not here and sizes that the file
+    cannot hold are refused. Beyond 1 GiB of values only the structure is looked at. Takes 0.3 s, and 10 ms a file.
+    """
+    unknown = [path for path in paths if _key(path) not in _sound]
+    for path, problem in zip(unknown, problems(unknown), strict=True):
+        if problem:
+            raise CorruptDataError(
+                f"{path.name} is not read: {problem}",
+                where=str(path),
+                likely="the file is damaged, was not finished, or was made to do harm",
+                do="copy it again from where it came, or leave it out",
+            )
+        _sound.add(_key(path))
+
+
+def problems(paths: Sequence[Path]) -> list[str]:
+    """What is wrong with each of the files, '' for nothing."""
+    if not paths:
+        return []
+    words = [sys.executable, "-P", "-m", "hpckit.io.probe_child", str(MEMORY), *map(str, paths)]
+    said = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+    ).stdout.splitlines()
+    missing = ["the process that reads it ended without an answer"] * (len(paths) - len(said))
+    return [str(json.loads(line)) for line in said] + missing
+
+
+def _key(path: Path) -> Key:
+    it = os.stat(path)
+    return str(path.resolve()), it.st_ino, it.st_size, it.st_mtime_ns
