@@ -25,11 +25,12 @@ sys.path.insert(0, str(ROOT / "docs" / "generate"))
 from parsers import WrongCommandError, parsed
 
 SESSION = Path(__file__).with_name("session.py")
-BLOCK_SECONDS = 120
+BLOCK_SECONDS = 200
 MOST_RANKS = 1000  # of plans: larger ones take seconds
 OPERATORS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 WRITTEN = ("--draw", "--save", "--directory", "--into", "--script")  # what follows is made by the command
-SITE_OPTIONS = ("--ranks-per-node", "2", "--site", os.devnull)  # options of the page come after these, and count
+SITE = ROOT / "jobscripts" / "site.toml"
+SITE_OPTIONS = ("--ranks-per-node", "2", "--site", str(SITE))  # options of the page come after these, and count
 ANY = "…"  # stands for anything in what a page says is printed
 
 
