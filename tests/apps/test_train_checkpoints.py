@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,3 +127,11 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))
         with pytest.raises(InputError, match=said):
             read_shape(tmp_path, "gpt2")
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")])
+def test_the_activation_of_a_checkpoint_is_read_as_it_is_written(theirs, ours, tmp_path):
+    given = hugging_face_config(replace(GPT2, activation=ours))
+    assert given["activation_function"] == theirs
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    assert read_shape(tmp_path, "gpt2").activation == ours

@@ -190,3 +190,15 @@ def test_the_maps_back_to_the_residual_start_smaller():
     for name, deviation in deviations.items():
         wanted = 0.02 / 2 if name.endswith(("attention.out.weight", "mlp.down.weight")) else 0.02  # / sqrt(2 layers)
         assert deviation == pytest.approx(wanted, rel=0.1), name
+
+
+def test_layers_draw_numbers_of_their_own():
+    x, step = np.ones((2, 50), np.float32), Pass(seed=1)
+    one, other, again = (Dropout(0.5, name).forward(x, step)[0] for name in ("one", "two", "one"))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+    assert (Dropout(0.5, "one").forward(x, Pass(seed=2))[0] != one).any()
+    parameters = Parameters(gpt2(11, 2, 8, 2, 7).parameters())
+    parameters.initialize(3)
+    named = parameters.named()
+    assert (named["block.0.mlp.up.weight"].value != named["block.1.mlp.up.weight"].value).all()
