@@ -75,6 +75,16 @@ class Rank:
         """It entered an operation and has not come out."""
         return self.life == RUNNING and self.last is not None and self.last.inside
 
+    def text(self) -> str:
+        """What it does, in a line."""
+        after = f" {self.last.what()} at {self.last.where()}" if self.last else ""
+        if self.inside:
+            return f"rank {self.rank} is in{after}"
+        where = f", at {' in '.join(self.stack[:SHOWN])}" if self.stack else ""
+        since = f" after{after}" if after else " before its first operation"
+        doing = {RUNNING: self.doing or "outside any operation", LEFT: "through", DEAD: "dead"}[self.life]
+        return f"rank {self.rank} is {doing}{where},{since}"
+
 
 @dataclass(frozen=True)
 class Stall:
@@ -108,7 +118,7 @@ class Stall:
             lines = [f"{self._since()}{self._headline()}"]
         for rank in self.culprits[:MOST_SHOWN]:
             if rank in self.ranks:
-                lines.append(f"  {_state(self.ranks[rank])}")
+                lines.append(f"  {self.ranks[rank].text()}")
         if self.kind not in ("differ", "crossed", "together"):
             lines += [f"  {who} in {what}" for who, what in self._by_place("wait", "waits")]
         return "\n".join(lines)
@@ -288,14 +298,3 @@ def _waiting_for(seen: Mapping[int, Rank], guilty: list[int]) -> tuple[int, ...]
     """The ranks inside operations which these have not come to, directly or through others."""
     inside = [rank for rank, it in seen.items() if it.inside]
     return tuple(sorted(rank for rank in inside if set(guilty) & set(_reached(seen, [rank])[0])))
-
-
-def _state(it: Rank) -> str:
-    """What a rank does, in a line."""
-    after = f" {it.last.what()} at {it.last.where()}" if it.last else ""
-    if it.inside:
-        return f"rank {it.rank} is in{after}"
-    where = f", at {' in '.join(it.stack[:SHOWN])}" if it.stack else ""
-    since = f" after{after}" if after else " before its first operation"
-    doing = {RUNNING: it.doing or "outside any operation", LEFT: "through", DEAD: "dead"}[it.life]
-    return f"rank {it.rank} is {doing}{where},{since}"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose, diagnose_idle
+from hpckit.watch_file import NodeFile
 from hpckit.watch_history import differing, due_there, odd_one, rare
 from hpckit.watch_table import (
     ABSENT,
@@ -91,6 +92,7 @@ class Watcher:
         self.told_at = self.next_comparison = 0.0
         self.suspects: set[tuple[str, int]] = set()  # operations whose digests differed when last compared
         self.differed = False  # and that has been told
+        self.file = NodeFile(options.keep)
         self.ended = False  # by this watcher: what is seen of the processes from then on is its own doing
 
     def run(self) -> None:
@@ -112,6 +114,7 @@ class Watcher:
                     if all(head.state == HAS_LEFT for head in heads):
                         self._over(now)
                         self._compare(last=True)
+                        self.file.remove()
                     return
                 continue
             self._look(heads, now)
@@ -120,6 +123,7 @@ class Watcher:
 
     def _look(self, heads: list[Head], now: float) -> None:
         ranks = [self._rank(slot, head, now) for slot, head in enumerate(heads) if head.state != ABSENT]
+        self.file.tell(ranks)
         stall = diagnose(ranks, self.options.limit)
         if stall is None and self.options.end:
             stall = diagnose_idle(ranks, self.options.end)

@@ -18,6 +18,7 @@ from hpckit.errors import EXIT_STOPPED, InputError
 from hpckit.jobs.slurm import JobState
 from hpckit.progress_lines import clock_text
 from hpckit.run_directory import RunDirectory
+from hpckit.watch_file import node_lines, read_nodes
 
 TAIL_BYTES = 8192  # of metrics.jsonl: the last line is in it
 MOST_METRICS = 6
@@ -79,10 +80,14 @@ class RunWatch:
             "starts": job.start if job else "",
             "limit_left": job.left if job else "",
             "metrics": last_metrics(self.directory),
+            "nodes": [],
         }
         for name in ("step", "time", "end", "fraction", "rate", "steps_per_second"):
             known[name] = progress.get(name)
-        known["left"] = self._left(progress) if known["status"] == "running" else None
+        known["left"] = None
+        if known["status"] == "running":
+            known["left"] = self._left(progress)
+            known["nodes"] = read_nodes(self.directory.attempt / "watch")
         return known
 
     def _left(self, progress: dict[str, Any]) -> list[float] | None:
@@ -102,7 +107,7 @@ class RunWatch:
 
 
 def lines(state: dict[str, Any]) -> list[str]:
-    """A run's state for a reader: a line, and one for its metrics."""
+    """A run's state for a reader: a line, one for its metrics, and those of its nodes."""
     parts = [Path(state["run"]).name, state["status"]]
     if state["job"]:
         parts.append(f"job {state['job']}")
@@ -123,6 +128,7 @@ def lines(state: dict[str, Any]) -> list[str]:
     if state["metrics"]:
         values = [f"{name} {_number(value)}" for name, value in state["metrics"].items() if value is not None]
         shown.append("    " + "  ".join(values[: 2 + MOST_METRICS]))
+    shown += [f"    {line}" for node in state["nodes"] for line in node_lines(node, time.time())]
     return shown
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from cli_command import probe_app  # noqa: F401  (a fixture)
 
+from hpckit import watch_file
 from hpckit.cli.config import load
 from hpckit.cli.run import parser, prepare
 from hpckit.errors import InputError
+from hpckit.watch_file import node_lines, read_nodes
 from hpckit.watch_table import GROUPS, HEAD, RUNNING, Record, place, read_head, table_of, write_call
 from hpckit.watcher import Options, Watcher
 
@@ -110,6 +112,23 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
     assert look(spared, 4.0, monkeypatch) == []
     assert spared.told is not None
     assert look(watcher(), 4.0, monkeypatch) == [asleep, computing]
+
+
+def test_the_node_says_in_a_file_what_its_ranks_do(two_ranks, monkeypatch) -> None:
+    table, watcher, asleep, _ = two_ranks
+    monkeypatch.setattr(watch_file, "EVERY", 0.0)
+    it = watcher(end=0.0)
+    look(it, 50.0, monkeypatch)
+    (node,) = read_nodes(it.options.keep.parent)
+    late, waits = node["ranks"][1], node["ranks"][0]
+    assert (waits["inside"], waits["operation"], waits["place"]) == (True, "sum of 4 float64 on dp", "b.py:7 (f)")
+    assert (late["pid"], late["life"], late["doing"], late["still"]) == (asleep, "running", "asleep", 50.0)
+    said = node_lines(node, node["written"] + 3)
+    assert said[0].endswith(": 0 of 2 ranks go on")
+    assert said[2] == "  rank 1 is asleep, before its first operation, unchanged for 53 s"
+    assert "no word from" in node_lines(node, node["written"] + 1000)[0]
+    it.file.remove()
+    assert not read_nodes(it.options.keep.parent)
 
 
 def test_a_rank_that_compiles_or_moves_files_is_no_culprit(two_ranks, monkeypatch) -> None:

@@ -103,6 +103,22 @@ def test_the_time_left_has_the_range_of_the_mean_and_the_recent_rate(run, monkey
     assert "20.0 %  step 7  5 M cells/s" in shown
 
 
+def test_ranks_that_stand_still_are_shown(run, capsys):
+    progress(run, 0.5)
+    ranks = [{"rank": r, "life": "running", "still": 40.0 * (r == 2), "text": f"rank {r} is asleep"} for r in range(4)]
+    for name, written in (("node-00000", time.time()), ("node-00004", time.time() - 500)):
+        folder = run.attempt / "watch" / name
+        folder.mkdir(parents=True)
+        (folder / "ranks.json").write_text(json.dumps({"host": name, "written": written, "ranks": ranks}))
+    (run.attempt / "watch" / "torn").mkdir()
+    (run.attempt / "watch" / "torn" / "ranks.json").write_text("{")
+    main(["watch", "runs/one", "--once"])
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "node-00000: 3 of 4 ranks go on" in shown
+    assert "rank 2 is asleep, unchanged for 40 s" in shown
+    assert shown[-1].startswith("no word from node-00004 for 50")
+
+
 def test_watching_ends_with_the_run(run, capsys):
     progress(run, 0.5)
 
