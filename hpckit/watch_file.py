@@ -1,4 +1,4 @@
-"""A file a node that says what its ranks do now: its watcher writes it, a login node reads it. Standard library only."""
+"""A file a node that says what its ranks do: its watcher writes it, a login node reads it. Standard library only."""
 
 from __future__ import annotations
 

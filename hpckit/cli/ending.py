@@ -44,10 +44,8 @@ def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
             _build_report(RunDirectory(directory.path / CASES / picture["run"]), quiet=True)
         _build_report(directory)
     if summary["status"] == "stopped":
-        if (directory.path / CASES).exists():  # a run of runs has no state of its own
-            print(f"stopped early, finished runs are complete; start it again: hpckit run {directory.path}/run.toml")
-        else:
-            print(f"stopped early, files complete; to go on: hpckit resume {directory.path}")
+        whole = "finished runs are complete" if (directory.path / CASES).exists() else "files complete"
+        print(f"stopped early, {whole}; to go on: hpckit resume {directory.path}")
     sys.stdout.flush()
     return int(summary["exit_code"])
 

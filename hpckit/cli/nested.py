@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from hpckit.cli.apps import find_preset
+from hpckit.cli.apps import App, find_preset
 from hpckit.cli.config import check
 from hpckit.cli.failure import failure_file, failure_record
 from hpckit.cli.run_file import run_file_text
@@ -23,7 +26,8 @@ CASES = "cases"
 def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
     """Collective: run APP or APP/PRESET with `settings` over it in `cases/NAME` of `outer`; returns its directory.
 
-    The folder is a run directory like any other: `hpckit report` shows it and its `run.toml` runs again. Raises
+    The folder is a run directory like any other: `hpckit report` shows it and its `run.toml` runs again. Where `outer`
+    goes on after a stop, a run that had ended is kept as it is, and one that had not starts anew. Raises
     `InputError` for settings that cannot be, and what the app raises, on every rank alike; a blow-up leaves its
     `failure.json`.
     """
@@ -33,22 +37,20 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         config = check(app.config, tree)
     except ValidationError as error:
         raise InputError(f"settings of the nested run {name}: {error}") from None
-    path = None
+    found = None
     if outer.rank == 0:
-        directory = RunDirectory.create(outer.directory.path / CASES / name)
-        path = str(directory.path)
-        directory.write_text("run.toml", run_file_text(app, config))
-        record = {
-            "app": app.name,
-            "package": app.package,
-            "title": name,
-            "ranks": outer.size,
-            "values": config.model_dump(mode="json"),
-            "origins": {},
-        }
-        directory.write_json("resolved.json", record)
-        directory.write_json("provenance.json", outer.directory.read_json("provenance.json") or {})
-    directory = RunDirectory(share_json(outer.comm, path))
+        folder = outer.directory.path / CASES / name
+        kept = outer.directory.attempt_number > 0 and _has_ended(RunDirectory(folder), config)
+        if not kept:
+            if outer.directory.attempt_number > 0:
+                shutil.rmtree(folder, ignore_errors=True)
+            _make(outer, folder, app, config)
+        found = {"path": str(folder), "kept": kept}
+    found = share_json(outer.comm, found)
+    directory = RunDirectory(found["path"])
+    if found["kept"]:
+        outer.say(f"{name}: has ended before, kept")
+        return directory
     run = Run(
         outer.comm,
         directory,
@@ -68,6 +70,29 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         run.finish({})
     outer.comm.Barrier()  # rank 0 has written its records
     return directory
+
+
+def _has_ended(directory: RunDirectory, config: BaseModel) -> bool:
+    """The run in it was begun with these settings, and has done all that it should."""
+    record, summary = directory.read_json("resolved.json") or {}, directory.read_json("summary.json") or {}
+    wanted = json.loads(json.dumps(config.model_dump(mode="json")))
+    return summary.get("status") in ("done", "missed") and record.get("values") == wanted
+
+
+def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
+    """The directory of a nested run, with what it is to do."""
+    directory = RunDirectory.create(folder)
+    directory.write_text("run.toml", run_file_text(app, config))
+    record = {
+        "app": app.name,
+        "package": app.package,
+        "title": folder.name,
+        "ranks": outer.size,
+        "values": config.model_dump(mode="json"),
+        "origins": {},
+    }
+    directory.write_json("resolved.json", record)
+    directory.write_json("provenance.json", outer.directory.read_json("provenance.json") or {})
 
 
 def _keep_failure(run: Run, error: BlowUpError) -> None:

@@ -17,7 +17,6 @@ from hpckit.cli.config import check, mistakes_of
 from hpckit.cli.job import only_root_speaks, run_joined, run_launched
 from hpckit.cli.joined import Joined, joined, leave
 from hpckit.cli.layers import Layer, Mistake, Settings, command_line_layer
-from hpckit.cli.nested import CASES
 from hpckit.cli.provenance import provenance
 from hpckit.cli.run import check_plan, positive
 from hpckit.cli.run_lock import locked
@@ -147,11 +146,6 @@ def _is_done(directory: RunDirectory) -> bool:
 
 def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
     """The settings are good, and can be had on that many ranks; raises `InputError` where not."""
-    if (directory.path / CASES).exists():
-        raise InputError(
-            f"{directory.path} is a run of runs, which has no state of its own",
-            do=f"start it again: hpckit run {directory.path}/run.toml",
-        )
     app: App = find_app(str(record["app"]))
     try:
         config = check(app.config, record["values"])

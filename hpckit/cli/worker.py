@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.first_exit import announce
-from hpckit.cli.nested import start_nested
+from hpckit.cli.nested import CASES, start_nested
 from hpckit.cli.stall_end import end_with_stall
 from hpckit.durations import seconds_of
 from hpckit.errors import SetupError
@@ -152,7 +152,7 @@ def _say_resumed(run: Run, keeper: Keeper) -> None:
         run.say(f"not used: {note}")
     if keeper.restored is not None:
         run.say(f"resumed from {keeper.restored.path.name}, step {keeper.restored.step}")
-    elif keeper.resumed:
+    elif keeper.resumed and not (run.directory.path / CASES).exists():  # a run of runs says what it keeps
         run.say("no checkpoint yet: from the start")
 
 

@@ -35,6 +35,33 @@ def test_a_run_of_runs(tmp_path):
 
 
 @needs_mpi
+def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
+    """It was lost in its second run; before that of the second resume somebody had changed what the first was."""
+    outcome = hpckit("run", "probe/twice", "-n", 2, "--directory", "outer", "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    outer, first, second = (tmp_path / name for name in ("outer", "outer/cases/first", "outer/cases/second"))
+    for lost in (outer / "summary.json", second / "summary.json"):
+        lost.unlink()
+    (second / "torn").write_text("left by the lost run")
+    before = (first / "summary.json").stat()
+    outcome = hpckit("resume", "outer", "-n", 1, "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert "first: has ended before, kept" in outcome.stdout
+    assert "second: has ended" not in outcome.stdout
+    assert (first / "summary.json").stat() == before
+    assert (read(second / "summary.json")["steps"], (second / "torn").exists()) == (3, False)
+    assert read(outer / "summary.json")["status"] == "done"
+    (outer / "summary.json").unlink()
+    record = read(first / "resolved.json")
+    record["values"]["grid"]["nx"] = 40
+    (first / "resolved.json").write_text(json.dumps(record))
+    outcome = hpckit("resume", "outer", "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert "second: has ended before, kept" in outcome.stdout
+    assert read(first / "resolved.json")["values"]["grid"]["nx"] == 41
+
+
+@needs_mpi
 def test_a_number_that_misses_ends_with_1(tmp_path):
     outcome = hpckit("run", "probe/twice/four", "-n", 2, "--directory", "missed", "--no-report", cwd=tmp_path)
     assert outcome.code == 1

@@ -115,7 +115,7 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
 
 
 def test_the_node_says_in_a_file_what_its_ranks_do(two_ranks, monkeypatch) -> None:
-    table, watcher, asleep, _ = two_ranks
+    _, watcher, asleep, _ = two_ranks
     monkeypatch.setattr(watch_file, "EVERY", 0.0)
     it = watcher(end=0.0)
     look(it, 50.0, monkeypatch)
