@@ -67,8 +67,11 @@ def test_the_hook_sees_an_unpickling(hook, tmp_path, call):
 @pytest.mark.parametrize(
     "words",
     [
-        ("heat", "grid.shape=[23,17]", "time.steps=40", "output.frames=3", "--check"),
-        ("md/melt", "system.cells=[4,4,4]", "time.steps=20", "time.thermo=10", "output.every=10", "--no-report"),
+        ("heat", "grid.shape=[23,17]", "time.steps=40", "output.frames=3", "--check", "--no-report"),
+        pytest.param(
+            ("md/melt", "system.cells=[4,4,4]", "time.steps=20", "time.thermo=10", "output.every=10"),
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(("train/digits_mlp", "time.steps=8", "mesh.pp=2"), marks=pytest.mark.nightly),
     ],
     ids=["heat", "md", "train"],

@@ -115,7 +115,7 @@ GOOD = HEADER + ATOMS
         (("0 4 ylo yhi", "0 inf ylo yhi"), 6, "ylo below yhi", "0 inf"),
         (("0 4 ylo yhi", "0 b ylo yhi"), 6, "two numbers for ylo yhi", "0 b"),
         (("0 4 ylo yhi\n", ""), 7, "a header line `low high ylo yhi`", "none"),
-        (("0 4 zlo zhi", "0 4 zlo zhi\n0 0 0 xy xz yz"), 8, "an orthogonal box", "a triclinic one"),
+        (("0 4 zlo zhi", "0 4 zlo zhi\n0 0.1 0 xy xz yz"), 8, "an orthogonal box", "a triclinic one"),
         (("1 atom types", "1 atom types\n2 bonds"), 5, "0 bonds", "2"),
         (("1 1.5", "2 1.5"), 11, "an atom type, a whole number, 1 to 1", "2"),
         (("1 1.5", "1 -1.5"), 11, "a mass above 0", "-1.5"),
