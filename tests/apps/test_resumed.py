@@ -7,7 +7,6 @@ import pytest
 from hpckit.bench.fault_cases.rank_programs import rows_of
 from hpckit.bench.fault_cases.resize_cases import CASES, MORE
 
-
 USUAL = ["weather3d", "shallow_water", "md", "train"]  # staggered and not, particles, layers
 
 
