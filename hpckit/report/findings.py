@@ -68,7 +68,7 @@ def _speed(numbers: Record) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"the slowest rank computes {percent(imbalance)} longer than the mean: {percent(lost)} of the time is lost",
-            "spread the work more evenly (another number of ranks, or another mesh), and leave other jobs off these cores",
+            "spread the work more evenly (other numbers of ranks, another mesh), and leave other jobs off these cores",
         )
     wall = numbers.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall < SHORT:
