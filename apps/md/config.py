@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
+from hpckit.run_directory import InputFile, RelativeToSource
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
 GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
+FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
 
 class Section(BaseModel):
@@ -26,9 +28,9 @@ class System(Section):
     """The particles: a lattice, or a file."""
 
     units: Literal["lj", "metal", "real"] = Field("lj", description="system of units, as in LAMMPS")
-    file: str = Field(
-        "",
-        description="to start from: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; empty: a lattice",
+    file: InputFile | None = Field(
+        None,
+        description="to start from: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; left out: a lattice",
     )
     frame: int = Field(-1, description="which frame of a file with many: from 0 on; below 0 from the end")
     velocities: Literal["file", "draw"] = Field(
@@ -82,7 +84,7 @@ class Interaction(Section):
         "lennard_jones",
         description="the potential; table: numbers from `file`; python: the function that `function` names",
     )
-    file: str = Field("", description="LAMMPS table file, for kind = table")
+    file: InputFile | None = Field(None, description="LAMMPS table file, for kind = table")
     keyword: str = Field("", description="its section; empty: the only one")
     points: int = Field(1000, ge=2, description="places, in equal steps of r^2, at which the table is interpolated")
     interpolation: Literal["spline", "linear"] = Field(
@@ -93,11 +95,11 @@ class Interaction(Section):
         description="of all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
         " dispersion; yukawa: strength, screening; python: what your function takes",
     )
-    function: str = Field(
-        "", description="file.py:name of a function energy(r2, parameters) of the squared distance, for kind = python"
+    function: FunctionPlace | None = Field(
+        None, description="file.py:name of a function energy(r2, parameters) of the squared distance, for kind = python"
     )
-    force: str = Field(
-        "", description="file.py:name of force(r2, parameters) = -dE/dr / r; empty: derived from the energy"
+    force: FunctionPlace | None = Field(
+        None, description="file.py:name of force(r2, parameters) = -dE/dr / r; left out: derived from the energy"
     )
     switch: float = Field(
         0.0, ge=0, description="distance from which on energies fade smoothly to the cutoff; 0: they do not"
@@ -114,7 +116,7 @@ class Interaction(Section):
     def _fits(self) -> Self:
         if len(self.epsilon) != len(self.sigma):
             raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
-        if self.kind == "python" and ":" not in self.function:
+        if self.kind == "python" and ":" not in (self.function or ""):
             raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
         if self.kind == "table" and not self.file:
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")

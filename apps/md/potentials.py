@@ -41,7 +41,7 @@ def interaction_of(config: Config, types: int) -> Interaction:
     if given.kind == "table":
         return _tabulated(config, types)
     if given.kind == "python":
-        energy, names = load_function(given.function), None
+        energy, names = load_function(given.function or ""), None
     else:
         energy, names = NAMED[given.kind]
     own = _well_parameters(config) if given.kind == "lennard_jones" else _own_parameters(config, types, names)
@@ -157,6 +157,7 @@ def _tabulated(config: Config, types: int) -> Interaction:
     for pair in given.pairs:
         if pair.keyword is not None:
             keywords |= dict.fromkeys(_both(pair.types), pair.keyword)
+    assert given.file is not None  # the settings see to it
     read = {keyword: read_lammps_table(given.file, keyword) for keyword in sorted(set(keywords.values()))}
     tables = [[read[keywords[a, b]] for b in range(types)] for a in range(types)]
     cutoffs = _cutoffs(config, types)

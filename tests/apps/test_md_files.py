@@ -9,7 +9,9 @@ import pytest
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.potentials import load_function
 from hpckit.apps.md.start import Start
+from hpckit.cli.config import load
 from hpckit.errors import InputError
 from hpckit.io.particles.extended_xyz import write_extended_xyz
 from hpckit.io.particles.frames import read_frame
@@ -130,3 +132,23 @@ def test_a_tilted_box_is_refused(tmp_path):
     path.write_text("x\n\n0 atoms\n1 atom types\n0 5 xlo xhi\n0 5 ylo yhi\n0 5 zlo zhi\n0 0.5 0 xy xz yz\n")
     with pytest.raises(InputError, match="triclinic"):
         read_frame(path)
+
+
+def test_files_of_a_run_file_are_beside_it(tmp_path, monkeypatch):
+    """Wherever the command is given, and where the run is resumed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    write(folder / "some.data", [frame(1)])
+    (folder / "mine.py").write_text("def energy(r2, p):\n    return p[0] / r2**6\n")
+    (folder / "mine.toml").write_text(
+        'app = "md"\n[system]\nfile = "some.data"\nmasses = [1.0, 1.0]\n'
+        '[interaction]\nkind = "python"\nfunction = "mine.py:energy"\nparameters = [1.0]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    found = load("project/mine.toml", []).config
+    assert found.system.file == folder / "some.data"
+    assert found.interaction.function == f"{folder}/mine.py:energy"
+    assert load_function(found.interaction.function)(1.0, [2.0]) == 2.0
+    (folder / "some.data").unlink()
+    with pytest.raises(InputError, match=r"mine.toml:3: system.file = .*there is no file .*some.data"):
+        load("project/mine.toml", [])

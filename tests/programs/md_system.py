@@ -36,7 +36,7 @@ def system_of(case: dict) -> System:
                 cuts[d][1:-1] = [data.lower[d] + f * (data.upper[d] - data.lower[d]) for f in fractions]
         bricks = Bricks(mesh.topology, tuple(tuple(each) for each in cuts))
     if "interaction" in case:  # as in a run file
-        config = Config.model_validate({"system": {"file": "any"}, "interaction": case["interaction"]})
+        config = Config.model_validate({"system": {"file": __file__}, "interaction": case["interaction"]})
         interaction = interaction_of(config, len(data.masses))
     else:
         epsilon, sigma, cutoff = (np.array(case[key], float) for key in ("epsilon", "sigma", "cutoff"))
