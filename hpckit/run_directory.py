@@ -243,6 +243,10 @@ class RunDirectory:
             _remove(folder, temporary)
             os.close(folder)
 
+    def is_done(self) -> bool:
+        """The run has come to its end, whatever its numbers are."""
+        return (self.read_json("summary.json") or {}).get("status") in ("done", "missed")
+
     def read_json(self, name: str) -> Any:
         """The value in the file `name`; None where there is no such file.
 

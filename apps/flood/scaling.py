@@ -9,9 +9,8 @@ from hpckit.apps.flood.model import first_rate
 from hpckit.apps.flood.run import AXES
 from hpckit.kernels.flood.constants import HALO
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, growth, halos, most_cells, sums
+from hpckit.scaling import Load, halos, most_cells, plane_growth, plane_sizes, sums
 
 UNIT = "cells"
 STAGES = 2  # of a step, each with its halos
@@ -26,25 +25,12 @@ def stepped(config: Config, steps: int) -> dict[str, Any]:
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
     """Wider along x and y."""
-    grid = config.grid
-    y, x = growth(ranks, (grid.ny, grid.nx), [axis in grid.periodic for axis in AXES])
-    return {
-        "grid.nx": grid.nx * x,
-        "grid.width": grid.width * x,
-        "grid.ny": grid.ny * y,
-        "grid.height": grid.height * y,
-    }
+    return plane_growth(ranks, config.grid, AXES)
 
 
 def load(config: Config, ranks: int) -> Load:
     """The halos of three fields for each stage, and what the ranks agree on."""
     grid = config.grid
-    topology = Topology(AXES, _sizes(config, ranks), grid.periodic)
+    topology = Topology(AXES, plane_sizes(ranks, grid, AXES, HALO), grid.periodic)
     decomposition = Decomposition((grid.ny, grid.nx), topology, halo=HALO)
     return Load(most_cells(decomposition), halos([decomposition], 3 * 8, STAGES) + sums(ranks, AGREED))
-
-
-def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
-    grid = config.grid
-    closed = [axis in grid.periodic for axis in AXES]
-    return best_factorization(ranks, (grid.ny, grid.nx), None, closed, (HALO, HALO))

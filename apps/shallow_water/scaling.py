@@ -7,9 +7,8 @@ from typing import Any
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import AXES, decompose, time_step
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, growth, halos, most_cells
+from hpckit.scaling import Load, halos, most_cells, plane_growth, plane_sizes
 
 UNIT = "cells"
 PLACES = (("center", "center"), ("center", "face"), ("face", "center"))  # of depth, u and v
@@ -23,24 +22,13 @@ def stepped(config: Config, steps: int) -> dict[str, Any]:
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
     """Wider along x and y."""
-    grid = config.grid
-    y, x = growth(ranks, (grid.ny, grid.nx), [axis in grid.periodic for axis in AXES])
-    return {
-        "grid.nx": grid.nx * x,
-        "grid.width": grid.width * x,
-        "grid.ny": grid.ny * y,
-        "grid.height": grid.height * y,
-    }
+    return plane_growth(ranks, config.grid, AXES)
 
 
 def load(config: Config, ranks: int) -> Load:
     """One exchange of the three fields for as many steps as the halo is thick."""
-    decomposition = decompose(config, Topology(AXES, _sizes(config, ranks), config.grid.periodic), AT_ONCE)
+    decomposition = decompose(
+        config, Topology(AXES, plane_sizes(ranks, config.grid, AXES, HALO), config.grid.periodic), AT_ONCE
+    )
     at_once = decomposition.halo[0] // HALO
     return Load(most_cells(decomposition), halos((decomposition.at(place) for place in PLACES), 8, 1 / at_once))
-
-
-def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
-    grid = config.grid
-    closed = [axis in grid.periodic for axis in AXES]
-    return best_factorization(ranks, (grid.ny, grid.nx), None, closed, (HALO, HALO))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from hpckit.cli.run_file import run_file_text
 from hpckit.errors import BlowUpError, InputError
 from hpckit.json_bytes import share_json
 from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory
+from hpckit.run_directory import RunDirectory, plain
 
 CASES = "cases"
 
@@ -74,9 +73,8 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
 
 def _has_ended(directory: RunDirectory, config: BaseModel) -> bool:
     """The run in it was begun with these settings, and has done all that it should."""
-    record, summary = directory.read_json("resolved.json") or {}, directory.read_json("summary.json") or {}
-    wanted = json.loads(json.dumps(config.model_dump(mode="json")))
-    return summary.get("status") in ("done", "missed") and record.get("values") == wanted
+    record = directory.read_json("resolved.json") or {}
+    return directory.is_done() and record.get("values") == plain(config.model_dump(mode="json"))
 
 
 def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:

@@ -80,7 +80,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         )
     directory = RunDirectory(options.directory)
     record = _changed(_record(directory), options.settings)
-    if _is_done(directory):
+    if directory.is_done():
         print(f"the run is done already: {directory.path}", flush=True)
         return 0
     ranks = above.size if above else options.ranks or int(record["ranks"])
@@ -138,10 +138,6 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     except ValidationError as error:
         raise InputError("\n".join(map(str, mistakes_of(error, schema, settings, "resolved.json")))) from None
     return {**record, "values": settings.tree, "origins": origins}
-
-
-def _is_done(directory: RunDirectory) -> bool:
-    return (directory.read_json("summary.json") or {}).get("status") in ("done", "missed")
 
 
 def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
