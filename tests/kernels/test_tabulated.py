@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from test_particle_kernels import VECTOR_ISAS, clustered, listed, scattered
@@ -118,7 +116,8 @@ def test_sections_are_found_by_their_keyword(tmp_path):
     assert second.slopes == (-4, -1)
     settings = {"kind": "table", "file": str(tmp_path / "t.table"), "keyword": "A", "cutoff": 2.0}
     pairs = [{"types": [1, 2], "keyword": "B", "cutoff": 1.9}]
-    config = Config.model_validate({"system": {"file": "x"}, "interaction": settings | {"pairs": pairs}})
+    atoms = {"file": str(tmp_path / "t.table")}  # any file: what is looked at is the interaction
+    config = Config.model_validate({"system": atoms, "interaction": settings | {"pairs": pairs}})
     found = interaction_of(config, 2)
     assert found.table[:, :, FIRST].tolist() == [[0, 2000], [2000, 0]]
     assert len(found.rows) == 4000
@@ -166,6 +165,8 @@ def test_what_is_no_table_is_refused(tmp_path):
 
 
 def test_settings_of_a_table(tmp_path):
-    for more, said in itertools.chain([({}, "needs interaction.file")], [({"file": "x", "tail": True}, "as it is")]):
+    (tmp_path / "t.table").write_text(FILE)
+    tail = {"file": str(tmp_path / "t.table"), "tail": True}
+    for more, said in [({}, "needs interaction.file"), (tail, "as it is")]:
         with pytest.raises(ValueError, match=said):
             Config.model_validate({"interaction": {"kind": "table", **more}})
