@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ class Messages:
         self._comm = self._axis.comm  # of the collectives, whose tags are others
         self._device = device
         self._leaving: list[tuple[MPI.Request, Any]] = []
+        self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
         self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
         self._landing: list[tuple[Any, np.ndarray]] = []  # event of the GPU, what it copies from until then
         self.sent: list[int] = []
@@ -67,7 +69,9 @@ class Messages:
             now = perf_counter()
             channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
             noted = channel, channel.open(now, now)
-        return Posted(self._comm.Irecv(_bytes_of(array), peer, TAG), array, peer, noted, target)
+        request = self._comm.Irecv(_bytes_of(array), peer, TAG)
+        self._coming.append(request)
+        return Posted(request, array, peer, noted, target)
 
     def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -114,6 +118,8 @@ class Messages:
         self._send_packed(wait=False)
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
+        while self._coming and self._coming[0].Test():  # a large message arrives only while its receiver is in MPI
+            self._coming.popleft()
         if flying:
             advance_all()
 
