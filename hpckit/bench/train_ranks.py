@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.bench.job import answer
-from hpckit.bench.measure import in_turn
+from hpckit.bench.measure import SELDOM, in_turn
 from hpckit.mesh import Mesh
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
@@ -33,21 +33,25 @@ NAP = 0.001  # s that ranks sleep at a time while one works alone
 Step = Callable[[], float]  # a step; the mean loss before it
 
 
-def time_in_turn(steps: Mapping[str, Step], alone: tuple[str, ...], rounds: int) -> dict[str, list[float]]:
+def time_in_turn(
+    steps: Mapping[str, Step], alone: tuple[str, ...], rounds: int, seldom: Mapping[str, Step] | None = None
+) -> dict[str, list[float]]:
     """Seconds a step of each candidate, in turn, the slowest rank's; those named in `alone` run on rank 0 only.
 
-    The order changes from round to round (`in_turn`): what a step leaves in the caches, and how rested the cores are
-    behind one that ran alone, then meets all candidates.
+    seldom: candidates that are there in the first of every `SELDOM` rounds only, as their differences are large.
+
+    The order changes from round to round (`in_turn`): how rested the cores are behind one that ran alone meets all.
     """
     comm = MPI.COMM_WORLD
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    every = {**steps, **(seldom or {})}
+    times: dict[str, list[float]] = {name: [] for name in every}
     gc.disable()  # a collection would be charged to whoever happens to run
     for turn in range(-2, rounds):  # the first two compile and touch the memory
-        for name in in_turn(list(steps), turn):
+        for name in in_turn(list(every if turn < 0 or turn % SELDOM == 0 else steps), turn):
             comm.Barrier()
             begin = time.perf_counter()
             if name not in alone or comm.rank == 0:
-                steps[name]()
+                every[name]()
             seconds = np.array(time.perf_counter() - begin)
             done = comm.Ibarrier()
             while not done.Test():
@@ -163,7 +167,7 @@ def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
         costs = rows.sum(axis=1).tolist()
         plan = training_plan(comm.size, layers, pp=comm.size, schedule=name, costs=costs, **options)
         steps[name] = pipe_step(Pipeline(model(), loss, Mesh(comm, pp=comm.size), plan), x, targets)
-    times = time_in_turn(steps | theirs, ("one",), rounds)
+    times = time_in_turn(steps, ("one",), rounds, theirs)
     return {"times": times, "simulated": speed_up(plan, rows)}
 
 

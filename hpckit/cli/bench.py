@@ -90,4 +90,6 @@ def _print_result(result: dict[str, Any]) -> None:
     if ratios:
         print("ratios (above 1 is better for hpckit, but for costs and times, as docs/benchmarks.md says of each)")
         columns = ["median", "low", "high", "rounds"]
+        if any("interval" in ratio for ratio in ratios.values()):
+            columns.append("interval")
         print_table(["key", *columns], [[key, *(ratio.get(name) for name in columns)] for key, ratio in ratios.items()])

@@ -41,7 +41,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
     found = None
     if outer.rank == 0:
         folder = outer.directory.path / CASES / name
-        kept = outer.directory.attempt_number > 0 and _has_ended(RunDirectory(folder), config)
+        kept = outer.directory.attempt_number > 0 and _has_ended(folder, config)
         if not kept:
             if outer.directory.attempt_number > 0:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -83,8 +83,11 @@ def _checks(outer: Run, app: App) -> dict[str, Any]:
     return {"checks": {"replay": outer.replay, "messages": message_checks.on}}
 
 
-def _has_ended(directory: RunDirectory, config: BaseModel) -> bool:
+def _has_ended(folder: Path, config: BaseModel) -> bool:
     """The run in it was begun with these settings, and has done all that it should."""
+    if not folder.exists():
+        return False
+    directory = RunDirectory(folder)
     record = directory.read_json("resolved.json") or {}
     return directory.is_done() and record.get("values") == plain(config.model_dump(mode="json"))
 

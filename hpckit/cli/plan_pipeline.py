@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from hpckit.cli.sizes import parse_bytes
 from hpckit.cli.terminal import print_table, ranks_text
 from hpckit.errors import InputError
-from hpckit.plan.gantt import draw_schedule, draw_schedule_svg, title
+from hpckit.plan.gantt import WIDE, draw_schedule, draw_schedule_svg, title
 from hpckit.plan.machine import Machine, machine_of, shipped
 from hpckit.plan.partition import Layer, Partition, partition_layers, read_layers
 from hpckit.plan.price_schedule import SchedulePrice, price_schedule
@@ -23,7 +25,7 @@ from hpckit.plan.schedule_table import read_schedule, write_schedule
 from hpckit.plan.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.stage_times import UNIT, StageTimes
 
-EXAMPLE = "hpckit plan pipeline --stages 4 --microbatches 16 --schedule zb_h1 --draw"
+EXAMPLE = "hpckit plan pipeline --stages 4 --microbatches 16 --schedule zb_h1"
 STAGES, MICROBATCHES = 4, 16
 
 
@@ -94,8 +96,19 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps({**_head(possible[0], setting), "schedules": rows}))
         return 0
+    if len(options.schedule or ()) == 1:
+        _show(possible[0], setting)
     _print(possible[0], rows, refused, setting)
     return 0
+
+
+def _show(schedule: Schedule, setting: Setting) -> None:
+    """A drawing as wide as the terminal, if the schedule is not too large for one."""
+    wide = shutil.get_terminal_size((WIDE, 24)).columns - len("rank 00  ") if sys.stdout.isatty() else WIDE
+    times = setting.stage_times(schedule)
+    with suppress(InputError):
+        print(draw_schedule(schedule, setting.machine, setting.nbytes, times, setting.stride, max(wide, 20)))
+        print()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--bytes", default="8MiB", help="an activation of one microbatch between stages (default 8MiB)")
     it.add_argument("--stride", type=int, default=1, help="ranks of the machine from stage to stage (default 1)")
     it.add_argument(
-        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text, or a Gantt chart into a file"
+        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw only: a text, or a Gantt chart into a file"
     )
     it.add_argument("--program", action="store_true", help="print each rank's list with messages and reductions")
     it.add_argument("--save", metavar="FILE.csv", help="write the schedule as a table that --schedule reads")

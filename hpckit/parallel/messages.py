@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ class Messages:
         self._device = device
         self._seals = SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if message_checks.on else None
         self._leaving: list[tuple[MPI.Request, Any]] = []
+        self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
         self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
         self._landing: list[tuple[Any, np.ndarray]] = []  # event of the GPU, what it copies from until then
         self.sent: list[int] = []
@@ -72,7 +74,9 @@ class Messages:
             channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
             noted = channel, channel.open(now, now)
         seal = None if self._seals is None else self._seals.post(peer)
-        return Posted(self._comm.Irecv(_bytes_of(array), peer, TAG), array, peer, noted, target, seal)
+        request = self._comm.Irecv(_bytes_of(array), peer, TAG)
+        self._coming.append(request)
+        return Posted(request, array, peer, noted, target, seal)
 
     def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -121,6 +125,8 @@ class Messages:
         self._send_packed(wait=False)
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
+        while self._coming and self._coming[0].Test():  # a large message arrives only while its receiver is in MPI
+            self._coming.popleft()
         if flying:
             advance_all()
 

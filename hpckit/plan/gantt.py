@@ -21,6 +21,9 @@ ROW, LEFT, TOP, WIDTH = 30, 70, 58, 1000
 COLORS = {"F": "#4f86b8", "B": "#3f9c72", "I": "#3f9c72", "W": "#d9a441"}
 NAMES = {"F": "F forward", "B": "B backward", "I": "I gradient of the input", "W": "W gradient of the weights"}
 MOST_LABELS = 4_000  # numbers in the bars
+LETTERS = 12.0  # px
+LEAST_LETTERS = 6.5  # px; below, no number is drawn
+DIGIT = 0.58  # width of a digit over its height
 
 
 def draw_schedule(
@@ -29,23 +32,25 @@ def draw_schedule(
     nbytes: float = 0.0,
     times: StageTimes = UNIT,
     stride: int = 1,
+    wide: int = WIDE,
 ) -> str:
     """A line a rank: `F3` is where it begins F of microbatch 3, `-` where it goes on, `.` where the rank waits.
 
     Several stages a rank: `4F3` with the stage. Long steps are drawn by kind only, a rank's second stage in small
-    letters. Arguments as of `price_schedule`. Raises `InputError` for what is too large to draw.
+    letters. wide: characters that a line may have behind the rank. Other arguments as of `price_schedule`. Raises
+    `InputError` for what is too large to draw.
     """
-    return text_of(schedule, _priced(schedule, machine, nbytes, times, stride))
+    return text_of(schedule, _priced(schedule, machine, nbytes, times, stride), wide)
 
 
-def text_of(schedule: Schedule, price: SchedulePrice) -> str:
+def text_of(schedule: Schedule, price: SchedulePrice, wide: int = WIDE) -> str:
     """A line a rank, as of `draw_schedule`, of actions whose times are known."""
     shortest = min((it.end - it.begin for it in price.intervals if it.end > it.begin), default=1.0)
     units = max(price.seconds / shortest, 1e-9)
     label = max(len(_label(schedule, it)) for it in price.intervals)
-    label += units * (label + 1) <= WIDE  # a blank between them where there is room
-    numbered = units * label <= WIDE
-    scale = (label if numbered else max(WIDE // units, 1.0 if units <= WIDE else WIDE / units)) / shortest
+    label += units * (label + 1) <= wide  # a blank between them where there is room
+    numbered = units * label <= wide
+    scale = (label if numbered else max(wide // units, 1.0 if units <= wide else wide / units)) / shortest
     lines = [[IDLE] * ceil(price.seconds * scale) for _ in range(schedule.ranks)]
     level = _levels(schedule)
     for interval in price.intervals:
@@ -156,6 +161,8 @@ def _legend(schedule: Schedule) -> list[str]:
         parts.append(f'<rect x="{x}" y="34" width="12" height="12" fill="{COLORS[kind]}"/>')
         parts.append(f'<text x="{x + 17}" y="44">{NAMES[kind]}</text>')
         x += 40 + 7 * len(NAMES[kind])
+    if schedule.chunks > 1:
+        parts.append(f'<text x="{x}" y="44">darker: the later stages of a rank</text>')
     return parts
 
 
@@ -169,9 +176,11 @@ def _bar(interval: Interval, end: float, level: int, labels: bool) -> str:
         f'fill="{_darker(COLORS[action.kind], level)}" stroke="white" stroke-width="{min(1.0, width / 8):.2f}">'
         f"<title>{action}: rank {interval.rank}, {interval.begin:.6g} to {interval.end:.6g}</title></rect>"
     )
-    if labels and width > 7 * len(number) + 2:
+    letters = min(LETTERS, (width - 2) / (DIGIT * len(number)))
+    if labels and letters >= LEAST_LETTERS:
+        smaller = f'font-size="{letters:.1f}" ' if letters < LETTERS else ""
         bar += (
-            f'<text x="{x + width / 2:.2f}" y="{y + 17}" text-anchor="middle" fill="white" '
+            f'<text x="{x + width / 2:.2f}" y="{y + 17}" text-anchor="middle" fill="white" {smaller}'
             f'pointer-events="none">{number}</text>'
         )
     return bar

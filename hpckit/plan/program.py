@@ -6,11 +6,12 @@ action first waits for the receive that it needs. Between two ranks receives sta
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from hpckit.errors import InputError
 from hpckit.plan.price_schedule import intervals, receivers
-from hpckit.plan.schedule import Action, Schedule
+from hpckit.plan.schedule import COMPUTE, Action, Schedule
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,23 @@ def pipeline_program(schedule: Schedule, reduce: bool = False, tied: bool = Fals
 def _with_messages(schedule: Schedule) -> list[list[Action]]:
     """Sends after the actions that make what is sent; receives where they are posted in time.
 
-    The receiver posts while the sender still computes what it will send, by the clock of equal times. So receives
+    The receiver posts before the sender begins what it will send, by the clock of equal times: before the action that
+    it is at itself at that moment, for behind it the message may be there, and would wait to be asked for. So receives
     stand in the order of the sends between any two ranks, and no earlier than a buffer is worth it.
     """
     goes_to = receivers(schedule)
+    done = list(intervals(schedule))
+    clocks = [[(begin, end) for rank, _, begin, end in done if rank == own] for own in range(schedule.ranks)]
     events: list[tuple[float, bool, int, int, Action]] = []
-    for number, (rank, action, begin, end) in enumerate(intervals(schedule)):
+    for number, (rank, action, begin, end) in enumerate(done):
         events.append((begin, True, number, rank, action))
         peer = goes_to.get((action.stage, action.kind))
         if peer is not None:
             stage, kind, microbatch, _ = action
             kind, neighbor = ("F", stage + 1) if kind == "F" else ("I", stage - 1)
             events.append((end, False, number, rank, Action(stage, f"SEND_{kind}", microbatch, peer)))
-            events.append((begin, False, number, peer, Action(neighbor, f"RECV_{kind}", microbatch, rank)))
+            posted = _turn(clocks[peer], begin)
+            events.append((posted, False, number, peer, Action(neighbor, f"RECV_{kind}", microbatch, rank)))
     lists: list[list[Action]] = [[] for _ in range(schedule.ranks)]
     # At one moment messages come before the actions that begin then.
     for *_, rank, action in sorted(events, key=lambda event: event[:3]):
@@ -99,17 +104,30 @@ def _with_messages(schedule: Schedule) -> list[list[Action]]:
     return lists
 
 
+def _turn(clock: list[tuple[float, float]], moment: float) -> float:
+    """When a rank last passes between two actions before or at a moment; clock: their begins and ends, in order."""
+    at = bisect_right(clock, moment, key=lambda times: times[0]) - 1
+    return clock[at][0] if at >= 0 and moment < clock[at][1] else moment
+
+
 def _with_reductions(actions: list[Action], microbatches: int, later: tuple[int, ...]) -> list[Action]:
-    """REDUCE after the last W (or B) of each stage but those that are reduced `later`."""
+    """REDUCE after the last W (or B) of each stage but those that are reduced `later`.
+
+    It stands behind the messages that follow: another rank waits for them, and for the sum nobody does yet.
+    """
     left: dict[int, int] = {}
-    done = []
+    done: list[Action] = []
+    due: list[Action] = []
     for action in actions:
+        if action.kind in COMPUTE:
+            done += due
+            due.clear()
         done.append(action)
         if action.kind in ("W", "B") and action.stage not in later:
             left[action.stage] = left.get(action.stage, microbatches) - 1
             if not left[action.stage]:
-                done.append(Action(action.stage, "REDUCE"))
-    return done
+                due.append(Action(action.stage, "REDUCE"))
+    return done + due
 
 
 def _with_ties(schedule: Schedule, lists: list[list[Action]], reduce: bool) -> list[list[Action]]:

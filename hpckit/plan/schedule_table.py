@@ -45,9 +45,9 @@ def read_schedule(path: str | Path) -> Schedule:
     schedule = Schedule(Path(path).name, microbatches, placed, tuple(map(tuple, lists)))
     try:
         prove_schedule(schedule)
-    except PlanError as error:
-        error.where = str(path)
-        raise
+    except PlanError as error:  # whose message begins with the schedule's name, which is the file's
+        told = error.message.removeprefix(f"{schedule.name}: ")
+        raise PlanError(told, where=str(path), do=error.do) from error
     return schedule
 
 

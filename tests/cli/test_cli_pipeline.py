@@ -61,6 +61,12 @@ def test_drawings_programs_and_tables(capsys, tmp_path):
     small = ["--stages", "2", "--microbatches", "2", "--schedule", "zb_h1"]
     assert main([*PIPELINE, *small, "--draw"]) == 0
     assert "rank 1  ...F0 I0 F1 I1 W0 W1" in capsys.readouterr().out
+    assert main([*PIPELINE, *small]) == 0
+    drawn, priced = capsys.readouterr().out.split("\n\n", 1)
+    assert drawn.endswith("rank 1  ...F0 I0 F1 I1 W0 W1")
+    assert " zb_h1 " in priced
+    assert main([*PIPELINE, "--schedule", "1f1b", "--stages", "65"]) == 0  # too many to draw, not to price
+    assert "rank 0" not in capsys.readouterr().out
     target, table = tmp_path / "gantt.svg", tmp_path / "own.csv"
     assert main([*PIPELINE, *small, "--draw", str(target), "--save", str(table)]) == 0
     assert target.read_text().startswith("<svg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_run_of_runs(tmp_path):
 
 @needs_mpi
 def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
-    """It was lost in its second run; before that of the second resume somebody had changed what the first was."""
+    """It was lost in its second run; then somebody had changed what the first was; then the second had not begun."""
     outcome = hpckit("run", "probe/twice", "-n", 2, "--directory", "outer", "--no-report", cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
     outer, first, second = (tmp_path / name for name in ("outer", "outer/cases/first", "outer/cases/second"))
@@ -61,6 +62,11 @@ def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
     assert outcome.code == 0, outcome.stderr
     assert "second: has ended before, kept" in outcome.stdout
     assert read(first / "resolved.json")["values"]["grid"]["nx"] == 41
+    (outer / "summary.json").unlink()
+    shutil.rmtree(second)
+    outcome = hpckit("resume", "outer", "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert read(second / "summary.json")["status"] == "done"
 
 
 @needs_mpi

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from hpckit.bench.measure import in_turn
+from hpckit.bench.measure import in_turn, interval
 from hpckit.bench.train import data_ratios, pipeline_ratios
 
 
-def test_no_candidate_always_follows_the_same_one():
-    orders = [in_turn("abc", turn) for turn in range(-2, 4)]
-    assert all(sorted(order) == ["a", "b", "c"] for order in orders)
-    follows = {(before, name) for order in orders for before, name in pairwise(order)}
-    assert len(follows) == 6
-    assert {order[0] for order in orders} == {"a", "b", "c"}
+@pytest.mark.parametrize("names", ["abc", "abcd", "abcdefghi"])
+def test_each_candidate_follows_every_other_one_equally_often(names):
+    orders = [in_turn(names, turn) for turn in range(2 * len(names))]
+    assert all(sorted(order) == list(names) for order in orders)
+    follows = Counter((before, name) for order in orders for before, name in pairwise(order))
+    assert set(follows.values()) == {2}
+    assert len(follows) == len(names) * (len(names) - 1)
+    assert Counter(order[0] for order in orders) == dict.fromkeys(names, 2)
+
+
+def test_the_interval_of_a_median():
+    """Of numbers that are all alike it is a point; else it holds the median, and narrows as the root of the rounds."""
+    assert interval([1.5] * 7) == [1.5, 1.5]
+    normal = np.random.default_rng(1).normal(1.0, 0.1, 1600)
+    for count in (100, 1600):
+        low, high = interval(normal[:count])
+        assert low < np.median(normal[:count]) < high
+        deviation = 1.2533 * 0.1 / count**0.5  # of a normal median
+        assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.3)
 
 
 def medians(ratios):
@@ -33,5 +48,7 @@ def test_pipelines_are_held_against_simulation_and_the_best_of_torch():
     times = {"one": [16.0] * 3, "gpipe": [12.0] * 3, "1f1b": [10.0] * 3, "zb_h1": [8.0] * 3}
     found = medians(pipeline_ratios(times, simulated=2.5))
     assert found == pytest.approx({"zb_speedup": 2.0, "zb_vs_sim": 0.8, "zb_vs_1f1b": 0.8, "1f1b_vs_gpipe": 10 / 12})
-    times |= {"torch_1f1b": [16.0] * 3, "torch_zbv": [10.0] * 3}
-    assert medians(pipeline_ratios(times, 2.5))["pp_vs_torch"] == 0.8
+    times = {name: [*seconds, 99.0, 99.0, seconds[0]] for name, seconds in times.items()}  # PyTorch: rounds 0 and 3
+    times |= {"torch_1f1b": [16.0] * 2, "torch_zbv": [10.0, 16.0]}
+    found = pipeline_ratios({**times, "zb_h1": [8.0, 99.0, 99.0, 12.0, 99.0, 99.0]}, 2.5)["pp_vs_torch"]
+    assert (found["low"], found["high"], found["rounds"]) == (0.75, 0.8, 2)

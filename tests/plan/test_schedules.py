@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 import hpckit as hp
 from hpckit.errors import InputError
+from hpckit.plan.gantt import draw_schedule
 from hpckit.plan.machine import Level, Machine
 from hpckit.plan.price_schedule import price_schedule
 from hpckit.plan.program import pipeline_program
 from hpckit.plan.prove import prove
-from hpckit.plan.schedule import Action, peak_live
+from hpckit.plan.schedule import COMPUTE, Action, peak_live
 from hpckit.plan.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.stage_times import StageTimes
 
@@ -109,6 +111,24 @@ def test_the_program_of_a_small_step():
     ]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_receives_are_posted_before_their_senders_begin_and_sums_start_behind_messages(name):
+    """Posted behind an action during which the sender begins, a receive could be late by all of that action."""
+    schedule = built(name, 3, 6, 2)
+    when = {(it.action.stage, it.action.kind, it.action.microbatch): it for it in price_schedule(schedule).intervals}
+    for actions in pipeline_program(schedule, reduce=True).actions:
+        ended = 0.0
+        for before, action in pairwise((None, *actions)):
+            stage, kind, number, _ = action
+            if kind in COMPUTE:
+                ended = when[stage, kind, number].end
+            elif kind.startswith("RECV"):
+                source = (stage - 1, "F") if kind == "RECV_F" else (stage + 1, "I" if (0, "I", 0) in when else "B")
+                assert ended <= when[(*source, number)].begin
+            elif kind.startswith("SEND"):
+                assert before.kind != "REDUCE"
+
+
 def test_the_folded_schedule_keeps_what_one_rank_passes_to_itself():
     program = pipeline_program(pipeline_schedule("zb_v", 3, 5), reduce=True, tied=True)
     said = str(program)
@@ -178,6 +198,8 @@ def test_text_drawings():
         "rank 1  ...F0 I0 F1 I1 W0 W1",
     ]
     assert "rank 1  ...1F0 " in hp.draw(pipeline_schedule("interleaved", 2, 2)).replace("....", "...")
+    short = draw_schedule(pipeline_schedule("zb_h1", 2, 2), wide=14).splitlines()
+    assert short[1:] == ["rank 0  F0F1..I0W0I1W1", "rank 1  ..F0I0F1I1W0W1"]
     narrow = hp.draw(pipeline_schedule("1f1b", 4, 60)).splitlines()[4]
     assert re.fullmatch(r"rank 3  \.+F(BBF)+BB\.+", narrow)
 
@@ -188,6 +210,10 @@ def test_svg_drawings_hold_every_action_once():
         root = ElementTree.fromstring(hp.draw_svg(schedule))
         said = [element.text.split(":")[0] for element in root.iter() if element.tag.endswith("title")]
         assert sorted(said) == sorted(str(action) for actions in schedule.actions for action in actions)
+        assert ("later stages" in hp.draw_svg(schedule)) == (schedule.chunks > 1)
+    crowded = ElementTree.fromstring(hp.draw_svg(pipeline_schedule("zb_v", 4, 16)))  # numbers of two digits are smaller
+    numbers = [element.text for element in crowded.iter() if element.get("text-anchor") == "middle"]
+    assert sorted(map(int, numbers)) == sorted([*range(16)] * 8 * 3)
     with pytest.raises(InputError, match="too large to draw"):
         hp.draw(pipeline_schedule("gpipe", 65, 1))
     with pytest.raises(InputError, match="can be drawn, not int"):
