@@ -113,7 +113,7 @@ class HaloExchange:
 
     @property
     def within_node(self) -> bool:
-        """Whether this rank's messages all stay in memory that the ranks of a node share: nothing to hide behind work."""
+        """Whether all messages of this rank stay in memory that the ranks of a node share."""
         return not any(phase.uses_mpi for phase in self._phases)
 
     def __call__(self, fields: Any) -> None:
