@@ -25,7 +25,7 @@ CASES = {
 
 
 # On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
-PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 19)}
+PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 13)}
 Ratios = dict[str, dict[str, Any]]
 
 

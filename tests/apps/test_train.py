@@ -195,7 +195,7 @@ def test_layers_are_dealt_to_stages_by_what_they_take(monkeypatch):
     given = {"model": {"layers": 3, "width": 8, "heads": 2, "context": 5}, "mesh": {"pp": 2}}
     config = Config.model_validate(given)
     laid = layout(config, 2)
-    assert laid.plan.partition.starts == (0, 3, 5)
+    assert laid.plan.partition.starts == (0, 4, 5)  # the head with its 256 columns
     costs = iter([4.0, 1.0, 1.0, 1.0, 1.0])
     said = [Layer(name, 0.0, 0.0, next(costs)) for name in laid.model.names]
     with monkeypatch.context() as patched:

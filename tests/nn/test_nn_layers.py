@@ -119,7 +119,7 @@ def test_optimizers_step_as_published(name):
                 values[p.name] = value - rate * (gradient + 0.7 * mean[p.name] if name == "nesterov" else mean[p.name])
         optimizer.step(rate, scale)
         for p in parameters.list:
-            np.testing.assert_allclose(p.value, values[p.name], rtol=1e-13)
+            np.testing.assert_allclose(p.value, values[p.name], rtol=1e-12, atol=1e-15)
 
 
 def test_clipping_and_rates():
