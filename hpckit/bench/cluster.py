@@ -13,7 +13,7 @@ from typing import Any
 from hpckit.bench.first_run import first_run
 from hpckit.bench.loopback_slurm import cluster, missing
 from hpckit.bench.measure import machine
-from hpckit.bench.requeue import requeued
+from hpckit.bench.requeue import limited, requeued, same_bits
 from hpckit.jobs.graph import load_graph
 from hpckit.jobs.graph_state import GraphState
 
@@ -30,7 +30,8 @@ TASKS = {"a": "", "b": "", "c": "", "d": "", "e": "ab", "f": "cd", "g": "ef", "h
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Three keys: `requeue_bitwise` 1 where a run over three time limits has the bits of the unbroken one;
+    """Four keys: `requeue_bitwise` 1 where a run over three time limits has the bits of the unbroken one;
+    `limit_bitwise` (not where `quick`) 1 where so have runs that Slurm itself warned, and ended, at a limit;
     `graph_kills` the part of killed drivers whose graphs ended with the same hashes; `first_run_s` seconds (time, less
     is better) from a fresh virtual environment to the report of a run on 2 ranks, left out where `quick`.
     """
@@ -47,7 +48,10 @@ def run(quick: bool = False) -> dict[str, Any]:
             (folder / "requeue").mkdir()
             with cluster(1) as slurm:
                 found = requeued(slurm, folder / "requeue", limits=3, end=2500.0 if quick else 5000.0)
-            equal = found["exit"] == "0:0" and all(row["verdict"] == "same bits" for row in found["fields"])
+                if not quick:
+                    (folder / "limit").mkdir()
+                    results += _limits(limited(slurm, folder / "limit"), ratios)
+            equal = found["exit"] == "0:0" and same_bits(found["fields"])
             results.append({"what": "run over several time limits", "count": found["starts"], "same": int(equal)})
             ratios["requeue_bitwise"] = _one(float(equal and found["starts"] == 3), 1)
         if not quick:
@@ -56,6 +60,18 @@ def run(quick: bool = False) -> dict[str, Any]:
             results.append({"what": "fresh environment to report, s", "count": 1, "seconds": seconds})
             ratios["first_run_s"] = _one(seconds, 1)
     return {"bench": "cluster", "machine": machine(), "results": results, "ratios": ratios}
+
+
+def _limits(found: dict[str, Any], ratios: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """The rows of runs that Slurm warned, and ended, at a limit of a minute; adds their key."""
+    warned, ended = found["warned"], found["ended"]
+    well = warned["exit"] == "0:0" and warned["starts"] > 1 and same_bits(warned["fields"])
+    killed = ended["state"] == "TIMEOUT" and same_bits(ended["fields"])
+    ratios["limit_bitwise"] = _one(float(well and killed), 2)
+    return [
+        {"what": "run warned by Slurm before its limits", "count": warned["starts"], "same": int(well)},
+        {"what": "run ended by Slurm at its limit, resumed", "count": 1, "same": int(killed)},
+    ]
 
 
 def graph_kills(folder: Path, least: int, seed: int = 1) -> tuple[int, int]:

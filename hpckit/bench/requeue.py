@@ -15,6 +15,7 @@ from typing import Any
 
 from hpckit.bench.loopback_slurm import Cluster
 from hpckit.cli.compare import field_differences
+from hpckit.cli.submit import main as submit
 
 # Some seconds of work, in small steps; two frames of double precision.
 RUN = (
@@ -26,6 +27,7 @@ RUN = (
     "report.roofline=false",
     "--no-report",
 )
+SLOW = ("checkpoint.every=1", "checkpoint.asynchronous=false", "checkpoint.keep=1")
 SITE = """
 signal_seconds = 20
 [cpu]
@@ -63,11 +65,56 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     }
 
 
-def _submit(words: list[str]) -> str:
-    from hpckit.cli.submit import main
+def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0, 7000.0)) -> dict[str, Any]:
+    """Two runs of more than a minute under a limit of one minute: one warned by Slurm itself, one ended by it.
 
+    The first is a submitted one: Slurm's own signal, which comes up to a minute early, leads to checkpoint and requeue
+    until it is done. The second has no `--signal`: Slurm ends it at its limit, and it goes on by `hpckit resume`. Both
+    write a checkpoint after every step, which makes them slow, and are compared to unbroken runs that do not. Returns,
+    for `warned` and `ended`: starts or last state of the job, and the differences of the fields. `ends`: simulated
+    seconds of both.
+    """
+    front_end = [sys.executable, "-m", "hpckit.cli.main"]
+    site = folder / "site.toml"
+    site.write_text(SITE.format(venv=sys.prefix).replace("= 20", "= 10").replace("_node = 2", "_node = 1"))
+    options = [*SLOW, "--time", "1", "--site", str(site)]
+    warned, script = folder / "warned", folder / "ended.sh"
+    words = {name: [*RUN, f"time.end={end}"] for name, end in zip(("warned", "ended"), ends, strict=True)}
+    with _slurm_here(cluster):
+        first = _submit([*words["warned"], *options, "--directory", str(warned)])
+        with contextlib.redirect_stdout(io.StringIO()):
+            submit([*words["ended"], *options, "--name", "ended", "--script", str(script)])
+    text = script.read_text().replace("#SBATCH --signal=B:USR1@10\n", "")
+    assert "--signal" not in text
+    script.write_text(text)
+    second = cluster.run("sbatch", "--parsable", str(script), cwd=folder).strip()
+    ended = folder / "runs" / f"ended-{second}"
+    for name, some in words.items():
+        _quietly([*front_end, "run", *some, "--directory", f"{name}-whole"], folder)
+    state = cluster.wait(second, 300)
+    _quietly([*front_end, "resume", str(ended), "checkpoint.every=never"], folder)
+    last = cluster.wait(first, 900)
+    fields = {"warned": field_differences(folder / "warned-whole", warned)}
+    fields["ended"] = field_differences(folder / "ended-whole", ended)
+    return {
+        "warned": {"starts": 1 + int(last["Restarts"]), "exit": last["ExitCode"], "fields": fields["warned"]},
+        "ended": {"state": state["JobState"], "fields": fields["ended"]},
+    }
+
+
+def _quietly(words: list[str], folder: Path) -> None:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def same_bits(fields: list[dict[str, Any]]) -> bool:
+    """Whether there are fields, all with the same bits."""
+    return bool(fields) and all(row["verdict"] == "same bits" for row in fields)
+
+
+def _submit(words: list[str]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        main(words)
+        submit(words)
     return said.getvalue().split()[1].rstrip(":")
 
 

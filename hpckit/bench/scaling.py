@@ -25,8 +25,8 @@ ALL: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "md": ("md/melt", (), False),
     "train": ("train/gpt", ("batch.size=8",), True),
 }
-ROUNDS, QUICK_ROUNDS = 5, 3
-SECONDS, QUICK_SECONDS = 3.0, 1.0
+ROUNDS, QUICK_ROUNDS = 11, 5
+SECONDS, QUICK_SECONDS = 0.8, 0.4
 OPTIONS = ("words", "ranks", "weak", "strong", "repeats", "steps", "seconds", "out", "machine", "launcher", "gpu")
 
 
@@ -39,9 +39,9 @@ def add_options(it: argparse.ArgumentParser) -> tuple[str, ...]:
     how = it.add_mutually_exclusive_group()
     how.add_argument("--strong", action="store_true", help="the same problem on all numbers of ranks")
     how.add_argument("--weak", action="store_true", help="the same problem for each rank")
-    it.add_argument("--repeats", type=int, metavar="R", help=f"rounds, each with all numbers of ranks ({ROUNDS})")
-    it.add_argument("--steps", type=int, metavar="N", help="steps that are timed (as many as take --seconds)")
-    it.add_argument("--seconds", type=float, metavar="S", help=f"for a run on the fewest ranks ({SECONDS:g})")
+    it.add_argument("--repeats", type=int, metavar="R", help=f"rounds, each a turn of every number of ranks ({ROUNDS})")
+    it.add_argument("--steps", type=int, metavar="N", help="steps of a turn (as many as take --seconds)")
+    it.add_argument("--seconds", type=float, metavar="S", help=f"of a turn on the fewest ranks ({SECONDS:g})")
     it.add_argument("--out", type=Path, metavar="DIR", help="where results go (a new folder in runs/)")
     it.add_argument("--machine", metavar="FILE", help="priced on this machine, a file or a name (this node, measured)")
     it.add_argument("--launcher", default="", metavar="WORDS", help='what starts ranks: "srun --mpi=pmix" (mpiexec)')

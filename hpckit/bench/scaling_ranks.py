@@ -1,98 +1,161 @@
-"""What each rank of `hpckit bench scaling` runs: an app on more and more of the ranks, in turn, while the others sleep.
+"""What each rank of `hpckit bench scaling` runs: an app on more and more of the ranks, some steps at a time in turn.
 
-All runs are made in one job, so that a shared machine that is slow for a minute is slow for every number of ranks.
+All runs live in one job from its start to its end and take turns of about a second, while ranks that have no part in a
+turn sleep: what else the machine does for a while slows every number of ranks, and cancels in their ratios.
 """
 
 from __future__ import annotations
 
-import gc
+import contextvars
 import importlib
 import json
 import os
 import shutil
 import socket
 import sys
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.job import answer
+from hpckit import waits
+from hpckit.bench.job import answer, slowest
 from hpckit.checkpoint_state import MakeState
+from hpckit.device import Device
 from hpckit.errors import SetupError
 from hpckit.gpu_choice import find_gpu
 from hpckit.json_bytes import gather_json
 from hpckit.run_context import Run
 from hpckit.run_settings import with_common
 
-NAP = 0.005  # s between two looks of a rank that has no part in a run
+NAP = 0.005  # s between two looks of a rank that has no part in a turn
 Record = dict[str, Any]
 
 
-class Stepped(Run):
-    """A run that keeps the time from the end of step `warm` to the end of the last step but one; `gate`: the ranks that
-    begin together then. It tells nothing and stops for nobody.
+@dataclass
+class Turn:
+    """Steps that are made in one go: `skipped` ones, then those that are timed, which the ranks of `gate` begin
+    together; `seconds`: what one of these took on this rank.
     """
 
-    warm: int
     gate: MPI.Intracomm
-    begun: tuple[int, float] | None = None
-    last: tuple[int, float] = (0, 0.0)
-    seen: tuple[str, ...] = ()
+    skipped: int
+    steps: int
+    made: int = 0
+    begun: float = 0.0
+    seconds: float = 0.0
+
+    def step(self, device: Device) -> bool:
+        """A step has ended, though maybe not on `device`; whether it was the last."""
+        self.made += 1
+        if self.made == self.skipped + self.steps:
+            device.wait()
+            self.seconds = (time.perf_counter() - self.begun) / self.steps
+        elif self.made == self.skipped:
+            device.wait()
+            self.gate.Barrier()
+            self.begun = time.perf_counter()
+        return self.made == self.skipped + self.steps
+
+
+class Stepped(Run):
+    """A run whose app is `held` at the end of every turn. It tells nothing and stops for nobody else."""
+
+    held: InTurn
 
     def say(self, text: str) -> None:
         """Nobody listens."""
 
     def edge(self, step: int, state: MakeState) -> bool:
         """The step has ended."""
-        if self.begun is None and step >= self.warm:
-            self.gate.Barrier()
-            self.begun = (step, time.perf_counter())
-        self.last = (step, time.perf_counter())
-        self.seen = tuple(self.timer.seconds)
-        return False
+        return self.held.edge()
 
 
-def one_run(case: Record, values: Record, comm: MPI.Intracomm, gate: MPI.Intracomm, folder: Path) -> Record | None:
-    """Run the app on `comm`: seconds a step and seconds of each phase in a step, of each rank of `gate`, on its rank 0.
+class InTurn:
+    """An app that makes some of its steps at a time, in a thread of its own that sleeps between its turns.
 
-    Raises `SetupError` for an app that does not tell the ends of its steps.
+    One thread runs at any moment: the app's, or the one that waits in `go` or `end` until the app is held.
     """
-    config_type = with_common(importlib.import_module(f"{case['package']}.config").Config)
-    config = config_type.model_validate_json(json.dumps(values), strict=True)
-    device = find_gpu(comm, "auto") if case["gpu"] else None
-    run = Stepped(comm, folder, app=case["app"], title="scaling", lines=False, device=device)
-    run.warm, run.gate = case["warm"], gate
-    importlib.import_module(f"{case['package']}.run").run(config, run)
-    if run.begun is None or run.last[0] <= run.begun[0]:
-        raise SetupError(
-            f"the app {case['app']} made too few steps to be timed, or does not tell where they end",
-            do="give more --steps; an app calls run.edge(step, …) after every step but the last",
-        )
-    steps = run.last[0] - run.begun[0]
-    own: Record = {"seconds": (run.last[1] - run.begun[1]) / steps, "steps": steps}
-    comm.Barrier()  # the summary is written
-    summary = run.directory.read_json("summary.json") or {}
-    # Phases that began after the last step belong to no step: the last frame, the weights, the validation.
-    own["phases"] = {
-        name: seconds[comm.rank] / summary["steps"]
-        for name, seconds in summary["phases"].items()
-        if name in run.seen or name == "wait"
-    }
-    comm.Barrier()
-    if comm.rank == 0:
-        shutil.rmtree(run.directory.path)
-    every = gather_json(gate, own)
-    if every is None:
-        return None
-    names = dict.fromkeys(name for each in every for name in each["phases"])
-    return {
-        "seconds": max(each["seconds"] for each in every),
-        "steps": every[0]["steps"],
-        "phases": {name: [each["phases"].get(name, 0.0) for each in every] for name in names},
-    }
+
+    def __init__(self, case: Record, values: Record, comm: MPI.Intracomm, folder: Path) -> None:
+        self._case, self._values, self._comm, self._folder = case, values, comm, folder
+        self._app_goes, self._app_holds = threading.Semaphore(0), threading.Semaphore(0)
+        self._turn: Turn | None = None  # None: the app is to come to its end
+        self._waits: waits.Waits | None = None  # the app's, while it is held
+        self._error: BaseException | None = None
+        self._run: Stepped | None = None
+        self._phases: tuple[str, ...] = ()  # that belong to steps
+        # A context of its own holds NumPy's handling of errors.
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._whole,), daemon=True)
+        self._thread.start()
+
+    def go(self, gate: MPI.Intracomm, skipped: int, steps: int) -> float:
+        """Make so many steps, `skipped` ones before: seconds a step on the slowest rank of `gate`. The first turn
+        makes the app ready, too. Raises what the app raises, and `SetupError` for one that ended.
+        """
+        self._turn = Turn(gate, skipped, steps)
+        self._let_go()
+        if self._turn.made < skipped + steps:
+            raise SetupError(
+                f"the app {self._case['app']} made too few steps to be timed, or does not tell where they end",
+                do="give fewer --steps or --repeats; an app calls run.edge(step, …) after every step but the last",
+            )
+        return slowest(gate, self._turn.seconds)
+
+    def end(self) -> dict[str, float]:
+        """Collective: end the run early and remove its files; seconds of each phase in a step, on this rank."""
+        self._turn = None
+        self._let_go()
+        assert self._run is not None
+        self._comm.Barrier()  # the summary is written
+        directory = self._run.directory
+        summary = directory.read_json("summary.json") or {}
+        self._comm.Barrier()
+        if self._comm.rank == 0:
+            shutil.rmtree(directory.path)
+        # Phases that began after the last step belong to no step: the last frame, the weights, the validation.
+        kept = (*self._phases, "wait")
+        phases = summary["phases"].items()
+        return {name: seconds[self._comm.rank] / summary["steps"] for name, seconds in phases if name in kept}
+
+    def edge(self) -> bool:
+        """In the app's thread, at the end of a step: hold where the turn is over; whether the run is to end."""
+        assert self._turn is not None
+        assert self._run is not None
+        if self._turn.step(self._run.device):
+            self._phases = tuple(self._run.timer.seconds)
+            self._app_holds.release()
+            self._app_goes.acquire()
+        return self._turn is None
+
+    def _let_go(self) -> None:
+        own, waits.current = waits.current, self._waits
+        self._app_goes.release()
+        self._app_holds.acquire()
+        self._waits, waits.current = waits.current, own
+        if self._error is not None:
+            raise self._error
+
+    def _whole(self) -> None:
+        self._app_goes.acquire()
+        try:
+            self._app()
+        except BaseException as error:  # it is raised again in the thread that waits
+            self._error = error
+        self._app_holds.release()
+
+    def _app(self) -> None:
+        package, name = self._case["package"], self._case["app"]
+        config_type = with_common(importlib.import_module(f"{package}.config").Config)
+        config = config_type.model_validate_json(json.dumps(self._values), strict=True)
+        device = find_gpu(self._comm, "auto") if self._case["gpu"] else None
+        self._run = Stepped(self._comm, self._folder, app=name, title="scaling", lines=False, device=device)
+        self._run.held = self
+        importlib.import_module(f"{package}.run").run(config, self._run)
 
 
 def wait_asleep(comm: MPI.Comm) -> None:
@@ -103,32 +166,45 @@ def wait_asleep(comm: MPI.Comm) -> None:
 
 
 def case(case: Record) -> Record:
-    """All runs of a study: `rounds` times each number of ranks together, and as many runs on one rank each at once.
+    """All runs of a study, `rounds` turns each: on each number of ranks together, and on one rank each at once, as many
+    as `apart` says. Before the first round all make their first steps, untimed.
 
-    Returns where the ranks are, and a record a run. Every second round goes through the numbers backward: a machine
-    that becomes slower all the time favors none of them.
+    Returns where the ranks are, a record a turn, and the phases of a step by the number of ranks, a value a rank. Every
+    second round goes through the numbers backward: a machine that becomes slower all the time favors none of them.
     """
     comm = MPI.COMM_WORLD
     parts: dict[int, Any] = {ranks: comm.Split(int(comm.rank >= ranks)) for ranks in case["counts"]}
     places = gather_json(comm, {"host": socket.gethostname(), "cores": sorted(os.sched_getaffinity(0))})
-    runs = [("together", ranks) for ranks in case["counts"]] + [("apart", ranks) for ranks in case["apart"]]
+    runs = {}
+    for ranks in case["counts"]:
+        # The run on one rank is made by as many ranks as ever make it at once.
+        if comm.rank < max(ranks, *case["apart"] if ranks == 1 else (), 1):
+            group = MPI.COMM_SELF if ranks == 1 else parts[ranks]
+            folder = Path(case["folder"], f"{ranks}-{comm.rank if ranks == 1 else 0}")
+            runs[ranks] = InTurn(case, case["values"][str(ranks)], group, folder)
+    turns = [("together", ranks) for ranks in case["counts"]] + [("apart", ranks) for ranks in case["apart"]]
     found = []
-    for turn in range(case["rounds"]):
-        for kind, ranks in runs[:: -1 if turn % 2 else 1]:
+    for number in range(-1, case["rounds"]):
+        for kind, ranks in turns[:: -1 if number % 2 else 1]:
             if comm.rank < ranks:
-                group = parts[ranks]
-                values = case["values"]["1" if kind == "apart" else str(ranks)]
-                folder = Path(case["folder"], f"{kind}-{ranks}-{turn}")
-                if kind == "apart":
-                    folder = folder.with_name(f"{folder.name}-{comm.rank}")
-                record = one_run(case, values, MPI.COMM_SELF if kind == "apart" else group, group, folder)
-                if record is not None:
-                    found.append({"kind": kind, "ranks": ranks, "turn": turn, **record})
-                gc.collect()
+                run, gate = runs[1 if kind == "apart" else ranks], parts[ranks]
+                seconds = run.go(gate, case["skipped"], case["steps"] if number >= 0 else 1)
+                if number >= 0:
+                    found.append(
+                        {"kind": kind, "ranks": ranks, "turn": number, "steps": case["steps"], "seconds": seconds}
+                    )
             wait_asleep(comm)
+    phases = {}
+    for ranks in case["counts"]:
+        own = runs[ranks].end() if ranks in runs else None
+        every = gather_json(parts[ranks], own) if comm.rank < ranks else None
+        if every is not None:
+            names = dict.fromkeys(name for each in every for name in each)
+            phases[ranks] = {name: [each.get(name, 0.0) for each in every] for name in names}
+        wait_asleep(comm)
     for part in parts.values():
         part.Free()
-    return {"places": places, "runs": found}
+    return {"places": places, "runs": found, "phases": phases}
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -27,8 +28,10 @@ from hpckit.errors import InputError, SetupError
 from hpckit.plan.machine import Machine
 from hpckit.scaling import Load
 
-PILOT_STEPS, PILOT_WARM = 8, 2
-LEAST_STEPS = 12
+PILOT_STEPS = 8
+LEAST_STEPS = 2
+SKIPPED = 4  # of so many steps of a turn one more goes before, untimed: caches and clock are another run's
+MARGIN = 1.5  # of steps, for apps whose step is not always as long
 Record = dict[str, Any]
 Settings = Mapping[str, Any]
 
@@ -89,9 +92,15 @@ class Study:
                 raise InputError("\n".join(problems))
             check_plan(made.app, made.config, ranks)
 
-    def run(self, folder: Path, steps: int, warm: int, rounds: int, apart: Sequence[int]) -> Record:
-        """All runs, in one job; what `hpckit.bench.scaling_ranks.case` returns."""
-        values = {n: self.configuration(n, steps + warm + 1).values() for n in {*self.counts, 1}}
+    def run(self, folder: Path, steps: int, rounds: int, apart: Sequence[int]) -> Record:
+        """All runs, in one job, `rounds` turns of so many steps each; what `hpckit.bench.scaling_ranks.case` returns.
+
+        apart: numbers of ranks on which the run on one rank is also made by each at once.
+        """
+        skipped = max(1, steps // SKIPPED)
+        turns = (rounds + 1) * (1 + len(apart))
+        total = math.ceil(MARGIN * turns * (skipped + steps)) + 1
+        values = {n: self.configuration(n, total).values() for n in self.counts}
         case = {
             "app": self.base.app.name,
             "package": self.base.app.package,
@@ -99,7 +108,8 @@ class Study:
             "counts": self.counts,
             "apart": list(apart),
             "rounds": rounds,
-            "warm": warm,
+            "skipped": skipped,
+            "steps": steps,
             "values": values,
             "folder": str(folder.absolute()),
         }
@@ -124,14 +134,14 @@ def studied(
     study: Study, folder: Path, rounds: int, seconds: float, steps: int | None, ceiling: bool
 ) -> tuple[Record, Record]:
     """The pilot, which compiles and tells how many steps take `seconds` on the fewest ranks, and the study."""
-    pilot = study.run(folder, PILOT_STEPS, PILOT_WARM, 1, [])
+    pilot = study.run(folder, PILOT_STEPS, 1, [])
     places = pilot["places"]
     if steps is None:
         first = min(each["seconds"] for each in pilot["runs"] if each["ranks"] == study.counts[0])
         steps = max(LEAST_STEPS, round(seconds / first))
     alone = study.counts[0] == 1 and ceiling
     apart = [n for n in study.counts if n > 1 and alone and not crowded(places, n)]
-    made = study.run(folder, steps, max(2, steps // 10), rounds, apart)
+    made = study.run(folder, steps, rounds, apart)
     return {"steps": steps, "rounds": rounds}, made
 
 
@@ -169,7 +179,7 @@ def evaluated(study: Study, made: Record, machine: Machine | None) -> Record:
             "seconds": asdict(medians[n]),
             "speedup": asdict(_median(speed[n])),
             "efficiency": asdict(efficiency(times, n, study.weak)),
-            "phases": _phases(runs, n, medians[n].value),
+            "phases": _phases(made["phases"][str(n)], medians[n].value),
         }
         if n > base:
             point["karp_flatt"] = asdict(karp_flatt(times, n, study.weak))
@@ -208,17 +218,11 @@ def _median(values: npt.ArrayLike) -> Estimate:
     return bootstrap(len(each), lambda rounds: float(np.median(each[rounds])))
 
 
-def _phases(runs: Sequence[Record], ranks: int, seconds: float) -> Record:
-    """Seconds of a step in each phase: the mean over ranks, the least and the largest of them; medians over rounds."""
-    own = [each["phases"] for each in runs if each["kind"] == "together" and each["ranks"] == ranks]
-    rows: Record = {}
-    for name in dict.fromkeys(name for phases in own for name in phases):
-        table = np.array([phases.get(name, [0.0] * ranks) for phases in own])
-        rows[name] = {
-            "mean": float(np.median(table.mean(axis=1))),
-            "least": float(np.median(table.min(axis=1))),
-            "most": float(np.median(table.max(axis=1))),
-        }
+def _phases(phases: Mapping[str, Sequence[float]], seconds: float) -> Record:
+    """Seconds of a step in each phase: the mean over ranks, the least and the largest of them."""
+    rows: Record = {
+        name: {"mean": float(np.mean(each)), "least": min(each), "most": max(each)} for name, each in phases.items()
+    }
     rest = max(0.0, seconds - sum(row["mean"] for row in rows.values()))
     return {**rows, "other": {"mean": rest, "least": rest, "most": rest}}
 
@@ -232,7 +236,8 @@ def _started(case: Record, ranks: int, launcher: str) -> Record:
         command = launch.command(ranks, words, "-P")
         if launcher:
             command = [*shlex.split(launcher), "-n", str(ranks), *command[command.index(sys.executable) :]]
-        environment = launch.rank_environment(ranks)
+        # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
+        environment = launch.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode or not result.exists():
             said = [line for line in done.stderr.splitlines() if line and not launch.NOISE.match(line)]

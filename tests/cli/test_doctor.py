@@ -63,7 +63,6 @@ def use_launcher(monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
 def test_sound_machine(tmp_path: Path) -> None:
     if mpiexec() is None:
         pytest.skip("no mpiexec here")
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "hpckit.cli.main", "doctor", "--json", "--directory", str(tmp_path)],
         capture_output=True, text=True, timeout=60, check=False,
@@ -85,7 +84,6 @@ def test_sound_machine(tmp_path: Path) -> None:
         assert probes[name]["status"] == "ok", probes[name]
     assert "noalias is active" in probes["Numba"]["text"]
     assert not list(tmp_path.iterdir())  # nothing is left behind
-    assert time.monotonic() - begin < 30  # 15 s on a machine with nothing else to do
 
 
 def test_no_mpiexec(tmp_path: Path) -> None:

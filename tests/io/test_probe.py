@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,11 +96,9 @@ def test_fuzzed_files_never_harm_this_process(tmp_path: Path) -> None:
             data[place : place + 8] = random.choice((b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x00" * 8))
         files.append(tmp_path / f"{number}.h5")
         files[-1].write_bytes(data)
-    begin = time.monotonic()
     told = problems(files)
     assert len(told) == 70
     assert sum(bool(problem) for problem in told) > 35, "most of the changes are seen by HDF5"
-    assert time.monotonic() - begin < 70 * (probe_child.SECONDS + 1)
     # What was read to its end in the child is read here as well.
     for path, problem in zip(files, told, strict=True):
         if not problem:

@@ -12,7 +12,7 @@ import pytest
 from conftest import mpiexec
 
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
-from hpckit.bench.requeue import requeued
+from hpckit.bench.requeue import limited, requeued, same_bits
 from hpckit.cli.graph import main as graph
 from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
@@ -210,6 +210,18 @@ def test_a_run_that_needs_three_time_limits_ends_with_the_same_bits(slurm, here)
     assert (found["starts"], found["exit"]) == (3, "0:0"), output(here / "broken")
     assert any("temperature" in row["field"] for row in found["fields"])
     assert {row["verdict"] for row in found["fields"]} == {"same bits"}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_limits_that_slurm_keeps_itself_change_no_bit(slurm, here):
+    """Its own signal and its own end of a job, at a limit of a minute."""
+    found = limited(slurm, here)
+    assert found["warned"]["exit"] == "0:0", output(here / "warned")
+    assert found["warned"]["starts"] > 1
+    assert found["ended"]["state"] == "TIMEOUT"
+    assert same_bits(found["warned"]["fields"])
+    assert same_bits(found["ended"]["fields"])
 
 
 def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):

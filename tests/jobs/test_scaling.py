@@ -147,7 +147,6 @@ def made() -> dict:
             "turn": turn,
             "seconds": seconds * slow,
             "steps": 9,
-            "phases": {"core": [seconds] * n},
         }
         for turn, slow in enumerate(ROUNDS)
         for kind, n, seconds in (
@@ -158,7 +157,9 @@ def made() -> dict:
         )
     ]
     study = Study("diffusion/heat", ("walls.x_low=300",), (1, 2, 4), weak=False)
-    found = evaluated(study, {"places": [{"host": "a", "cores": [0, 1]}] * 4, "runs": runs}, machine(1e-6))
+    phases = {str(n): {"core": [0.02 + 0.01 * rank for rank in range(n)]} for n in (1, 2, 4)}
+    places = [{"host": "a", "cores": [0, 1]}] * 4
+    found = evaluated(study, {"places": places, "runs": runs, "phases": phases}, machine(1e-6))
     about = {"command": 'hpckit bench scaling "quoted" \\ text', "hpckit": "0", "started": "now"}
     return {**found, "steps": 9, "rounds": 5, "machine": {"cpu": "a_b & c"}, "provenance": about}
 
@@ -168,6 +169,8 @@ def test_fits_leave_out_what_shares_cores(made):
     assert [point["oversubscribed"] for point in points.values()] == [False, False, True]
     assert points[2]["efficiency"]["value"] == pytest.approx(0.1 / 0.055 / 2)
     assert points[2]["ceiling"]["value"] == pytest.approx(0.1 / 0.104)
+    assert points[2]["phases"]["core"] == pytest.approx({"mean": 0.025, "least": 0.02, "most": 0.03})
+    assert points[2]["phases"]["other"]["mean"] == pytest.approx(points[2]["seconds"]["value"] - 0.025)
     assert made["fit"]["serial"]["value"] == pytest.approx(0.1, abs=1e-12)
     assert "4*" in markdown(made)
     assert "oversubscribed" in markdown(made)
@@ -210,7 +213,9 @@ def test_a_study_for_real(tmp_path, monkeypatch):
     assert set(found["ratios"]) == {"diffusion_eff", "diffusion_ceiling"}
     record = json.loads((tmp_path / "study" / "scaling.json").read_text())
     assert len(record["runs"]) == 6
-    assert all(each["seconds"] > 0 and each["steps"] >= 26 for each in record["runs"])
+    assert all(each["seconds"] > 0 and each["steps"] == 30 for each in record["runs"])
+    order = [(each["kind"], each["ranks"]) for each in record["runs"]]
+    assert order == [*(kinds := [("together", 1), ("together", 2), ("apart", 2)]), *kinds[::-1]]
     assert {"core", "halo", "wait", "other"} <= set(record["points"][1]["phases"])
     with h5py.File(tmp_path / "study" / "scaling.h5") as file:
         assert file["ranks"][:].tolist() == [1, 2]
