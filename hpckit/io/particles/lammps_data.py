@@ -214,7 +214,9 @@ class _Reader:
             values, numbers = self._table(self.counts["atoms"], what, (width, width + 3), type_at=at)
         except InputError as error:
             if not style and "columns" in error.message:
-                error.do = "atoms of another style than atomic: write it behind the section's name, as in `Atoms # full`"
+                error.do = (
+                    "atoms of another style than atomic: write it behind the section's name, as in `Atoms # full`"
+                )
             raise
         self.ids = self.lines.whole(values[:, 0], numbers, "an atom id", 1)
         self.lines.unique(self.ids, numbers, "atom id")
