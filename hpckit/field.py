@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -67,9 +68,12 @@ class Field:
         components: int | Sequence[int] = (),
         device: Device = HOST,
     ) -> Self:
-        """A field of zeros, 64-byte aligned, in host memory or on the device given."""
-        leading = (components,) if isinstance(components, int) else tuple(components)
-        shape = (*leading, *decomposition.local_shape(mesh.rank))
+        """A field of zeros, 64-byte aligned, in host memory or on the device given.
+
+        components: how many values a cell has, 3 or (2, 3), which are the first axes of the array. Raises `InputError`
+        where they are no counts.
+        """
+        shape = (*_counts(components), *decomposition.local_shape(mesh.rank))
         return cls(device.zeros(shape, np.dtype(dtype)), decomposition, mesh, name, units, device)
 
     @classmethod
@@ -300,6 +304,17 @@ def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, An
     if values.dtype.kind not in "biufc":
         return {"problem": f"holds {values.dtype}; fields are scattered of numbers and booleans"}
     return {"shape": values.shape, "dtype": values.dtype.str}
+
+
+def _counts(components: Any) -> tuple[int, ...]:
+    """3 or (2, 3) as counts of components."""
+    try:
+        counts = tuple(map(operator.index, components if np.iterable(components) else (components,)))
+    except TypeError:
+        counts = (-1,)
+    if min(counts, default=0) < 0:
+        raise InputError(f"components = {components!r} are no counts", do="3 for a vector, (2, 3) for a matrix a cell")
+    return counts
 
 
 def _all_components(box: Slices) -> Any:

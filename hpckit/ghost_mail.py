@@ -38,6 +38,8 @@ class GhostMail:
         self._number = 0  # of the exchange that was started last
         self._room = -1  # records in a buffer
         self._peers: list[int] = []
+        self._outs: dict[tuple[int, int], np.ndarray] = {}  # by buffer and width, until the next `prepare`
+        self._ins: dict[tuple[int, int], list[np.ndarray]] = {}
 
     def prepare(self, peers: list[int], counts: list[int]) -> None:
         """Collective over the node: exchanges with these peers on it follow, of so many ghosts to each.
@@ -49,6 +51,8 @@ class GhostMail:
         if needed[0] > self._room:
             self._make_parts(int(ROOM * needed[0]))
         self._peers = peers
+        self._outs.clear()
+        self._ins.clear()
         if not peers:
             return
         mine = self._parts[self._node.rank]
@@ -64,7 +68,10 @@ class GhostMail:
         """Where what is given goes in the next exchange, the rows of each peer behind those of the one before: float64
         [n, width].
         """
-        return self._buffer(self._node.rank, self._number + 1, width)[: self._given]
+        key = (self._number + 1) & 1, width
+        if key not in self._outs:
+            self._outs[key] = self._buffer(self._node.rank, *key)[: self._given]
+        return self._outs[key]
 
     def post(self) -> None:
         """It is there: an exchange begins. Every rank of the node calls it, with peers or without."""
@@ -81,12 +88,15 @@ class GhostMail:
 
     def received(self, width: int) -> list[np.ndarray]:
         """What has come, float64[n, width] of each peer; there until the exchange after the next one."""
-        found = []
-        for peer in self._peers:
-            place = self._place[peer]
-            first, count = self._table(self._parts[place])[self._node.rank]
-            found.append(self._buffer(place, self._number, width)[first : first + count])
-        return found
+        key = self._number & 1, width
+        if key not in self._ins:
+            self._ins[key] = [self._from(self._place[peer], *key) for peer in self._peers]
+        return self._ins[key]
+
+    def _from(self, place: int, turn: int, width: int) -> np.ndarray:
+        """The rows that the rank at a place gives to this one."""
+        first, count = self._table(self._parts[place])[self._node.rank]
+        return self._buffer(place, turn, width)[first : first + count]
 
     def _make_parts(self, room: int) -> None:
         """Collective: memory for so many records in a buffer. Raises `SetupError` on all ranks of the node alike."""
@@ -101,8 +111,8 @@ class GhostMail:
         """For each rank of the node the first row that is for it, and how many are: int64[ranks, 2]."""
         return part[LINE : LINE + 16 * self._node.size].view(np.int64).reshape(-1, 2)
 
-    def _buffer(self, place: int, number: int, width: int) -> np.ndarray:
-        start = self._head + (number & 1) * self._bytes
+    def _buffer(self, place: int, turn: int, width: int) -> np.ndarray:
+        start = self._head + turn * self._bytes
         rows = self._parts[place][start : start + self._room * width * 8]
         return rows.view(np.float64).reshape(-1, width)
 

@@ -35,6 +35,7 @@ class GhostExchange:
         self.mesh = mesh
         self._tag = mesh.tags(3)
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
+        self._planned: tuple[Bricks, float] | None = None
         self._requests: list[MPI.Request] = []
         self._seals = Seals(mesh.comm) if message_checks.on else None
         self.wait_seconds = 0.0
@@ -46,24 +47,35 @@ class GhostExchange:
 
         The caller puts them into slots and says so by `settle`.
         """
-        rank, mail = self.mesh.rank, self._mail
-        options, segments = bricks.ghosts(rank, reach)
-        self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
-        takers = np.array([segment.peer for segment in segments])
-        peers = {segment.peer for segment in segments} - {rank}
-        near = sorted(peers & mail.ranks) if mail is not None else []
-        self._has_near, self._peers = bool(near), sorted(peers.difference(near))  # the latter are sent messages
-        sent = self._choose(particles, limits_of(options, *bricks.owned(rank)), takers, [rank, *near, *self._peers])
+        self._plan(bricks, reach)
+        near = self._near_peers
+        sent = self._choose(particles)
         self._own, self._near, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
         self._takers = dict(zip([*near, *self._peers], sent[1:], strict=True))
-        if self._channel is not None:
-            self._channel.meet([*near, *self._peers])
-        if mail is not None:
-            mail.prepare(near, sent[1 : 1 + len(near)])
+        if self._mail is not None:
+            self._mail.prepare(near, sent[1 : 1 + len(near)])
         records = self._exchange_records(particles)
         self._out = np.empty((sum(self._sent), 3))
         self._in = np.empty((sum(self._received), 3))
+        self._images = self._chosen[: self._own], self._segments[: self._own], self._shifts, self._own
         return records
+
+    def _plan(self, bricks: Bricks, reach: float) -> None:
+        """Who takes what from where: as long as the bricks stay."""
+        if (bricks, reach) == self._planned:
+            return
+        self._planned = bricks, reach
+        rank, mail = self.mesh.rank, self._mail
+        options, segments = bricks.ghosts(rank, reach)
+        self._limits = limits_of(options, *bricks.owned(rank))
+        self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
+        takers = np.array([segment.peer for segment in segments])
+        peers = set(takers.tolist()) - {rank}
+        near = sorted(peers & mail.ranks) if mail is not None else []
+        self._near_peers, self._peers = near, sorted(peers.difference(near))  # the latter are sent messages
+        self._segments_of = [np.flatnonzero(takers == taker) for taker in (rank, *near, *self._peers)]
+        if self._channel is not None:
+            self._channel.meet([*near, *self._peers])
 
     def settle(self, slots: np.ndarray) -> None:
         """The slots that ghosts 0, 1, … were put into."""
@@ -77,14 +89,14 @@ class GhostExchange:
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
         self._begun = time.perf_counter()
-        positions, own = particles.positions, self._own
+        positions = particles.positions
         given = self._give(positions, 3)
         if self._peers:
-            self._take(positions, own + self._near, self._out)
+            self._take(positions, self._own + self._near, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
         self._seal(given, self._out)
         self._posted = time.perf_counter()
-        copy_all(positions, self._chosen[:own], self._segments[:own], self._shifts, own, self._slots)
+        copy_all(positions, *self._images, self._slots)
 
     @property
     def under_way(self) -> bool:
@@ -98,7 +110,7 @@ class GhostExchange:
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
-        if not (self._peers or self._has_near):
+        if not (self._peers or self._near_peers):
             return
         begin = time.perf_counter()
         self._wait(self._requests)
@@ -118,7 +130,8 @@ class GhostExchange:
         """Wait for what peers on the node give, and for messages."""
         if self._mail is not None:
             self._mail.wait()
-        MPI.Request.Waitall(requests)
+        if requests:
+            MPI.Request.Waitall(requests)
 
     def _take(self, positions: np.ndarray, first: int, out: np.ndarray) -> None:
         """Pack the chosen ghosts from number `first` on, as many as there is room for."""
@@ -157,23 +170,18 @@ class GhostExchange:
         """What peers on the node have given, float64[n, width] each."""
         return [] if self._mail is None else self._mail.received(width)
 
-    def _choose(
-        self, particles: Particles, limits: tuple[np.ndarray, ...], takers: np.ndarray, every: list[int]
-    ) -> list[int]:
-        """The slots and segments of all ghosts that this rank gives, by who takes them, in the order of `every`.
-
-        takers: the rank that each segment goes to. Returns how many each takes.
-        """
-        counts = np.zeros(len(takers), np.int64)
-        choose(particles.positions, particles.slots, *limits, counts, np.empty(0, np.int64))
-        order = np.concatenate([np.flatnonzero(takers == taker) for taker in every])
+    def _choose(self, particles: Particles) -> list[int]:
+        """The slots and segments of all ghosts that this rank gives, by who takes them; returns how many each takes."""
+        counts = np.zeros(len(self._shifts), np.int64)
+        choose(particles.positions, particles.slots, *self._limits, counts, np.empty(0, np.int64))
+        order = np.concatenate(self._segments_of)
         ends = np.cumsum(counts[order])
         starts = np.empty_like(counts)
         starts[order] = ends - counts[order]
         self._chosen = np.empty(max(1, ends[-1]), np.int64)
-        choose(particles.positions, particles.slots, *limits, starts, self._chosen)
+        choose(particles.positions, particles.slots, *self._limits, starts, self._chosen)
         self._segments = np.repeat(order, counts[order]).astype(np.int32)
-        return [int(counts[takers == taker].sum()) for taker in every]
+        return [int(counts[segments].sum()) for segments in self._segments_of]
 
     def _exchange_counts(self) -> list[int]:
         comm, tag, peers = self.mesh.comm, self._tag + 1, self._peers

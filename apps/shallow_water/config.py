@@ -195,6 +195,14 @@ class Config(Section):
             yield "start.kind = 'eddies' needs grid.sides = 'periodic'"
         if start.kind == "jet" and grid.sides == "closed":
             yield "start.kind = 'jet' flows along x: set grid.sides to channel or periodic"
+        waves = math.sqrt(physics.gravity * physics.depth)
+        counted = self.time.cfl * waves / (waves + self.time.max_speed)
+        if counted > STABLE_CFL:
+            yield (
+                f"time.cfl = {self.time.cfl:g} is unstable: waves of {waves:.3g} m/s alone have a Courant number of"
+                f" {counted:.3g}, above the scheme's limit of {STABLE_CFL:.3f}: at most"
+                f" {math.floor(100 * STABLE_CFL * self.time.cfl / counted) / 100:g}"
+            )
         if start.kind in ("poincare", "kelvin", "eddies") and 4 * start.mode > grid.nx:
             yield f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}"
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
+from hpckit.atmosphere.stability import outruns_sound
 from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
@@ -133,6 +134,7 @@ class Config(Section):
         grid = self.grid
         if self.wave.amplitude and self.base.kind != "isothermal":
             yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
+        yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
         dt = min(grid.dx, grid.dz) / self.time.max_speed * self.time.cfl
         most = 0.5 / (dt * (grid.dx**-2 + grid.dz**-2))
         if self.diffusion > most:

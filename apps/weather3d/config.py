@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.atmosphere import settings
 from hpckit.atmosphere.settings import PRECISION, Output, Section, needs_gpu
+from hpckit.atmosphere.stability import outruns_sound
 from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
@@ -252,6 +253,7 @@ class Config(Section):
 
     def _unstable(self) -> Iterator[str]:
         grid, dt = self.grid, self.full_step
+        yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
         most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
         if self.diffusion > most:
             yield (

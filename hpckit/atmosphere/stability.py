@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator
 
 import numpy as np
+
+from hpckit.atmosphere.settings import Base
+from hpckit.kernels.euler2d.constants import GAMMA, RD
+
+STANDARD_GROUND = 288.15  # K, US Standard Atmosphere 1976
+COLDEST = 216.65  # K, its tropopause: a sounding's ground is warmer
 
 
 @functools.cache
@@ -31,3 +39,18 @@ def stable_cfl(beta: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if grows(middle) else (middle, high)
     return low
+
+
+def outruns_sound(base: Base, cfl: float, max_speed: float, beta: float) -> Iterator[str]:
+    """What is wrong with steps of `cfl` cells over `max_speed` (m/s): nothing, or that sound at the ground alone is too
+    fast for them. Wind and what the run brings are seen later, by `blow_up`.
+    """
+    ground = {"neutral": base.theta, "stable": base.theta, "isothermal": base.temperature, "standard": STANDARD_GROUND}
+    sound = math.sqrt(GAMMA * RD * ground.get(base.kind, COLDEST))
+    limit = stable_cfl(beta)
+    if cfl * sound / max_speed > limit:
+        yield (
+            f"time.cfl = {cfl:g} is unstable: with time.max_speed = {max_speed:g} m/s sound, {sound:.0f} m/s, passes"
+            f" {cfl * sound / max_speed:.3g} cells in a step, and the scheme stands {limit:.3f} with beta = {beta:g}:"
+            f" at most {math.floor(100 * limit * max_speed / sound) / 100:g}"
+        )

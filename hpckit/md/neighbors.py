@@ -32,7 +32,7 @@ class NeighborList:
 
     entries: record offsets (4 x slot), for slot s those from start[s] to start[s + 1], padded to whole vectors with an
     empty slot. `inner` are the clusters whose neighbors are own particles and their images, `outer` the others;
-    `inner_parts` are the former in pieces of equal size.
+    `inner_parts` are the former in pieces.
     """
 
     def __init__(self, bricks: Bricks, rank: int, reach: float, isa: str, padding: int) -> None:
@@ -149,7 +149,8 @@ class NeighborList:
         inner, outer = np.empty(self.clusters, np.int32), np.empty(self.clusters, np.int32)
         count = split_clusters(boxes, self.clusters, lower, upper, self.reach, inner, outer)
         self.inner, self.outer = inner[:count], outer[: self.clusters - count]
-        self.inner_parts = np.array_split(self.inner, PARTS if split.any() else 1)
+        size = max(1, -(-count // (PARTS if split.any() else 1)))
+        self.inner_parts = [self.inner[first : first + size] for first in range(0, count, size)]
 
 
 def lost(rank: int) -> BlowUpError:

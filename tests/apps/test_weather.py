@@ -288,6 +288,7 @@ def test_inflow_rows_are_those_of_the_mini_app():
     [
         ({"base": {"kind": "sounding"}}, "set base.file"),
         ({"base": {"wind": True}}, "belongs to a sounding"),
+        ({"time": {"cfl": 99.0}}, "sound, 347 m/s, passes 76.4 cells in a step.* 1.346 with beta = 0.05: at most 1.74"),
         ({"bubbles": [{"z": 20_000.0}]}, "bubbles.0 at x 10000 m, z 20000 m lies outside"),
         ({"source": {"amplitude": 0.01, "x": -5.0}}, "source at x -5 m"),
         ({"inflow": {"speed": 50.0, "z": 12_000.0}}, "inflow.z of 12000 m"),

@@ -203,6 +203,7 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"base": {"kind": "sounding"}}, "set base.file"),
         ({"base": {"wind": True}}, "belongs to a sounding"),
         ({"jet": {"speed": 5.0, "balanced": True}}, "jet.balanced needs a Coriolis force and walls"),
+        ({"time": {"cfl": 1.6}}, "time.cfl = 1.6 is unstable.* at most 1.55"),
         ({"band": {"amplitude": 1.0}}, "band.x of 100000 m lies outside the box"),
         ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
         ({"sides": {"x": "walls"}, "base": {"u": 1.0}}, "sides.x are walls, which the wind of base.u would blow"),

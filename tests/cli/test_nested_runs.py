@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def read(path: Path):
 
 @needs_mpi
 def test_a_run_of_runs(tmp_path):
-    outcome = hpckit("run", "probe/twice", "-n", 2, "--directory", "outer", "--no-report", cwd=tmp_path)
+    words = ("-n", 2, "--directory", "outer", "--no-report", "checks.messages=true")
+    outcome = hpckit("run", "probe/twice", *words, cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
     assert "1 of 1 numbers are what they should be" in outcome.stdout
     assert "probe on 2 ranks" not in outcome.stdout  # nested runs are silent
@@ -28,6 +30,7 @@ def test_a_run_of_runs(tmp_path):
     assert read(first / "summary.json")["status"] == "done"
     assert read(first / "resolved.json")["values"]["grid"]["nx"] == 41
     assert read(first / "resolved.json")["values"]["time"]["steps"] == 3  # of the preset
+    assert read(first / "resolved.json")["values"]["checks"] == {"replay": 0, "messages": True}  # of the outer run
     assert len((first / "metrics.jsonl").read_text().splitlines()) == 3
     outcome = hpckit("run", "outer/cases/first/run.toml", "--directory", "again", "--no-report", cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
@@ -36,7 +39,7 @@ def test_a_run_of_runs(tmp_path):
 
 @needs_mpi
 def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
-    """It was lost in its second run; before that of the second resume somebody had changed what the first was."""
+    """It was lost in its second run; then somebody had changed what the first was; then the second had not begun."""
     outcome = hpckit("run", "probe/twice", "-n", 2, "--directory", "outer", "--no-report", cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
     outer, first, second = (tmp_path / name for name in ("outer", "outer/cases/first", "outer/cases/second"))
@@ -59,6 +62,11 @@ def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
     assert outcome.code == 0, outcome.stderr
     assert "second: has ended before, kept" in outcome.stdout
     assert read(first / "resolved.json")["values"]["grid"]["nx"] == 41
+    (outer / "summary.json").unlink()
+    shutil.rmtree(second)
+    outcome = hpckit("resume", "outer", "--no-report", cwd=tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert read(second / "summary.json")["status"] == "done"
 
 
 @needs_mpi

@@ -164,6 +164,57 @@ def test_data_files_of_other_styles(tmp_path):
         read_lammps_data(path, style="fool")
 
 
+LABELED = """of another program
+
+3 atoms
+2 atom types
+0.0 4e0 xlo xhi
+-1 +4 ylo yhi
+0 4 zlo zhi
+0 0 0 xy xz yz
+
+Atom Type Labels
+
+2 Kr   # the heavier one
+1 Ar
+
+Masses
+
+Ar 39.95
+Kr 83.8
+
+Atoms # sphere
+
+3 Kr 1.0 1.0 2 2 2
+1 Ar 1.0 1.0 0 0 0
+2 1  1.0 1.0 1 1 1
+
+Velocities
+
+1 0.1 0.2 0.3 9 9 9
+2 0.4 0.5 0.6 9 9 9
+3 0.7 0.8 0.9 9 9 9
+"""
+
+
+def test_types_may_have_labels_and_spheres_turn(tmp_path):
+    path = tmp_path / "labeled.data"
+    path.write_bytes(LABELED.replace("\n", "\r\n").encode())  # as Windows writes it
+    read = read_lammps_data(path)
+    assert list(read.types) == [0, 0, 1]
+    assert list(read.masses) == [39.95, 83.8]
+    assert read.velocities[:, 2].tolist() == [0.3, 0.6, 0.9]
+    for wrong, found in (("2 Ar", "2 Ar"), ("3 Xe", "3 Xe"), ("Xe", "Xe")):
+        path.write_text(LABELED.replace("1 Ar\n\n", f"{wrong}\n\n"))
+        with pytest.raises(InputError, match=rf"labeled\.data: expected .*, found '{found}'") as caught:
+            read_lammps_data(path)
+        assert caught.value.where == f"{path}, line 13"
+    path.write_text(LABELED.replace("3 Kr 1.0", "3 Xe 1.0"))
+    with pytest.raises(InputError, match=r"expected a number in atoms .*, found 'Xe'") as caught:
+        read_lammps_data(path)
+    assert caught.value.where == f"{path}, line 22"
+
+
 def test_every_prefix_of_a_data_file_is_refused_or_read(tmp_path):
     """Whatever is cut off: a message with a line, or a file that is whole by chance; never anything else."""
     path = tmp_path / "cut.data"

@@ -98,6 +98,17 @@ def test_integers_are_exact_and_complex_numbers_have_no_extremes(mesh, dec):
             raise AssertionError("a reduction of complex numbers was taken")
 
 
+def test_components_are_counts(mesh, dec):
+    assert hp.Field.zeros(dec, mesh, components=np.int64(3)).data.shape[0] == 3
+    for components in (("u", "v"), 1.5, (2, -1)):
+        try:
+            hp.Field.zeros(dec, mesh, components=components)
+        except InputError as error:
+            assert "are no counts" in error.message
+        else:
+            raise AssertionError(f"{components} were taken")
+
+
 def test_to_xarray(mesh, dec):
     field = hp.Field.zeros(dec, mesh, name="theta", units="K", components=2)
     field.interior[...] = mesh.rank
@@ -120,6 +131,7 @@ if __name__ == "__main__":
             test_coordinates_are_those_of_the_global_points(the_mesh, decomposition)
             lines += test_reductions(the_mesh, decomposition)
             test_integers_are_exact_and_complex_numbers_have_no_extremes(the_mesh, decomposition)
+            test_components_are_counts(the_mesh, decomposition)
             test_to_xarray(the_mesh, decomposition)
     if COMM.rank == 0:
         print(*lines, file=sys.stdout)

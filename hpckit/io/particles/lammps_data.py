@@ -24,8 +24,11 @@ STYLES = {
     "sphere": ("id", "type", "diameter", "density", "x", "y", "z"),
 }
 SECTIONS = ("Masses", "Atoms", "Velocities")
+# Columns of velocities; spheres turn too, which is passed over.
+VELOCITIES, OF_SPHERES = ("id", "vx", "vy", "vz"), ("id", "vx", "vy", "vz", "wx", "wy", "wz")
 # Sections that another program's force field may have; what they say is set in hpckit's own run file.
-PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs", "Atom Type Labels")
+PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs")
+LABELS = "Atom Type Labels"
 BONDED = ("Bonds", "Angles", "Dihedrals", "Impropers")
 COUNT = re.compile(r"^\s*(\S+)\s+(atoms|atom types|bonds|angles|dihedrals|impropers|\w+ types|extra .*)\s*$")
 EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
@@ -60,6 +63,7 @@ class _Reader:
         self.counts: dict[str, int] = {}
         self.box = np.full((3, 2), np.nan)
         self.passed_over: list[str] = []
+        self.labels: dict[str, str] = {}  # of types, and their numbers
         self.masses: Floats | None = None
         self.atoms: dict[str, Floats] = {}
         self.ids: Ints = np.zeros(0, np.int64)
@@ -95,7 +99,7 @@ class _Reader:
                 continue  # a box that LAMMPS calls triclinic, and that is orthogonal
             elif re.search(r"\bxy\s+xz\s+yz\b|\bavec\b|\babc\s+origin\b", text):
                 raise self.lines.fault("an orthogonal box (xlo xhi, ylo yhi, zlo zhi)", "a triclinic one")
-            elif text.strip() in (*SECTIONS, *PASSED_OVER, *BONDED) or text.strip().endswith("Coeffs"):
+            elif text.strip() in (LABELS, *SECTIONS, *PASSED_OVER, *BONDED) or text.strip().endswith("Coeffs"):
                 self.lines.put_back(line)
                 break
             else:
@@ -138,6 +142,8 @@ class _Reader:
             self._atoms(comment)
         elif name == "Velocities":
             self._velocities()
+        elif name == LABELS:
+            self._labels()
         elif name in PASSED_OVER:
             self.passed_over.append(name)
             self._pass_over()
@@ -146,19 +152,47 @@ class _Reader:
         else:
             raise self.lines.fault(f"a section ({', '.join(SECTIONS)})", repr(name))
 
-    def _table(self, rows: int, what: str, columns: tuple[int, ...]) -> tuple[Floats, list[int]]:
-        values, numbers = self.lines.table(rows, what, lambda line: line.strip()[:1].isalpha(), columns)
+    def _table(
+        self, rows: int, what: str, columns: tuple[int, ...], type_at: int | None = None
+    ) -> tuple[Floats, list[int]]:
+        """Rows of numbers; in the column of types labels may stand for them."""
+
+        def is_section(line: str) -> bool:
+            return line.strip()[:1].isalpha() and line.split()[0] not in self.labels
+
+        def without_labels(fields: list[str]) -> list[str]:
+            if type_at is not None and fields[type_at] in self.labels:
+                fields[type_at] = self.labels[fields[type_at]]
+            return fields
+
+        values, numbers = self.lines.table(rows, what, is_section, columns, change=without_labels)
         return (values if rows else np.zeros((0, columns[0]))), numbers
 
+    def _labels(self) -> None:
+        types = self.counts["atom types"]
+        expected = f"{types} lines of type labels (type, label)"
+        numbers: set[int] = set()
+        while len(numbers) < types:
+            fields = self.lines.needed(expected).partition("#")[0].split()
+            if not fields:
+                continue
+            if len(fields) != 2 or not fields[0].isdigit() or not 1 <= int(fields[0]) <= types:
+                raise self.lines.fault(expected, repr(" ".join(fields)))
+            if int(fields[0]) in numbers or fields[1] in self.labels:
+                raise self.lines.fault("every type and label once", repr(" ".join(fields)))
+            numbers.add(int(fields[0]))
+            self.labels[fields[1]] = fields[0]
+
     def _pass_over(self) -> None:
+        known = (*SECTIONS, *PASSED_OVER, *BONDED)
         while (line := self.lines.next()) is not None:
-            if line.strip()[:1].isalpha() and line.partition("#")[0].strip() in (*SECTIONS, *PASSED_OVER, *BONDED):
+            if line.strip()[:1].isalpha() and line.partition("#")[0].strip() in known:
                 self.lines.put_back(line)
                 return
 
     def _masses(self) -> None:
         types = self.counts["atom types"]
-        values, numbers = self._table(types, "masses (type, mass)", (2,))
+        values, numbers = self._table(types, "masses (type, mass)", (2,), type_at=0)
         index = self.lines.whole(values[:, 0], numbers, "an atom type", 1, types)
         self.lines.unique(index, numbers, "atom type")
         wrong = np.flatnonzero(values[:, 1] <= 0)
@@ -174,17 +208,18 @@ class _Reader:
         columns = STYLES[style or "atomic"]
         width = len(columns)
         try:
-            values, numbers = self._table(self.counts["atoms"], f"atoms ({', '.join(columns)})", (width, width + 3))
+            what, at = f"atoms ({', '.join(columns)})", columns.index("type")
+            values, numbers = self._table(self.counts["atoms"], what, (width, width + 3), type_at=at)
         except InputError as error:
             if not style and "columns" in error.message:
                 error.do = f"atoms of another style than atomic: give {NO_STYLE}"
             raise
-        at = {name: column for column, name in enumerate(columns)}
         self.ids = self.lines.whole(values[:, 0], numbers, "an atom id", 1)
         self.lines.unique(self.ids, numbers, "atom id")
         types = self.counts["atom types"]
-        self.lines.whole(values[:, at["type"]], numbers, "an atom type", 1, types)
-        self.atoms = {name: values[:, column] for name, column in at.items()}
+        self.lines.whole(values[:, at], numbers, "an atom type", 1, types)
+        self.style = style or "atomic"
+        self.atoms = {name: values[:, column] for column, name in enumerate(columns)}
         self.images = np.zeros((len(values), 3), np.int32)
         if values.shape[1] == width + 3:
             for dim in range(3):
@@ -192,14 +227,16 @@ class _Reader:
                 self.images[:, dim] = self.lines.whole(flags, numbers, "an image flag", -(2**31) + 1, 2**31 - 1)
 
     def _velocities(self) -> None:
-        values, numbers = self._table(self.counts["atoms"], "velocities (id, vx, vy, vz)", (4,))
+        columns = OF_SPHERES if self.style == "sphere" else VELOCITIES
+        what = f"velocities ({', '.join(columns)})"
+        values, numbers = self._table(self.counts["atoms"], what, (len(columns),))
         ids = self.lines.whole(values[:, 0], numbers, "an atom id", 1)
         self.lines.unique(ids, numbers, "atom id")
         if self.atoms:
             strange = np.flatnonzero(~np.isin(ids, self.ids))
             if strange.size:
                 raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
-        self.velocities = ids, values[:, 1:]
+        self.velocities = ids, values[:, 1:4]
 
     def _snapshot(self, periodic: tuple[bool, bool, bool], title: str) -> Snapshot:
         n = self.counts["atoms"]

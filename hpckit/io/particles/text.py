@@ -68,13 +68,19 @@ class Lines:
         return InputError(f"{self.path.name}: expected {expected}, found {shown}", where=f"{self.path}, line {at}")
 
     def table(
-        self, rows: int, what: str, until: Callable[[str], bool], columns: Sequence[int], words_at: Sequence[int] = ()
+        self,
+        rows: int,
+        what: str,
+        until: Callable[[str], bool],
+        columns: Sequence[int],
+        words_at: Sequence[int] = (),
+        change: Callable[[list[str]], list[str]] | None = None,
     ) -> tuple[Floats, list[int]]:
         """`rows` lines of numbers, all of equal length, as float64[rows, columns], with their line numbers.
 
-        columns: allowed lengths. words_at: columns of words, which are left out. Blank lines are passed over, text
-        after # is left out; `until` tells the lines that cannot belong to the table. Memory grows with what is in the
-        file, not with what its header promises.
+        columns: allowed lengths. words_at: columns of words, which are left out. change: gives the fields of a line as
+        they are turned into numbers. Blank lines are passed over, text after # is left out; `until` tells the lines
+        that cannot belong to the table. Memory grows with what is in the file, not with what its header promises.
         """
         blocks: list[Floats] = []
         words: list[list[str]] = []
@@ -95,6 +101,7 @@ class Lines:
             width = width or len(fields)
             if len(fields) != width:
                 raise self.fault(f"{width} columns of {what} as before", f"{len(fields)}: {line.strip()!r}")
+            fields = change(fields) if change else fields
             words.append(
                 [field for column, field in enumerate(fields) if column not in words_at] if words_at else fields
             )
