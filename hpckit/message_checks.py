@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -94,6 +94,54 @@ def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -
         likely=f"a fault of memory or of the network between the hosts of rank {end.peer} and rank {rank}",
         do="leave the host out that is named again and again, and go on: hpckit resume DIR",
     )
+
+
+class Due(NamedTuple):
+    """A checksum that comes: its receive, what it is received into, and the number of the message among those of its
+    sender.
+    """
+
+    request: MPI.Request
+    seal: np.ndarray
+    number: int
+
+
+class SingleSeals:
+    """The checksums of messages that go one by one: any two ranks receive in the order of the sends.
+
+    Their tag is `tag`; `name` is what the messages are called.
+    """
+
+    def __init__(self, comm: MPI.Comm, tag: int, name: str) -> None:
+        self._comm, self._tag, self._name = comm, tag, name
+        self._sent: Counter[int] = Counter()  # to each rank
+        self._posted: Counter[int] = Counter()  # of each rank
+        self._leaving: list[tuple[MPI.Request, np.ndarray]] = []
+
+    def send(self, peer: int, array: np.ndarray) -> None:
+        """Send the checksum of a message that leaves now."""
+        self._sent[peer] += 1
+        seal = np.array([self._sent[peer], checksum([array])], np.uint64)
+        self._leaving = [each for each in self._leaving if not each[0].Test()]
+        self._leaving.append((self._comm.Isend(seal, peer, self._tag), seal))
+
+    def post(self, peer: int) -> Due:
+        """Expect the checksum of a message whose receive is posted now; goes to `check`."""
+        self._posted[peer] += 1
+        seal = np.zeros(2, np.uint64)
+        return Due(self._comm.Irecv(seal, peer, self._tag), seal, self._posted[peer])
+
+    def check(self, due: Due, peer: int, array: np.ndarray) -> None:
+        """Raises `SilentCorruptionError` where another message has come than was sent."""
+        due.request.Wait()
+        number, sent = map(int, due.seal)
+        end = End(peer, self._tag, self._name, [array])
+        compare((number, sent), (due.number, checksum([array])), end, self._comm.rank)
+
+    def finish(self) -> None:
+        """Wait until all that was sent has left."""
+        MPI.Request.Waitall([request for request, _ in self._leaving])
+        self._leaving.clear()
 
 
 _collectives: Counter[str] = Counter()  # how many of each communicator

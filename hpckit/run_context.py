@@ -112,6 +112,7 @@ class Run:
         self._keeper, self._limit, self._began = keeper, limit, _clock()
         self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
         self._edge: StepEdge | None = None
+        self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
         self._start: tuple[float, int, float] | None = None
         self._next_line = self._next_file = 0.0

@@ -39,7 +39,7 @@ class CheckSettings(Section):
     """Looking for values that change by themselves (docs/reliability.md): both cost time, and are off."""
 
     replay: int = Field(0, ge=0, le=2**53, description="every so many steps compute one twice and compare; 0: never")
-    messages: bool = Field(False, description="true: halos, ghosts and collectives carry checksums")
+    messages: bool = Field(False, description="true: halos, ghosts, pipelines and collectives carry checksums")
 
 
 COMMON: dict[str, tuple[type[BaseModel], str]] = {

@@ -2,27 +2,73 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from hpckit.bench import faults
+from hpckit.bench import faults_figures as figures
 from hpckit.bench.fault_cases import hangs
 from hpckit.bench.fault_cases.deaths import deaths
 from hpckit.bench.fault_cases.untrusted import untrusted
 from hpckit.cli.bench import benchmarks
+from hpckit.cli.main import main
 from hpckit.errors import InputError
+from hpckit.watcher import process_state
 
 
 def test_faults_in_short() -> None:
-    figures = {}
+    found_figures = {}
     for only in ("kill", "failpoint", "corruption", "power loss"):
         found = faults.run(quick=True, seed=20261121, only=only)
         assert not found["misses"]
-        figures |= {key: value["median"] for key, value in found["ratios"].items()}
-    assert figures == {"kills_bitwise": 1.0, "corrupt_silent": 0.0, "corrupt_crash": 0.0, "powerloss_lost": 0.0}
+        found_figures |= {key: value["median"] for key, value in found["ratios"].items()}
+    assert found_figures == {"kills_bitwise": 1.0, "corrupt_silent": 0.0, "corrupt_crash": 0.0, "powerloss_lost": 0.0}
     assert "seed" in benchmarks()["faults"]
+
+
+def test_figures_and_what_they_must_be(capsys, monkeypatch) -> None:
+    rows = [{"what": "mutant", "passed": number > 0} for number in range(20)]
+    rows += [{"what": "corruption", "passed": False, "ending": ending} for ending in ("loaded", "silent")]
+    found = figures.figures_of(rows)
+    assert {key: it["median"] for key, it in found.items()} == {
+        "mutants_killed": 0.95,
+        "corrupt_silent": 1,
+        "corrupt_crash": 0,
+    }
+    costs = {"ckpt_vs_raw": {"median": 0.5}, "ckpt_stall": {"median": 1.5}}
+    assert figures.missed(found | costs) == ["corrupt_silent"]
+    told = figures.table(found | costs).splitlines()
+    verdicts = {line.split()[0]: line.split()[-1] for line in told if line.split()[-1].isupper()}
+    assert verdicts == {"corrupt_silent": "MISSED", "ckpt_vs_raw": "SLOWER"}
+    for rest, code in (({"missed": ["corrupt_silent"]}, 1), ({"missed": []}, 0), ({}, 0)):
+        monkeypatch.setattr(faults, "run", lambda rest=rest, **given: {"bench": "faults", **rest})
+        assert main(["bench", "faults", "--json"]) == code
+    capsys.readouterr()
+
+
+def test_jobs_end_with_the_benchmark() -> None:
+    """SIGTERM to the benchmark, as of a time limit, ends the jobs that it started, which are sessions of their own."""
+    code = """
+import os, signal, sys, threading
+from hpckit.bench.fault_cases.jobs import at_once, job, none_left
+def wait():
+    with job([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
+        print(started.pid, flush=True)
+        started.wait()
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+with none_left():
+    list(at_once([wait, wait, wait]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=50, check=False)
+    assert ended.returncode == 128 + signal.SIGTERM
+    pids = [int(line) for line in ended.stdout.split()]
+    assert len(pids) == 2, "the third does not begin"
+    assert not [pid for pid in pids if process_state(pid)[0]]
 
 
 def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -> None:
@@ -53,6 +99,7 @@ def test_every_safeguard_of_checkpoints_is_tested() -> None:
     assert found["ratios"]["mutants_killed"]["median"] == 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["config", "data file"])
 def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
     rows = list(untrusted(kind, 11, 30))
@@ -60,7 +107,7 @@ def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
     assert [row["problem"] for row in rows if not row["passed"]] == []
 
 
-@pytest.mark.parametrize(("kind", "ranks", "who", "when"), [("missing", 2, 1, 9), ("root", 2, 0, 3)])
+@pytest.mark.parametrize(("kind", "ranks", "who", "when"), [("missing", 2, 1, 9)])
 def test_hangs_are_named(kind: str, ranks: int, who: int, when: int) -> None:
     row = hangs.hang(kind, ranks, who, when)
     assert row["passed"], row["problem"]

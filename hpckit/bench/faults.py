@@ -17,6 +17,7 @@ from typing import Any
 from hpckit.bench.fault_cases.corruptions import corruptions
 from hpckit.bench.fault_cases.deaths import deaths
 from hpckit.bench.fault_cases.hangs import hangs
+from hpckit.bench.fault_cases.jobs import at_once, none_left
 from hpckit.bench.fault_cases.kills import failing, kills
 from hpckit.bench.fault_cases.mutants import mutants
 from hpckit.bench.fault_cases.power_loss import power_loss
@@ -24,10 +25,12 @@ from hpckit.bench.fault_cases.rank_programs import rows_of
 from hpckit.bench.fault_cases.resize_cases import CASES, MORE
 from hpckit.bench.fault_cases.untrusted import untrusted
 from hpckit.bench.faults_checkpoint import checkpoint_costs
+from hpckit.bench.faults_figures import figures_of, missed, table
 from hpckit.bench.measure import machine
+from hpckit.bench.watch import watch_costs
 from hpckit.errors import InputError
 
-CHECKPOINT = "checkpoint"  # `--only` it: what checkpoints cost, nothing broken
+CHECKPOINT, WATCH = "checkpoint", "watch"  # `--only` them: what they cost, nothing broken
 Row = dict[str, Any]
 
 
@@ -54,28 +57,17 @@ class Tier:
 
 
 TIERS = {
-    "T0": Tier(24, 50, 200, 400, 1, 12, 500, 200, 1, tuple(CASES), 1, ("diffusion", "md", "train")),
-    "T1": Tier(240, 70, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, tuple(CASES)),
+    "T0": Tier(24, 70, 200, 400, 1, 12, 500, 200, 1, tuple(CASES), 1, ("diffusion", "md", "train", "pipeline")),
+    "T1": Tier(240, 350, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, (*CASES, "pipeline")),
 }
 QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40, 1, ("diffusion",), 1, ("diffusion",))
-# Key -> kinds of cases: the share of them that went as they must.
-SHARES = {
-    "kills_bitwise": ("kill", "failpoint"),
-    "resize_bitwise": ("resize",),
-    "hangs_named": ("hang",),
-    "deaths_clean": ("death",),
-    "lost_named": ("not finite",),
-    "flips_named": ("flip", "message"),
-    "untrusted_refused": ("config", "data file"),
-    "mutants_killed": ("mutant",),
-}
 
 
 def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     """The options that this benchmark has beside those of all; their names."""
     parser.add_argument("--tier", choices=sorted(TIERS), default="T0", help="T0: minutes; T1: the larger numbers")
     parser.add_argument("--seed", type=int, help="of what is random (a new one, which is printed)")
-    parser.add_argument("--only", metavar="KIND", help=f"one kind of cases: {', '.join((*_KINDS, CHECKPOINT))}")
+    parser.add_argument("--only", metavar="KIND", help=f"one kind of cases: {', '.join((*_KINDS, CHECKPOINT, WATCH))}")
     parser.add_argument(
         "--keep", metavar="FILE", type=Path, help="keep here what each kind found; kinds that it has are not run again"
     )
@@ -90,15 +82,18 @@ def run(
 
     Raises `InputError` for a kind that there is not, and a file `keep` of another tier or seed.
     """
-    if only not in (None, CHECKPOINT, *_KINDS):
-        raise InputError(f"no kind {only!r} of faults", do=f"kinds: {', '.join((*_KINDS, CHECKPOINT))}")
+    if only not in (None, CHECKPOINT, WATCH, *_KINDS):
+        raise InputError(f"no kind {only!r} of faults", do=f"kinds: {', '.join((*_KINDS, CHECKPOINT, WATCH))}")
     numbers = QUICK if quick else TIERS[tier]
     kept = _Kept(keep, "quick" if quick else tier, seed)
     seed = kept.seed
-    print(f"seed {seed}; the same again: hpckit bench faults --tier {tier} --seed {seed}", file=sys.stderr, flush=True)
-    for what, cases in _KINDS.items():
-        if only in (None, what) and what not in kept.kinds:
-            kept.add(what, *_tried(what, partial(cases, numbers, seed, Random(f"{seed} {what}"))))
+    again = f"seed {seed}; the same again: hpckit bench faults --tier {tier} --seed {seed}"
+    _say(again)
+    with none_left():
+        for what, cases in _KINDS.items():
+            if only in (None, what) and what not in kept.kinds:
+                kept.add(what, *_tried(what, partial(cases, numbers, seed, Random(f"{seed} {what}"))))
+        costs, ratios = _costs(quick, only)
     rows = [row for what in _KINDS for row in kept.kinds.get(what, {}).get("rows", [])]
     results = [
         {
@@ -110,7 +105,8 @@ def run(
         for what, found in kept.kinds.items()
     ]
     misses = [{key: row[key] for key in ("what", "case", "problem")} for row in rows if not row["passed"]]
-    costs, ratios = checkpoint_costs(quick) if only in (None, CHECKPOINT) else ([], {})
+    figures = figures_of(rows) | ratios
+    _say(f"{table(figures)}\n{again}")
     return {
         "bench": "faults",
         "machine": machine(),
@@ -120,8 +116,25 @@ def run(
         "results": results,
         "misses": misses,
         "costs": costs,
-        "ratios": _figures(rows) | ratios,
+        "ratios": figures,
+        "missed": missed(figures),
     }
+
+
+def _costs(quick: bool, only: str | None) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Rows and figures of what guarding against faults costs."""
+    begin = time.monotonic()
+    rows, figures = checkpoint_costs(quick) if only in (None, CHECKPOINT) else ([], {})
+    if only in (None, WATCH):
+        figures |= watch_costs(quick)
+    if figures:
+        _say(f"costs: {time.monotonic() - begin:.1f} s")
+    return rows, figures
+
+
+def _say(text: str) -> None:
+    """On standard error."""
+    print(text, file=sys.stderr, flush=True)
 
 
 # What is broken -> its cases, each kind from a random stream of its own.
@@ -157,28 +170,30 @@ def _injected(tier: Tier, seed: int, what: str, kinds: tuple[str, ...]) -> Itera
 
 
 def _messages(tier: Tier, seed: int) -> Iterator[Row]:
-    for number in range(tier.injected):
-        for app in tier.messages:
-            yield from rows_of("injecting", "message", 2, f"{seed} {number}", [f"message:{app}"])
+    def one(number: int, app: str) -> list[Row]:
+        return list(rows_of("injecting", "message", 2, f"{seed} {number}", [f"message:{app}"]))
+
+    for rows in at_once(partial(one, number, app) for number in range(tier.injected) for app in tier.messages):
+        yield from rows
 
 
 def _tried(what: str, cases: Callable[[], Iterable[Row]]) -> tuple[list[Row], float]:
     """The rows of a kind and the seconds that it took; where its own tests fail, what was found until then is kept."""
-    print(f"{what} …", file=sys.stderr, flush=True)
+    _say(f"{what} …")
     rows: list[Row] = []
     begin = time.monotonic()
     try:
         for row in cases():
             rows.append(row)
             if not row["passed"]:
-                print(f"MISS {what}: {row['case']}: {row['problem']}", file=sys.stderr, flush=True)
+                _say(f"MISS {what}: {row['case']}: {row['problem']}")
     except Exception as error:
         problem = f"the tests themselves failed: {type(error).__name__}: {error}"[:300]
         rows.append({"what": what, "case": f"after {len(rows)} cases", "passed": False, "problem": problem})
-        print(f"MISS {what}: {problem}", file=sys.stderr, flush=True)
+        _say(f"MISS {what}: {problem}")
     seconds = round(time.monotonic() - begin, 1)
     good = sum(row["passed"] for row in rows)
-    print(f"{what}: {good} of {len(rows)} as they must, {seconds:g} s", file=sys.stderr, flush=True)
+    _say(f"{what}: {good} of {len(rows)} as they must, {seconds:g} s")
     return rows, seconds
 
 
@@ -208,26 +223,3 @@ class _Kept:
         if self._path is not None:
             record = {"tier": self.tier, "seed": self.seed, "kinds": self.kinds}
             self._path.write_text(json.dumps(record, indent=1), encoding="utf-8")
-
-
-def _figures(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """The figures of the kinds that were run."""
-    figures = {}
-    for key, kinds in SHARES.items():
-        them = [row for row in rows if row["what"] in kinds]
-        if them:
-            figures[key] = _figure(sum(row["passed"] for row in them) / len(them), len(them))
-    changed = [row for row in rows if row["what"] == "corruption"]
-    if changed:
-        for ending in ("silent", "crash"):
-            figures[f"corrupt_{ending}"] = _figure(
-                sum(row.get("ending", "crash") == ending for row in changed), len(changed)
-            )
-    failures = [row for row in rows if row["what"] == "power loss"]
-    if failures:
-        figures["powerloss_lost"] = _figure(sum(not row["passed"] for row in failures), len(failures))
-    return figures
-
-
-def _figure(value: float, cases: int) -> dict[str, float]:
-    return {"median": value, "low": value, "high": value, "rounds": cases}

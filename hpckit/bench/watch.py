@@ -1,4 +1,4 @@
-"""What it costs to watch: a record of a call, and an MPI_Allreduce of 8 bytes and a halo exchange with and without."""
+"""What it costs to watch, a call and a step of apps, and to check: steps computed twice, checksums of messages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ import numpy as np
 
 from hpckit.bench.job import answer, run_ranks, seconds_a_call, slowest
 from hpckit.bench.measure import machine, ratio
+from hpckit.bench.step_costs import CHECKED, PRESETS, WAYS
 
 CALLS = 2000  # timed together
 STRETCHES = 10  # of the calls of a record
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """On 2 ranks, rounds in turn; seconds are medians, `watch_call_us` is in microseconds a call, smaller is better."""
+    """On 2 ranks, rounds in turn; seconds are medians, `watch_call_us` is in microseconds a call, smaller is better.
+
+    `watch_cost`: the part of a step that records of calls take, the largest of some presets. `replay_PRESET`: steps
+    that one computed twice takes more, with its copies; `messages_PRESET`: a step with checksums over one without.
+    """
     rows = run_ranks("hpckit.bench.watch", 2, ((10 if quick else 40,),))
     row = rows[0]
     keys = {
@@ -27,8 +32,46 @@ def run(quick: bool = False) -> dict[str, Any]:
         "watch_allreduce_time": ratio(row["watched allreduce"], row["allreduce"]),
         "watch_halo_time": ratio(row["watched halo"], row["halo"]),
     }
+    steps = _steps(5 if quick else 9, checked=True)
+    keys |= {"watch_cost": _watch_cost(steps, row["call"])}
+    for step in steps:
+        for way in step["seconds"].keys() - {"plain"}:
+            more = 1.0 if way == "replay" else 0.0
+            found = ratio(step["seconds"][way], step["seconds"]["plain"])
+            keys[f"{way}_{step['preset']}"] = {**found, **{k: found[k] - more for k in ("median", "low", "high")}}
     results = [{"what": name, "us": round(1e6 * statistics.median(times), 3)} for name, times in row.items()]
+    results += [
+        {
+            "what": f"{step['preset']}, a step: {way}",
+            "us": round(1e6 * statistics.median(seconds), 1),
+            "records": step["records"],
+        }
+        for step in steps
+        for way, seconds in step["seconds"].items()
+    ]
     return {"bench": "watch", "machine": machine(), "results": results, "ratios": keys}
+
+
+def watch_costs(quick: bool = False) -> dict[str, dict[str, float]]:
+    """`watch_call_us` and `watch_cost` alone."""
+    row = run_ranks("hpckit.bench.watch", 2, ((10,),))[0]
+    call = ratio([1e6 * s for s in row["call"]], [1.0] * len(row["call"]))
+    return {"watch_call_us": call, "watch_cost": _watch_cost(_steps(1 if quick else 3), row["call"])}
+
+
+def _steps(rounds: int, checked: bool = False) -> list[dict[str, Any]]:
+    """Steps of apps (`hpckit.bench.step_costs`), some with checks where these are asked for."""
+    cases = [(preset, list(WAYS) if checked and preset in CHECKED else ["plain"], rounds) for preset in PRESETS]
+    return run_ranks("hpckit.bench.step_costs", 2, tuple(cases))
+
+
+def _watch_cost(steps: list[dict[str, Any]], calls: list[float]) -> dict[str, float]:
+    """The largest part of a step that its records take: their number, by seconds of a call, over seconds of a step."""
+    costs = [
+        ratio([step["records"] * statistics.median(calls)] * len(step["seconds"]["plain"]), step["seconds"]["plain"])
+        for step in steps
+    ]
+    return max(costs, key=lambda cost: cost["median"])
 
 
 def _case(rounds: int) -> dict[str, Any]:

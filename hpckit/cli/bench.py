@@ -15,7 +15,7 @@ from typing import Any
 
 from hpckit.cli.apps import did_you_mean
 from hpckit.cli.terminal import print_table
-from hpckit.errors import InputError
+from hpckit.errors import EXIT_MISSED, InputError
 from hpckit.run_directory import plain
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     with _standard_output_to_error():
         result = module.run(quick=options.quick, **{name: getattr(options, name) for name in own})
     show(result, options.json)
-    return 0
+    return EXIT_MISSED if result.get("missed") else 0
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:

@@ -18,6 +18,7 @@ from hpckit.errors import BlowUpError, InputError
 from hpckit.json_bytes import share_json
 from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory, plain
+from hpckit.run_settings import CheckSettings
 
 CASES = "cases"
 
@@ -31,7 +32,8 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
     `failure.json`.
     """
     app, preset = find_preset(target)
-    tree = _laid_over({"app": app.name, **(app.presets[preset][1] if preset else {})}, settings)
+    below = {"app": app.name, **_checks(outer, app), **(app.presets[preset][1] if preset else {})}
+    tree = _laid_over(below, settings)
     try:
         config = check(app.config, tree)
     except ValidationError as error:
@@ -59,6 +61,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         device=outer.device,
         parent=outer,
         start=start_nested,
+        replay=outer.replay,
     )
     try:
         importlib.import_module(f"{app.package}.run").run(config, run)
@@ -69,6 +72,15 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         run.finish({})
     outer.comm.Barrier()  # rank 0 has written its records
     return directory
+
+
+def _checks(outer: Run, app: App) -> dict[str, Any]:
+    """The section `checks` of `outer`, which holds for all its runs."""
+    from hpckit import message_checks
+
+    if app.config.model_fields["checks"].annotation is not CheckSettings:
+        return {}  # a section of the app's own
+    return {"checks": {"replay": outer.replay, "messages": message_checks.on}}
 
 
 def _has_ended(folder: Path, config: BaseModel) -> bool:

@@ -10,23 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import waits, watch
+from hpckit import message_checks, waits, watch
 from hpckit.clocks import clock_offset
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
 from hpckit.device import HOST, Device
 from hpckit.kernels.device_array import address
 from hpckit.kernels.nn import memory
+from hpckit.message_checks import Due, SingleSeals
 
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
+SEAL_TAG = TAG + 1  # of checksums
 PATIENCE = 50  # fruitless looks before the core is offered to other processes
 MOST_DIMS = 8
 DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, and where on a GPU it
-    goes from there.
+    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, where on a GPU it goes
+    from there, and its checksum.
     """
 
     request: MPI.Request
@@ -34,6 +36,7 @@ class Posted(NamedTuple):
     peer: int
     noted: tuple[waits.Channel, waits.Row] | None
     target: Any = None
+    seal: Due | None = None
 
 
 class Messages:
@@ -47,6 +50,7 @@ class Messages:
         self._axis = axis_of(comm)
         self._comm = self._axis.comm  # of the collectives, whose tags are others
         self._device = device
+        self._seals = SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if message_checks.on else None
         self._leaving: list[tuple[MPI.Request, Any]] = []
         self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
         self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
@@ -69,9 +73,10 @@ class Messages:
             now = perf_counter()
             channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
             noted = channel, channel.open(now, now)
+        seal = None if self._seals is None else self._seals.post(peer)
         request = self._comm.Irecv(_bytes_of(array), peer, TAG)
         self._coming.append(request)
-        return Posted(request, array, peer, noted, target)
+        return Posted(request, array, peer, noted, target, seal)
 
     def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -91,7 +96,7 @@ class Messages:
 
     def wait(self, posted: Posted, what: str) -> Any:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array, peer, noted, target = posted
+        request, array, peer, noted, target, seal = posted
         self._send_packed(wait=True)
         entered = perf_counter()
         if not request.Test():
@@ -105,6 +110,8 @@ class Messages:
         if noted is not None:
             channel, row = noted
             channel.close(row, entered, perf_counter())
+        if self._seals is not None and seal is not None:
+            self._seals.check(seal, peer, array)
         if target is None:
             return array
         self._device.copy_in(array, target)
@@ -129,6 +136,8 @@ class Messages:
         for request, _ in self._leaving:
             self._wait(request)
         self._leaving.clear()
+        if self._seals is not None:
+            self._seals.finish()
 
     def tell_form(self, peer: int, array: Any) -> None:
         """Send the shape and dtype of an array."""
@@ -174,6 +183,8 @@ class Messages:
         """Start to send memory that nobody changes any more."""
         begun, kept = perf_counter(), waits.current
         self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+        if self._seals is not None:
+            self._seals.send(peer, array)
         if kept is not None:
             kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
 

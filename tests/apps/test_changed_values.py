@@ -1,4 +1,7 @@
-"""Values that change by themselves: NaN, flipped bits in a step, flipped bits in messages; each is found and named."""
+"""Values that change by themselves: NaN, flipped bits in a step, flipped bits in messages; each is found and named.
+
+Of the apps one, so that a mistake is seen soon: `hpckit bench faults --tier T0`, a stage of CI, does all of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hpckit.checkpoint_state import Piece, State
 from hpckit.cli.config import load
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
 from hpckit.finite import require_finite
-from hpckit.message_checks import End, Seals, checksum
+from hpckit.message_checks import End, Seals, SingleSeals, checksum
 from hpckit.replay import Kept
 
 
@@ -80,7 +83,7 @@ def test_checks_that_cannot_be_are_refused() -> None:
 
 
 def test_changed_values_are_named_and_not_saved() -> None:
-    names = [f"{kind}:{app}" for app in ("diffusion", "md", "train") for kind in ("nan", "gate", "flip")]
+    names = [f"{kind}:diffusion" for kind in ("nan", "gate", "flip")]
     rows = list(rows_of("injecting", "value", 2, "20261121", names))
     assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
     assert len(rows) == len(names)
@@ -94,13 +97,31 @@ def test_changed_values_of_every_app() -> None:
         assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
 
 
-def test_a_changed_message_names_sender_and_receiver() -> None:
-    rows = list(rows_of("injecting", "message", 2, "5", ["message:diffusion"]))
+def test_checksums_of_single_messages_are_in_turn() -> None:
+    sender = receiver = SingleSeals(MPI.COMM_SELF, 7, "message of the pipeline")
+    first, second = np.arange(5.0), np.arange(3, dtype=np.int32)
+    dues = [receiver.post(0), receiver.post(0), receiver.post(0)]
+    for array in (first, second, first):
+        sender.send(0, array)
+    receiver.check(dues[0], 0, first.copy())
+    receiver.check(dues[1], 0, second.copy())
+    with pytest.raises(SilentCorruptionError, match="message of the pipeline from rank 0 to rank 0 is not what was"):
+        receiver.check(dues[2], 0, np.nextafter(first, 9.0))
+    sender.finish()
+    lost = SingleSeals(MPI.COMM_SELF, 7, "message")
+    due = lost.post(0)
+    sender.send(0, first)  # its fourth, where the first is due
+    with pytest.raises(SilentCorruptionError, match="number 4 of rank 0 came where number 1 was due"):
+        lost.check(due, 0, first)
+
+
+def test_a_changed_message_of_a_pipeline_names_sender_and_receiver() -> None:
+    rows = list(rows_of("injecting", "message", 2, "5", ["message:pipeline"]))
     assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("app", CASES)
+@pytest.mark.parametrize("app", [*CASES, "pipeline"])
 def test_changed_messages_of_every_app(app: str) -> None:
     for seed in "12":
         rows = list(rows_of("injecting", "message", 2, seed, [f"message:{app}"]))

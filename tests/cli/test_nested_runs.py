@@ -21,7 +21,8 @@ def read(path: Path):
 
 @needs_mpi
 def test_a_run_of_runs(tmp_path):
-    outcome = hpckit("run", "probe/twice", "-n", 2, "--directory", "outer", "--no-report", cwd=tmp_path)
+    words = ("-n", 2, "--directory", "outer", "--no-report", "checks.messages=true")
+    outcome = hpckit("run", "probe/twice", *words, cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
     assert "1 of 1 numbers are what they should be" in outcome.stdout
     assert "probe on 2 ranks" not in outcome.stdout  # nested runs are silent
@@ -29,6 +30,7 @@ def test_a_run_of_runs(tmp_path):
     assert read(first / "summary.json")["status"] == "done"
     assert read(first / "resolved.json")["values"]["grid"]["nx"] == 41
     assert read(first / "resolved.json")["values"]["time"]["steps"] == 3  # of the preset
+    assert read(first / "resolved.json")["values"]["checks"] == {"replay": 0, "messages": True}  # of the outer run
     assert len((first / "metrics.jsonl").read_text().splitlines()) == 3
     outcome = hpckit("run", "outer/cases/first/run.toml", "--directory", "again", "--no-report", cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr

@@ -169,6 +169,11 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     shard.rename(tmp_path / "elsewhere.h5")
     shard.symlink_to(tmp_path / "elsewhere.h5")
     assert loaded(tmp_path)[0] == 1
+    (tmp_path / "g000002").rename(tmp_path / "archived")
+    (tmp_path / "g000002").symlink_to(tmp_path / "archived")
+    writer = Writer(MPI.COMM_SELF, tmp_path)
+    assert writer.save(3, state_of(3)) == 3, "its number is not used again"
+    writer.close()
 
 
 @pytest.mark.parametrize("action", ["ENOSPC", "EIO", "short", "EINTR"])
@@ -205,6 +210,7 @@ try:
     Writer(MPI.COMM_SELF, Path({str(tmp_path)!r})).save(2, state_of(2))
 except SetupError as error:
     assert "size limit" in error.message and "a checkpoint takes 1.001 MiB" in error.message, error.message
+    assert error.do.startswith("raise the limit (ulimit -f)"), error.do
 else:
     raise SystemExit(1)
 """

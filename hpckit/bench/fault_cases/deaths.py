@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from hpckit.bench.fault_cases.jobs import at_once, job
 from hpckit.errors import SetupError
 from hpckit.watcher import process_state
 
@@ -36,49 +38,45 @@ SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 
 def deaths(random: Random, count: int) -> Iterator[dict[str, Any]]:
     """`count` deaths in turn of the program's own doing and by a signal at a random instant; a row each."""
+    tasks: list[Callable[[], dict[str, Any]]] = []
     for number in range(count):
         ranks = random.choice((2, 3, 4))
         who = random.randrange(ranks)
         if number % 2:
-            yield _own_end(list(OWN_ENDS)[number // 2 % len(OWN_ENDS)], ranks, who)
+            tasks.append(partial(_own_end, list(OWN_ENDS)[number // 2 % len(OWN_ENDS)], ranks, who))
         else:
-            yield _killed(SIGNALS[number // 2 % len(SIGNALS)], ranks, who, random.uniform(0.0, 1.5))
+            delay = random.uniform(0.0, 1.5)
+            tasks.append(partial(_killed, SIGNALS[number // 2 % len(SIGNALS)], ranks, who, delay))
+    yield from at_once(tasks)
 
 
 def _own_end(kind: str, ranks: int, who: int) -> dict[str, Any]:
     code, words = OWN_ENDS[kind]
     with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
-        job = _start(["run", str(PROGRAM), "-n", str(ranks), kind, str(who), folder], folder)
-        said, seconds = _end(job)
+        with _started(["run", str(PROGRAM), "-n", str(ranks), kind, str(who), folder], folder) as started:
+            said, seconds = _end(started)
         marks = [Path(folder, f"pid-{rank}") for rank in range(ranks)]
         pids = [int(mark.read_text(encoding="ascii")) for mark in marks if mark.exists()]
         wanted = [word.format(who=who, host=socket.gethostname()) for word in words]
-        return _judged(f"{kind}, {ranks} ranks, rank {who}", job.returncode, said, seconds, pids, code, wanted)
+        return _judged(f"{kind}, {ranks} ranks, rank {who}", started.returncode, said, seconds, pids, code, wanted)
 
 
 def _killed(number: signal.Signals, ranks: int, who: int, delay: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
         words = ["run", "heat", "-n", str(ranks), "--directory", "run", "--no-report", "grid.shape=[64,64]"]
-        job = _start([*words, "time.end=1e9", "time.monitor=5", "output.frames=1"], folder)
-
-        pids = _placed(Path(folder, "run"), ranks)
-        time.sleep(delay)
-        os.kill(pids[who], number)
-        said, seconds = _end(job)
+        with _started([*words, "time.end=1e9", "time.monitor=5", "output.frames=1"], folder) as started:
+            pids = _placed(Path(folder, "run"), ranks)
+            time.sleep(delay)
+            os.kill(pids[who], number)
+            said, seconds = _end(started)
         case = f"{number.name}, {ranks} ranks, rank {who}, after {delay:.1f} s"
         wanted = ["HPK-700", f"rank {who} on {socket.gethostname()} ended without an answer", f"(signal {number:d})"]
-        return _judged(case, job.returncode, said, seconds, pids, 7, wanted)
+        return _judged(case, started.returncode, said, seconds, pids, 7, wanted)
 
 
-def _start(words: list[str], folder: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "hpckit.cli.main", *words],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def _started(words: list[str], folder: str) -> contextlib.AbstractContextManager[subprocess.Popen]:
+    command = [sys.executable, "-m", "hpckit.cli.main", *words]
+    return job(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def _placed(directory: Path, ranks: int) -> list[int]:
@@ -93,14 +91,14 @@ def _placed(directory: Path, ranks: int) -> list[int]:
     raise SetupError(f"no {ranks} ranks within {START_SECONDS:g} s", do="hpckit doctor")
 
 
-def _end(job: subprocess.Popen) -> tuple[str, float]:
+def _end(process: subprocess.Popen) -> tuple[str, float]:
     """What the front end says on standard error, and the seconds until its end from now."""
     begin = time.monotonic()
     try:
-        said = job.communicate(timeout=START_SECONDS)[1]
+        said = process.communicate(timeout=START_SECONDS)[1]
     except subprocess.TimeoutExpired:
-        job.kill()
-        said = job.communicate()[1] + "\n(did not end)"
+        process.kill()
+        said = process.communicate()[1] + "\n(did not end)"
     return said, time.monotonic() - begin
 
 

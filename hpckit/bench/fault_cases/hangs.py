@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from hpckit.bench.fault_cases.hanging import STEPS
+from hpckit.bench.fault_cases.jobs import at_once, job
 from hpckit.cli import launch
 
 PROGRAM = Path(__file__).with_name("hanging.py")
@@ -35,11 +38,13 @@ PATIENCE = 60.0  # s until a job counts as not ended
 
 def hangs(random: Random, positions: int) -> Iterator[dict[str, Any]]:
     """Each kind on 2 and 4 ranks with the culprit at so many random places (rank and step); a row each."""
-    for ranks in (2, 4):
-        for kind in KINDS:
-            for _ in range(positions):
-                who, when = random.randrange(ranks), random.randrange(STEPS // 2)
-                yield hang(kind, ranks, who, when)
+    places = [
+        (kind, ranks, random.randrange(ranks), random.randrange(STEPS // 2))
+        for ranks in (2, 4)
+        for kind in KINDS
+        for _ in range(positions)
+    ]
+    yield from at_once(partial(hang, *place) for place in places)
 
 
 def hang(kind: str, ranks: int, who: int, when: int) -> dict[str, Any]:
@@ -49,18 +54,15 @@ def hang(kind: str, ranks: int, who: int, when: int) -> dict[str, Any]:
         told = Path(folder, "watch")
         words = [folder, json.dumps({**watch, "folder": str(told)}), str(PROGRAM), kind, str(who), str(when)]
         begin = time.monotonic()
-        job = subprocess.Popen(
+        with job(
             launch.command(ranks, words, module="hpckit.cli.guest"),
             env=launch.rank_environment(ranks),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            code: int | None = job.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            code = None
-            launch.kill(job)
+        ) as started:
+            code: int | None = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = started.wait(PATIENCE)
         seconds = time.monotonic() - begin
         reports = [json.loads(path.read_text(encoding="utf-8")) for path in told.glob("node-*/stall.json")]
     problem = named(kind, ranks, who, when, reports[0] if reports else None)

@@ -40,6 +40,7 @@ from hpckit.run_directory import RunDirectory
 from hpckit.same import broadcast_bytes
 
 world = MPI.COMM_WORLD
+PIPELINE = "pipeline"  # training whose ranks are stages
 EVERY = 2  # steps between two checkpoints
 SELDOM = 10**6
 
@@ -142,10 +143,13 @@ def _error_of(do: Callable[[], None]) -> HpckitError | None:
     return None
 
 
-def spoiled_message(name: str, case: Case, folder: Path, random: Random, tell: Callable[[str], None]) -> None:
+def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str], None]) -> None:
     """A bit of a message turns before it is looked at; `tell` what is wrong, on the rank that knows first."""
+    case = CASES["train" if name == PIPELINE else name]
+    stages = world.size if name == PIPELINE else 1
     who, left = random.randrange(world.size), random.randint(1, 12)
     finish, check_result = message_checks.Seals.finish, message_checks.check_result
+    check_single = message_checks.SingleSeals.check
     spoiled: list[str] = []
 
     def spoil(array: np.ndarray, what: str) -> None:
@@ -167,17 +171,22 @@ def spoiled_message(name: str, case: Case, folder: Path, random: Random, tell: C
         spoil(result, operation)
         check_result(comm, operation, result)
 
+    def single_spoiled(seals: message_checks.SingleSeals, due: Any, peer: int, array: np.ndarray) -> None:
+        spoil(array, f"from rank {peer} to rank {who}")
+        check_single(seals, due, peer, array)
+
     message_checks.on = True
     if world.rank == 0:
         RunDirectory.create(folder / f"message-{name}")
     world.Barrier()
     with (
         patch("hpckit.message_checks.Seals.finish", finish_spoiled),
+        patch("hpckit.message_checks.SingleSeals.check", single_spoiled),
         patch("hpckit.message_checks.check_result", result_spoiled),
     ):
         run = Run(world, RunDirectory(folder / f"message-{name}"), app=case.app, lines=False)
         module = importlib.import_module(f"hpckit.apps.{case.app}.run")
-        error = _error_of(lambda: module.run(case.config(folder), run))
+        error = _error_of(lambda: module.run(case.config(folder, stages), run))
     told = "" if error is None else error.report()
     if error is None or error.code != "HPK-501" or (spoiled and spoiled[0] not in told):
         tell(f"{spoiled} on rank {who}: {told or 'the run went on'}")
@@ -202,7 +211,7 @@ def main(folder: Path, seed: str, without: str, names: list[str]) -> None:
             kind, _, app = name.partition(":")
             random = Random(f"{seed} {name}")
             if kind == "message":
-                spoiled_message(app, CASES[app], folder, random, partial(tell, name))
+                spoiled_message(app, folder, random, partial(tell, name))
                 world.Abort(0)
                 os._exit(0)  # MPICH returns
             problem = spoiled_run(kind, app, CASES[app], folder, random)

@@ -37,11 +37,12 @@ def kills(random: Random, count: int) -> Iterator[dict[str, Any]]:
 
 
 def failing(random: Random, count: int) -> Iterator[dict[str, Any]]:
-    """`count` failing operations: sites by actions; a row each."""
+    """`count` failing operations, every site by every action in turn; a row each."""
     whole = digest(values(STEPS))
     cases = [(site, action) for action in ACTIONS for site in SITES]
     random.shuffle(cases)
-    for site, action in cases[:count]:
+    for number in range(count):
+        site, action = cases[number % len(cases)]
         with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
             begin = time.monotonic()
             point = f"{site}:{action}:{random.randint(1, 4)}"

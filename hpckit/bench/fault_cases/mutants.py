@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from hpckit.bench.fault_cases.corruptions import corruptions
+from hpckit.bench.fault_cases.jobs import at_once
 from hpckit.bench.fault_cases.power_loss import power_loss
 from hpckit.bench.fault_cases.rank_programs import rows_of
 from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
@@ -101,9 +103,12 @@ def mutants(seed: str) -> Iterator[dict[str, Any]]:
     for name, (taken_out, cases) in _mutants().items():
         with taken_out:
             yield _judged(name, cases())
-    for name in SAFEGUARDS:
-        program, ranks, case = NOTICED_BY[name]
-        yield _judged(name, rows_of(program, case, ranks, seed, [case], without=name))
+    yield from at_once(partial(_judged_job, name, seed) for name in SAFEGUARDS)
+
+
+def _judged_job(name: str, seed: str) -> dict[str, Any]:
+    program, ranks, case = NOTICED_BY[name]
+    return _judged(name, rows_of(program, case, ranks, seed, [case], without=name))
 
 
 def _judged(name: str, rows: Rows) -> dict[str, Any]:

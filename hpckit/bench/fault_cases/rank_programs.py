@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpckit.bench.fault_cases.jobs import job
 from hpckit.bench.fault_cases.taken_out import NONE
 from hpckit.cli import launch
 
@@ -23,26 +24,23 @@ def rows_of(
     FOLDER/rows.json, and one that tells how it ended for each name that has none.
     """
     with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
-        job = subprocess.Popen(
+        with job(
             launch.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
             env=launch.rank_environment(ranks),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            said = job.communicate(timeout=CASE_SECONDS * (1 + len(names)))[1]
-        except subprocess.TimeoutExpired:
-            launch.kill(job)
-            said = "it did not end"
+        ) as started:
+            try:
+                said = started.communicate(timeout=CASE_SECONDS * (1 + len(names)))[1]
+            except subprocess.TimeoutExpired:
+                said = "it did not end"
         path = Path(folder, ROWS)
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     for row in rows:
         yield {"what": what, "passed": not row["problem"], **row}
     told = {row["app"] for row in rows}
     lines = [line for line in said.strip().splitlines() if "Error" in line] or said.strip().splitlines()[-1:]
-    problem = f"the job ended with {job.returncode}: {' '.join(lines[:1])[:300]}"
+    problem = f"the job ended with {started.returncode}: {' '.join(lines[:1])[:300]}"
     for name in names:
         if name not in told:
             yield {"what": what, "app": name, "case": name, "passed": False, "problem": problem}

@@ -16,9 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
+
+from hpckit.bench.fault_cases.jobs import AT_ONCE, at_once, job
 
 SECONDS = 5  # of a case
 MEMORY = 8 << 30  # bytes of the child's address space
@@ -27,22 +31,28 @@ Case = Callable[[Random, Path], str]  # what was tried; raises what must not be 
 
 def untrusted(kind: str, seed: int, count: int) -> Iterator[dict[str, Any]]:
     """`count` cases of a kind ("config" or "data file"), a row each."""
-    first = 0
-    while first < count:
-        words = [kind, str(seed), str(first), str(count)]
-        child = subprocess.Popen(
-            [sys.executable, "-m", __name__, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert child.stdout is not None
-        with child.stdout as lines:
-            for line in lines:
-                yield json.loads(line)
-                first += 1
-        code = child.wait()
-        if first < count:
+    ends = [count * part // AT_ONCE for part in range(AT_ONCE + 1)]
+    for rows in at_once(partial(_part, kind, seed, *part) for part in pairwise(ends)):
+        yield from rows
+
+
+def _part(kind: str, seed: int, first: int, end: int) -> list[dict[str, Any]]:
+    """The cases from `first` on to `end`."""
+    rows = []
+    while first < end:
+        command = [sys.executable, "-m", __name__, kind, str(seed), str(first), str(end)]
+        with job(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            with child.stdout as lines:
+                found = [json.loads(line) for line in lines]
+            code = child.wait()
+        rows += found
+        first += len(found)
+        if first < end:
             problem = f"the process ended with {code}"
-            yield {"what": kind, "case": f"number {first} of seed {seed}", "passed": False, "problem": problem}
+            rows.append({"what": kind, "case": f"number {first} of seed {seed}", "passed": False, "problem": problem})
             first += 1
+    return rows
 
 
 def main(kind: str, seed: int, first: int, end: int) -> None:

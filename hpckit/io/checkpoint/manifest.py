@@ -26,6 +26,7 @@ READABLE = (1,)  # those of files up to two versions back
 FORMAT = "hpckit checkpoint"
 MANIFEST, COMMIT, LATEST = "manifest.json", "COMMIT", "LATEST"
 REFUSED = "REFUSED"  # why a generation was passed over when a run was resumed
+NUMBERED = re.compile(r"g\d{6,12}")  # the name of a generation
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a part of the name of an array
 MOST_MANIFEST, MOST_COMMIT = 256 << 20, 4096  # bytes that are read
 
@@ -40,7 +41,15 @@ def generations(root: Path) -> list[int]:
     if not root.is_dir():
         return []
     names = (entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
-    return sorted(int(name[1:]) for name in names if re.fullmatch(r"g\d{6,12}", name))
+    return sorted(int(name[1:]) for name in names if NUMBERED.fullmatch(name))
+
+
+def next_number(root: Path) -> int:
+    """A number that no name there has: not that of a dead attempt, nor of a generation that was put elsewhere and
+    linked.
+    """
+    names = [entry.name for entry in root.iterdir()]
+    return 1 + max((int(name[1:]) for name in names if NUMBERED.fullmatch(name)), default=0)
 
 
 def committed(root: Path) -> list[int]:
