@@ -179,6 +179,11 @@ class Pipeline(Section):
         "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a table in a CSV file"
     )
     chunks: int | None = Field(None, ge=1, description="stages a rank, for interleaved and looped_bfs; left out: 2")
+    balance: Literal["measured", "arithmetic"] = Field(
+        "measured",
+        description="layers on stages that take equally long, as measured at the start, or by their operations (on GPUs"
+        " always)",
+    )
 
 
 class Optimizer(Section):

@@ -7,11 +7,14 @@ values apart. Tables of embeddings and heads are [vocab, width] on both sides. A
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from hpckit.apps.train.shape import Shape
+from hpckit.apps.train.shape import CONFIG, Shape
+from hpckit.errors import InputError
+from hpckit.io.safetensors import Safetensors
+from hpckit.nn.parameters import Parameter
 
 # Ours -> theirs, of a block's parameters without its number, and of the rest.
 GPT2 = {
@@ -48,6 +51,7 @@ LLAMA = {
 TABLES = {"gpt2": (GPT2, "transformer.h."), "llama": (LLAMA, "model.layers.")}
 BARE = "transformer."  # which the first GPT-2 checkpoints leave out
 HEAD = "lm_head.weight"
+MOST_NAMED = 4  # misfits that a message names
 SPLIT = "{}"  # stands for q, k and v, which are one weight here: [width, queries | keys | values]
 
 
@@ -81,6 +85,29 @@ def from_hugging_face(shape: Shape, tensors: Mapping[str, np.ndarray], name: str
     if theirs == HEAD and theirs not in tensors:
         theirs = their_name(shape.kind, "embed.token.weight")
     return tensors[theirs].T if _is_turned(shape.kind, name) else tensors[theirs]
+
+
+def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Parameter]) -> None:
+    """Raise `InputError` unless a checkpoint has all of these parameters in their shapes; no tensor is read."""
+    shapes = {name: np.broadcast_to(np.zeros((), np.uint8), tensors.shape(name)) for name in tensors}
+    problems = []
+    for parameter in parameters:
+        try:
+            found = from_hugging_face(shape, shapes, parameter.name).shape
+        except KeyError as missing:
+            problems.append(f"no tensor {missing.args[0]}")
+        except ValueError:  # queries, keys and values that do not stand beside each other
+            problems.append(f"the parts of {parameter.name} have shapes that do not go together")
+        else:
+            if found != parameter.shape:
+                problems.append(f"{parameter.name} should be {parameter.shape} and is {found}")
+    if problems:
+        more = f" and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
+        raise InputError(
+            f"{tensors.path} does not fit its {CONFIG}: {'; '.join(problems[:MOST_NAMED])}{more}",
+            likely="weights of another network, or only a part of them",
+            do="give weights and config.json of one checkpoint",
+        )
 
 
 def _is_turned(kind: str, name: str) -> bool:

@@ -8,9 +8,11 @@ from typing import Any
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.data import DataSet, read_data
+from hpckit.apps.train.hugging_face import require_fit
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, read_shape, shape_of
 from hpckit.errors import InputError
+from hpckit.io.safetensors import Safetensors
 from hpckit.nn.layer import Sequential
 from hpckit.plan.training import TrainingPlan, training_plan
 
@@ -61,6 +63,9 @@ def layout(config: Config, ranks: int) -> Layout:
             )
         )
     model = tried(lambda: model_of(shape))
+    if model is not None and config.model.weights is not None:
+        weights = config.model.weights
+        tried(lambda: require_fit(shape, Safetensors(weights), model.parameters()))
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
         told = [problem.do for problem in problems if problem.do]

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from hpckit.apps.train import weights
+from hpckit.apps.train.balance import balanced
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.evaluation import Evaluation, evaluate
 from hpckit.apps.train.figures import Figures
@@ -34,6 +35,7 @@ def run(config: Config, run: Run) -> None:
     laid = layout(config, run.size)
     with Mesh(run.comm, dp=laid.plan.dp, pp=laid.plan.pp) as mesh:
         with run.compiling():
+            laid = balanced(config, laid, mesh.comm, run.device)
             trainer = Trainer(config, laid, mesh, run.device)
             trainer.warm_up()
         if run.restored is not None:

@@ -10,11 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
+from hpckit.apps.train.hugging_face import from_hugging_face, require_fit, to_hugging_face
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import CONFIG, Shape, hugging_face_config
 from hpckit.apps.train.trainer import Trainer
-from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
 from hpckit.kernels.device_array import set_from_host
@@ -78,22 +77,7 @@ def save(weights: dict[str, np.ndarray], shape: Shape, config: Config, folder: P
 
 def load(trainer: Trainer, path: Path) -> None:
     """Set this rank's parameters to those of a checkpoint. Raises `InputError` for tensors that miss or do not fit."""
-    tensors = Safetensors(path)
-    problems = []
-    for parameter in trainer.pipeline.parameters.list:
-        try:
-            value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
-        except KeyError as missing:
-            problems.append(f"no tensor {missing.args[0]}")
-            continue
-        if value.shape != parameter.shape:
-            problems.append(f"{parameter.name} should be {parameter.shape} and is {value.shape}")
-            continue
-        set_from_host(parameter.value, value)
-    if problems:
-        more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
-        raise InputError(
-            f"{path} does not fit its {CONFIG}: {'; '.join(problems[:4])}{more}",
-            likely="weights of another network, or only a part of them",
-            do="give weights and config.json of one checkpoint",
-        )
+    tensors, held = Safetensors(path), trainer.pipeline.parameters.list
+    require_fit(trainer.laid.shape, tensors, held)
+    for parameter in held:
+        set_from_host(parameter.value, from_hugging_face(trainer.laid.shape, tensors, parameter.name))

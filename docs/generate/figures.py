@@ -38,6 +38,7 @@ WORDS = {
     "dp_vs_torch": "data parallel, time over that of PyTorch DDP",
     "torch_eff": "efficiency of PyTorch DDP on 2 ranks",
     "zb_speedup": "ZB-H1 on 2 ranks: 1 rank",
+    "pp_ceiling": "the same of two ranks that each do a whole step",
     "zb_vs_sim": "the speed-up of ZB-H1 over the simulated one",
     "zb_vs_1f1b": "ZB-H1, time over that of 1F1B",
     "1f1b_vs_gpipe": "1F1B, time over that of GPipe",

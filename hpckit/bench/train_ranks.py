@@ -141,14 +141,15 @@ def pipe_step(pipeline: Pipeline, x: np.ndarray, targets: np.ndarray) -> Step:
 
 
 def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
-    """A step of a pipeline of all ranks under each schedule, and of one rank that accumulates."""
+    """A step of a pipeline of all ranks under each schedule, of one rank alone, and of both ("apart")."""
     comm = MPI.COMM_WORLD
     x, targets = text(PIPE_BATCH, 0)
     loss = CrossEntropy(VOCAB)
     options: dict[str, Any] = {"batch": PIPE_BATCH, "microbatches": MICROBATCHES}
     layers = LAYERS + 2  # with embedding and head
     single = Pipeline(model(), loss, Mesh(MPI.COMM_SELF, pp=1), training_plan(1, layers, **options))
-    steps = {"one": pipe_step(single, x, targets)}
+    one = pipe_step(single, x, targets)
+    steps = {"one": one, "apart": one}
     theirs: dict[str, Step] = {}
     if with_torch:
         from hpckit.bench.train_torch_ranks import pipe_steps

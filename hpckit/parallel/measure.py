@@ -30,8 +30,8 @@ def measure_layers(
 ) -> list[LayerTimes]:
     """The times of F, I and W of each layer for the microbatch (x, targets), s; the last layer's with the loss.
 
-    Their sums are the `costs` of `training_plan`. Only one layer has memory at a time. With `comm` all its ranks
-    measure and get the mean, the same numbers on all; collective then.
+    Their sums are the `costs` of `training_plan`. Only one layer has memory at a time, and none has any afterwards.
+    With `comm` all its ranks measure and get the mean, the same numbers on all; collective then.
     """
     seconds = np.zeros((len(model.layers), 3))
     last = len(model.layers) - 1
@@ -49,6 +49,8 @@ def measure_layers(
                 stage.reset_times()
         seconds[number] = stage.means()[0]
         x, _ = stage.forward(x, Pass())
+        for parameter in layer.parameters():
+            parameter.value = parameter.grad = parameter.second_grad = None
     if comm is not None and comm.size > 1:
         all_reduce(seconds, comm, "mean").wait()
     return [LayerTimes(name, *row) for name, row in zip(model.names, seconds.tolist(), strict=True)]

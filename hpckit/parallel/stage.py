@@ -71,13 +71,18 @@ class Stage:
             self._weight(*left.pop())
             self.pause()
 
-    def backward(self, kept: list[Any], dy: Any, last: bool = False) -> Any:
-        """B: both, layer by layer; the gradient of the input. last: gradients are complete after it."""
+    def backward(self, kept: list[Any], dy: Any, last: bool = False, ready: Callable[[Any], object] = nothing) -> Any:
+        """B: both, layer by layer; the gradient of the input. last: gradients are complete after it.
+
+        ready: called with the gradient of the input when it is there, before W of the layer that made it.
+        """
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
             begin = perf_counter()
             dx = self.layers[number].backward_input(saved, dy)
             self._spent(number, INPUT, begin)
+            if not number:
+                ready(dx)
             self._weight(number, saved, dy)
             dy = dx
             if last:

@@ -130,11 +130,16 @@ class Step:
         stage, _, number, _ = action
         if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for those of the microbatches before
             self._backward_input(action)
+            self._send_ready(stage, number)
             self._backward_weight(action)
             return
         dy, begin = self._output_gradient(action)
-        dx = self._own.stages[stage].backward(self._kept.pop((stage, number)), dy)
-        self._keep_gradient(stage, number, dx)
+
+        def ready(dx: Any) -> None:
+            self._keep_gradient(stage, number, dx)
+            self._send_ready(stage, number)
+
+        self._own.stages[stage].backward(self._kept.pop((stage, number)), dy, ready=ready)
         self._weighed[stage] = self._weighed.get(stage, 0) + 1
         self._weigh_ready(stage)
         self.done.append((action, begin, perf_counter()))
@@ -188,11 +193,22 @@ class Step:
             )
         self._gradients[stage, number] = dx
 
+    def _send_ready(self, stage: int, number: int) -> None:
+        """Send the gradient of a stage's input from within B: the stage before need not wait for the W behind it.
+
+        No other message stands between B and its SEND_I in a program, so the order of the sends stays.
+        """
+        peer = self._own.plan.schedule.rank_of[stage - 1] if stage else self._own.rank
+        if peer != self._own.rank:
+            self._own.messages.send(peer, self._gradients.pop((stage, number)))
+
     def _send_output(self, action: Action) -> None:
         self._own.messages.send(action.peer, self._outputs.pop((action.stage, action.microbatch)))
 
     def _send_gradient(self, action: Action) -> None:
-        self._own.messages.send(action.peer, self._gradients.pop((action.stage, action.microbatch)))
+        dx = self._gradients.pop((action.stage, action.microbatch), None)
+        if dx is not None:  # B has sent its own
+            self._own.messages.send(action.peer, dx)
 
     def _receive_output(self, action: Action) -> None:
         self._receive(action, "F", 0)

@@ -8,18 +8,22 @@ import re
 import numpy as np
 import pytest
 from conftest import made_once
+from mpi4py import MPI
 from pydantic import ValidationError
 from traces import arrows, check_trace
 
 import hpckit.apps.train.report as extension
+from hpckit.apps.train import balance
 from hpckit.apps.train.config import PRESETS, Config
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
 from hpckit.apps.train.sampling import chosen
 from hpckit.apps.train.tokens import Bytes, Pieces, read_text
+from hpckit.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
 from hpckit.parallel.held import held_bytes
+from hpckit.plan.partition import Layer
 from hpckit.plan.price_schedule import price_schedule
 from hpckit.plan.schedules import pipeline_schedule
 from hpckit.report.build import build_report
@@ -184,6 +188,28 @@ def test_a_dry_run_tells_bubble_and_memory_of_each_stage():
     assert any("bubble 4.00%" in note for note in plan.notes)
     assert sum("of a pipeline:" in note for note in plan.notes) == 2
     assert plan.halo_bytes > 0
+
+
+def test_layers_are_dealt_to_stages_by_what_they_take(monkeypatch):
+    """5 layers, of which the first is said to take as long as all others; real times are positive, and keep nothing."""
+    given = {"model": {"layers": 3, "width": 8, "heads": 2, "context": 5}, "mesh": {"pp": 2}}
+    config = Config.model_validate(given)
+    laid = layout(config, 2)
+    assert laid.plan.partition.starts == (0, 4, 5)  # the head with its 256 columns
+    costs = iter([4.0, 1.0, 1.0, 1.0, 1.0])
+    said = [Layer(name, 0.0, 0.0, next(costs)) for name in laid.model.names]
+    with monkeypatch.context() as patched:
+        patched.setattr(balance, "measure_layers", lambda *_, **options: said)
+        found = balance.balanced(config, laid, MPI.COMM_SELF, HOST)
+        assert (found.plan.partition.starts, found.plan.partition.loads) == ((0, 1, 5), (4.0, 4.0))
+        as_before = Config.model_validate({**given, "pipeline": {"balance": "arithmetic"}})
+        assert balance.balanced(as_before, laid, MPI.COMM_SELF, HOST) is laid
+    alone = layout(Config.model_validate({**given, "mesh": {"pp": 1}}), 1)
+    assert balance.balanced(config, alone, MPI.COMM_SELF, HOST) is alone
+    found = balance.balanced(config, laid, MPI.COMM_SELF, HOST)
+    assert min(found.plan.partition.loads) > 0
+    assert found.plan.program is laid.plan.program
+    assert all(parameter.value is None and parameter.grad is None for parameter in laid.model.parameters())
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import pytest
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
+from hpckit.apps.train.layout import layout
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, hugging_face_config, read_shape
 from hpckit.apps.train.weights import save
-from hpckit.errors import InputError
-from hpckit.io.safetensors import Safetensors
+from hpckit.errors import CorruptDataError, InputError
+from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
 from hpckit.nn.rotary import RopeScaling
@@ -127,6 +128,35 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({**given, **changed}))
         with pytest.raises(InputError, match=said):
             read_shape(tmp_path, "gpt2")
+
+
+def test_weights_that_do_not_fit_are_told_before_mpi_starts(tmp_path):
+    shape = SHAPES["llama"]
+    _, parameters = made(shape)
+    weights = {p.name: p.value for p in parameters.list}
+    save(weights, shape, Config.model_validate({"model": {"kind": "llama"}}), tmp_path)
+    given = {"model": {"kind": "llama", "weights": tmp_path}, "batch": {"window": 8}}
+    with pytest.raises(InputError) as problem:  # the sources of hpckit have 256 tokens, and this network few
+        layout(Config.model_validate(given), 1)
+    assert "does not fit" not in problem.value.message
+    theirs = dict(Safetensors(tmp_path / "model.safetensors"))
+    for name, tensor, said in (
+        ("model.norm.weight", None, "no tensor model.norm.weight"),
+        (
+            "model.layers.0.mlp.up_proj.weight",
+            np.zeros((3, 5)),
+            r"block\.0\.mlp\.up\.weight should be .* and is \(5, 3\)",
+        ),
+        ("model.layers.1.self_attn.k_proj.weight", np.zeros((3, 5)), "parts of block.1.attention.qkv.weight"),
+    ):
+        changed = {**theirs, name: tensor}
+        save_safetensors(tmp_path / "model.safetensors", {k: v for k, v in changed.items() if v is not None})
+        with pytest.raises(InputError, match=said):
+            layout(Config.model_validate(given), 1)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptDataError, match="should be the bytes"):
+        layout(Config.model_validate(given), 1)
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")])

@@ -17,6 +17,7 @@ from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import Parameters
+from hpckit.nn.rotary import RopeScaling
 
 TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 MODELS = {
@@ -48,6 +49,46 @@ def numbers(*shape, seed=0):
 )
 def test_layers(layer):
     check(layer, numbers(2, 4, 6))
+
+
+def test_attention_is_the_published_one():
+    """Written out: which keys a query sees, which of their heads it has, the scale, and how pairs of numbers turn."""
+    layer = Attention(6, 4, kv_heads=2, head_width=4, rope_base=100.0, bias=False)
+    parameters = Parameters(layer.parameters(), np.float64)
+    parameters.initialize(1)
+    x = numbers(2, 5, 6)
+    found, _ = layer.forward(x, Pass())
+    qkv = (x @ layer.qkv.weight.value).reshape(2, 5, 8, 4)
+    turns = np.arange(5)[:, None] * np.array([1.0, 0.1])  # 100^(-2 i / 4)
+    low, high = qkv[:, :, :6, :2], qkv[:, :, :6, 2:]  # Su et al. 2021, in halves as Llama's checkpoints have them
+    cosine, sine = np.cos(turns)[:, None], np.sin(turns)[:, None]
+    turned = np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=-1)
+    mixed = np.zeros((2, 5, 4, 4))
+    for sample, token, head in np.ndindex(2, 5, 4):
+        keys, values = turned[sample, : token + 1, 4 + head // 2], qkv[sample, : token + 1, 6 + head // 2]
+        weights = np.exp(keys @ turned[sample, token, head] / 2)  # sqrt of the width of a head
+        mixed[sample, token, head] = weights @ values / weights.sum()
+    np.testing.assert_allclose(found, mixed.reshape(2, 5, 16) @ layer.out.weight.value, rtol=1e-12, atol=1e-15)
+
+
+def test_rotary_speeds_are_scaled_by_their_wavelengths():
+    """Llama 3.1: fast pairs keep their speed, slow ones get a part, between lies a line; linear scaling slows all."""
+    speeds = np.array([1.0, 2 * np.pi * 2.5 / 100, 1e-3])  # 15.9, 2.5 and 0.016 turns in 100 tokens
+    np.testing.assert_allclose(RopeScaling(8.0, 1.0, 4.0, 100).scaled(speeds), speeds * [1, 0.5 + 0.5 / 8, 1 / 8])
+    np.testing.assert_allclose(RopeScaling(8.0).scaled(speeds), speeds / 8)
+
+
+@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+def test_norms_are_the_published_ones(kind):
+    layer, x = kind(6, eps=0.1), numbers(3, 4, 6) + 2
+    parameters = Parameters(layer.parameters(), np.float64)
+    parameters.values[:] = np.random.default_rng(4).normal(size=parameters.size)
+    if kind is LayerNorm:
+        wanted = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.1)
+        wanted = wanted * layer.gain.value + layer.bias.value
+    else:
+        wanted = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * layer.gain.value
+    np.testing.assert_allclose(layer.forward(x, Pass())[0], wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("context", [0, 7])
@@ -89,8 +130,9 @@ def test_models(name, tied):
 @pytest.mark.parametrize("name", MODELS)
 def test_recompute_gives_the_same_bits(name):
     dropped = {"dropout": 0.2} if name == "gpt2" else {}
-    one, plain = gradients(MODELS[name](**dropped), np.float32)
-    other, again = gradients(MODELS[name](recompute=True, **dropped), np.float32)
+    step = Pass(seed=1, step=2, first_sample=3)
+    one, plain = gradients(MODELS[name](**dropped), np.float32, step)
+    other, again = gradients(MODELS[name](recompute=True, **dropped), np.float32, step)
     assert one == other
     np.testing.assert_array_equal(plain.grads, again.grads)
 
@@ -197,7 +239,8 @@ def test_layers_draw_numbers_of_their_own():
     one, other, again = (Dropout(0.5, name).forward(x, step)[0] for name in ("one", "two", "one"))
     np.testing.assert_array_equal(one, again)
     assert (one != other).any()
-    assert (Dropout(0.5, "one").forward(x, Pass(seed=2))[0] != one).any()
+    for other in (Pass(seed=2), Pass(seed=1, step=1), Pass(seed=1, first_sample=2)):
+        assert (Dropout(0.5, "one").forward(x, other)[0] != one).any()
     parameters = Parameters(gpt2(11, 2, 8, 2, 7).parameters())
     parameters.initialize(3)
     named = parameters.named()

@@ -46,6 +46,12 @@ def test_cross_entropy():
     z = logits[..., :7]
     by_hand = np.log(np.exp(z).sum(-1)) - np.take_along_axis(z, targets[..., None], -1)[..., 0]
     assert total == pytest.approx(by_hand.sum(), rel=1e-13)
+    some = np.where(np.arange(5) == 2, -1, targets)  # a negative target counts for nothing
+    total, saved = loss.forward(logits.copy(), some)
+    assert total == pytest.approx(by_hand[:, [0, 1, 3, 4]].sum(), rel=1e-13)
+    slope = loss.backward(saved, 0.5)
+    assert not slope[:, 2].any()
+    np.testing.assert_allclose(slope[:, 4], 7.5 * wanted[:, 4], rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="none of 7 classes"):
         loss.forward(logits.copy(), targets + 1)
     with pytest.raises(ValueError, match="need logits"):
@@ -69,6 +75,51 @@ def test_parameters_lie_in_flat_vectors():
     assert (model.layers[1].weight.value == 1).all()
     with pytest.raises(InputError, match=r"one name: linear\.bias, linear\.weight"):
         Parameters([*Linear(2, 2).parameters(), *Linear(2, 2).parameters()])
+
+
+def test_a_shared_parameter_gets_both_gradients_once():
+    first, second = Linear(3, 2, "first"), Linear(3, 2, "second")
+    first.weight.shared = True
+    parameters = Parameters([*first.parameters(), *second.parameters()], np.float64)
+    first.weight.grad[...], first.weight.second_grad[...], second.weight.grad[...] = 1, 2, 4
+    parameters.add_second_grads()
+    parameters.add_second_grads()
+    assert (first.weight.grad == 3).all()
+    assert (second.weight.grad == 4).all()
+    first.weight.second_grad[...] = 5
+    parameters.zero_grads()
+    assert parameters.squared_norm() == 0
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "nesterov"])
+def test_optimizers_step_as_published(name):
+    """By the formulas of Loshchilov and Hutter (2019), algorithm 2, and of Sutskever et al. (2013) as in PyTorch."""
+    layer = Linear(5, 3)
+    parameters = Parameters(layer.parameters(), np.float64)
+    parameters.initialize(2)
+    values = {p.name: p.value.copy() for p in parameters.list}
+    mean, square = {}, {}
+    rate, decay, scale = 0.1, 0.3, 0.5
+    if name == "adamw":
+        optimizer = AdamW(parameters, (0.8, 0.9), 1e-3, decay)
+    else:
+        optimizer = SGD(parameters, 0.7, decay, nesterov=name == "nesterov")
+    for count in range(1, 4):
+        for number, p in enumerate(parameters.list):
+            p.grad[...] = numbers(*p.shape, seed=10 * count + number)
+            value, gradient, lost = values[p.name], scale * p.grad, decay * (p is layer.weight)  # no decay of a bias
+            old, older = mean.get(p.name, 0.0), square.get(p.name, 0.0)
+            if name == "adamw":
+                mean[p.name], square[p.name] = 0.8 * old + 0.2 * gradient, 0.9 * older + 0.1 * gradient**2
+                move = mean[p.name] / (1 - 0.8**count) / (np.sqrt(square[p.name] / (1 - 0.9**count)) + 1e-3)
+                values[p.name] = value - rate * lost * value - rate * move
+            else:
+                gradient = gradient + lost * value
+                mean[p.name] = 0.7 * old + gradient
+                values[p.name] = value - rate * (gradient + 0.7 * mean[p.name] if name == "nesterov" else mean[p.name])
+        optimizer.step(rate, scale)
+        for p in parameters.list:
+            np.testing.assert_allclose(p.value, values[p.name], rtol=1e-12, atol=1e-15)
 
 
 def test_clipping_and_rates():

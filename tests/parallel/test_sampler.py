@@ -63,6 +63,7 @@ def test_any_number_of_replicas_goes_on_with_the_same_batches():
     assert sorted(chain(*whole[:4])) == list(range(23))
     assert [len(batch) for batch in whole[:4]] == [6, 6, 6, 5]
     assert later.epoch == 2
+    assert list(chain(*whole[:4])) != list(chain(*whole[4:8]))  # every epoch has an order of its own
 
 
 def test_the_last_batch_may_be_dropped():

@@ -24,7 +24,7 @@ WORLD = MPI.COMM_WORLD
 FOLDER = Path(sys.argv[1])
 TEXT = FOLDER / "text.txt"
 TINY = {
-    "model": {"kind": "gpt2", "layers": 3, "width": 24, "heads": 3, "context": 13},
+    "model": {"kind": "gpt2", "layers": 3, "width": 24, "heads": 3, "context": 13, "dropout": 0.1},
     "data": {"file": TEXT, "validation": 0.2},
     "batch": {"size": 8, "microbatches": 4},
     "optimizer": {"rate": 0.01, "warmup": 2},
@@ -34,6 +34,7 @@ TINY = {
 }
 MLP = {"model": {"kind": "mlp", "layers": 3, "width": 10, "activation": "silu"}, "data": {"validation": 0.2},
        "optimizer": {"rate": 0.03}}  # fmt: skip
+LLAMA = {"kind": "llama", "layers": 3, "width": 36, "heads": 6, "kv_heads": 2, "context": 13}
 MESHES = {
     "serial": {},
     "dp": {"mesh": {"dp": 2}, "batch": {"size": 8, "microbatches": 2}},
@@ -43,8 +44,8 @@ MESHES = {
     "mlp_serial": MLP,
     "zb_v": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_v"}},
     "recompute": {"model": {**TINY["model"], "recompute": True}},
-    "llama": {"mesh": {"pp": 2}, "model": {**TINY["model"], "kind": "llama", "width": 36, "heads": 6, "kv_heads": 2}},
-    "llama_serial": {"model": {**TINY["model"], "kind": "llama", "width": 36, "heads": 6, "kv_heads": 2}},
+    "llama": {"mesh": {"pp": 2}, "model": LLAMA},
+    "llama_serial": {"model": LLAMA},
 }
 LONG = {
     **TINY,

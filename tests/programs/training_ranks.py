@@ -308,6 +308,19 @@ def refused(call, words):
         raise AssertionError(f"{words}: not refused")
 
 
+def gradients_leave_before_the_last_weights(comm):
+    """B sends the gradient of its stage's input as soon as it is there: W of the first layer comes after."""
+    it = pipeline(comm, mlp(SIZES), CrossEntropy(CLASSES), 24, pp=2, microbatches=4, schedule="1f1b")
+    events = []
+    (stage,), messages = it._own.stages.values(), it._own.messages
+    send, weight = messages.send, stage.layers[0].backward_weight
+    messages.send = lambda *it: (events.append("send"), send(*it))
+    stage.layers[0].backward_weight = lambda *it: (events.append("W"), weight(*it))
+    it.run(X32, TARGETS)
+    assert events == (["send", "W"] * 4 if comm.rank else ["send", "send", "W"] + ["send", "W"] * 2 + ["W"]), events
+    it.mesh.close()
+
+
 def a_step_is_measured(comm):
     it = pipeline(comm, mlp(SIZES), CrossEntropy(CLASSES), 24, pp=2, microbatches=4, schedule="zb_h1")
     it.run(X32, TARGETS)
@@ -355,4 +368,5 @@ if __name__ == "__main__":
     on_first(2, local_sgd_averages_parameters)
     on_first(4, a_parameter_server_trains_like_an_all_reduce)
     on_first(2, what_does_not_fit_is_refused)
+    on_first(2, gradients_leave_before_the_last_weights)
     on_first(2, a_step_is_measured)
