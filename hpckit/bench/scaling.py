@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from hpckit.bench.scaling_study import Study, evaluated, studied
 from hpckit.cli import launch
 from hpckit.cli.provenance import provenance
 from hpckit.errors import InputError
+from hpckit.gpu_driver import missing, no_gpu
 from hpckit.run_directory import run_name
 
 # What `all` stands for: the sizes of the benchmarks against others; training grows with the ranks, as data-parallel
@@ -56,10 +60,12 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     """
     name, *settings = options["words"] or ["all"]
     counts = options["ranks"] or _default_counts()
-    rounds = options["repeats"] or (QUICK_ROUNDS if quick else ROUNDS)
-    seconds = options["seconds"] or (QUICK_SECONDS if quick else SECONDS)
-    if rounds < 1 or seconds <= 0 or (options["steps"] is not None and options["steps"] < 4):
-        raise InputError("nothing is measured so", do="--repeats 1 or more, --seconds above 0, --steps 4 or more")
+    rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)
+    rounds = rounds if options["repeats"] is None else options["repeats"]
+    seconds = seconds if options["seconds"] is None else options["seconds"]
+    if rounds < 1 or not 0 < seconds < math.inf or (options["steps"] is not None and options["steps"] < 1):
+        raise InputError("nothing is measured so", do="--repeats 1 or more, --seconds above 0, --steps 1 or more")
+    _check_start(options["launcher"], options["gpu"])
     rest = {"counts": counts, "gpu": options["gpu"], "launcher": options["launcher"]}
     if name == "all":
         if settings:
@@ -71,10 +77,12 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     for study in studies.values():
         study.check()
     folder = _folder(options["out"], name, max(counts))
+    named = None if options["machine"] is None else machine_for(options["machine"], 0, quick)
+    folder.mkdir(parents=True, exist_ok=True)
     print(f"{folder}\n", file=sys.stderr, flush=True)
     if max(counts) > launch.cores():
         launch.warn_if_crowded(max(counts))
-    model = machine_for(options["machine"], launch.cores(), quick)
+    model = named or machine_for(None, launch.cores(), quick)
     rows: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for key, study in studies.items():
@@ -128,12 +136,22 @@ def _row(record: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder(given: Path | None, name: str, ranks: int) -> Path:
-    """A new folder, or an empty one that is there."""
+    """A folder that is yet to be made, or an empty one that is there."""
     folder = given or Path("runs", run_name("scaling", name.replace("/", "-"), ranks))
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder} is there already, and not empty", do="--out with a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _check_start(launcher: str, gpu: bool) -> None:
+    """Raise for ranks that cannot be started, or would find no GPU where they start here."""
+    words = shlex.split(launcher)
+    if words and shutil.which(words[0]) is None:
+        raise InputError(
+            f"--launcher: there is no program {words[0]!r}", do="leave it out for mpiexec, or load its module"
+        )
+    if gpu and not words and not os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip("0") and (problem := missing()):
+        raise no_gpu(problem)
 
 
 def _counts(text: str) -> tuple[int, ...]:

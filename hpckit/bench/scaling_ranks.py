@@ -26,7 +26,7 @@ from hpckit import waits
 from hpckit.bench.job import answer, slowest
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
-from hpckit.errors import SetupError
+from hpckit.errors import HpckitError, SetupError
 from hpckit.gpu_choice import find_gpu
 from hpckit.json_bytes import gather_json
 from hpckit.run_context import Run
@@ -209,4 +209,8 @@ def case(case: Record) -> Record:
 
 if __name__ == "__main__":
     np.seterr(all="ignore")
-    answer(sys.argv[1:], case)
+    try:
+        answer(sys.argv[1:], case)
+    except HpckitError as error:
+        print(error.report(), file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(error.exit_code)

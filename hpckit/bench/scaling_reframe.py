@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SLOWER, LEAST = 0.10, 0.05  # a step may take this much longer than in the study, or as much as it varied there
+UNASKED = ("--no-ceiling", "--machine", "infiniband")  # a test looks at no price: this node need not be measured for it
 TEMPLATE = '''\
 """{title}, {kind} scaling, as hpckit measured it on {cpu}; made by `{command}`.
 
@@ -103,6 +104,7 @@ def reframe_test(record: Mapping[str, Any]) -> str:
         it = point["seconds"]
         spread = max(LEAST, it["high"] / it["value"] - 1) if it["value"] else LEAST
         references[point["ranks"]] = (round(1e3 * it["value"], 6), None, round(SLOWER + spread, 3))
+    repeated = ["--repeats", str(record["rounds"])]
     name = "Hpckit" + "".join(
         word.title() for word in re.findall(r"[A-Za-z0-9]+", f"{record['title']} {record['kind']}")
     )
@@ -113,9 +115,7 @@ def reframe_test(record: Mapping[str, Any]) -> str:
         command=_comment(record["provenance"]["command"]),
         counts=[point["ranks"] for point in record["points"] if not point["oversubscribed"]] or [1],
         words=json.dumps([record["target"], *record["settings"]]),
-        options=json.dumps(
-            [f"--{record['kind']}", "--steps", str(record["steps"]), "--repeats", str(record["rounds"])]
-        ),
+        options=json.dumps([f"--{record['kind']}", "--steps", str(record["steps"]), *repeated, *UNASKED]),
         references=repr(references),
         name=name,
         descr=json.dumps(f"{record['title']}, {record['kind']} scaling"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg, title
 from hpckit.plan.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.machine import Machine, machine_of, shipped
-from hpckit.plan.price import price
+from hpckit.plan.price import at_least, price, walk_length
 from hpckit.plan.prove import prove
 
 # Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
 MOST_STEPS = 10_000
+# Plans of more messages that have to be looked at one by one are priced only where they may be the quickest of all.
+MOST_MESSAGES = 40_000_000
 # The spectral gap of gossip is told up to so many ranks.
 MOST_GAPS = 1024
 GOSSIP = "gossip"
@@ -50,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if options.draw is not None:
         return _draw(plans, options.draw, machine, nbytes)
     rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
-    rows.sort(key=lambda row: row["seconds"] or float("inf"))
+    rows.sort(key=lambda row: row["seconds"] or row.get("at_least", math.inf))
     if options.json:
         head = {"operation": operation, "ranks": options.ranks, "bytes": nbytes, "machine": machine.name}
         print(json.dumps({**head, "source": machine.source, "algorithms": rows}))
@@ -117,12 +120,19 @@ def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Na
 
 
 def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_for: bool) -> Iterator[dict[str, Any]]:
-    for plan in plans:
+    quickest = math.inf
+    for plan in sorted(plans, key=lambda plan: walk_length(plan, machine)):
         row: dict[str, Any] = {"algorithm": plan.algorithm, "steps": plan.length, "seconds": None}
-        if plan.length > MOST_STEPS and not plan.runs and not asked_for:
+        if not asked_for and plan.length > MOST_STEPS and not plan.runs:
             yield row
             continue
+        if not asked_for and walk_length(plan, machine) > MOST_MESSAGES:
+            least = at_least(plan, machine, nbytes)
+            if least > quickest:
+                yield {**row, "at_least": least}
+                continue
         it = price(plan, machine, nbytes)
+        quickest = min(quickest, it.seconds)
         # As nccl-tests define it: what a rank's link must at least carry, over the time.
         share = {"all_reduce": 2 * (plan.ranks - 1) / plan.ranks}.get(plan.operation, (plan.ranks - 1) / plan.ranks)
         busbw = nbytes * share / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
@@ -145,7 +155,8 @@ def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list
         [
             row["algorithm"],
             row["steps"],
-            *(_number(row.get(key), 1e3) for key in ("seconds", *parts)),
+            f"> {_number(row['at_least'], 1e3)}" if "at_least" in row else _number(row["seconds"], 1e3),
+            *(_number(row.get(key), 1e3) for key in parts),
             _number(row.get("busbw"), 1e-9),
         ]
         for row in rows
@@ -155,11 +166,14 @@ def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list
         columns[-1] = "spectral gap"
         table = [[*line[:-1], _number(row.get("gap"), 1.0)] for line, row in zip(table, rows, strict=True)]
     print_table(columns, table)
-    slow = [row["algorithm"] for row in rows if row["seconds"] is None]
-    if slow:
-        print(
-            f"not priced, {MOST_STEPS} steps or more; ask by name: " + " ".join(f"--algorithm {name}" for name in slow)
-        )
+    unpriced = [row["algorithm"] for row in rows if row["seconds"] is None]
+    bounded = [row["algorithm"] for row in rows if "at_least" in row]
+    for why, names in (
+        (f"not priced, {MOST_STEPS} steps or more", [name for name in unpriced if name not in bounded]),
+        ("slower than the quickest, by a bound", bounded),
+    ):
+        if names:
+            print(f"{why}; ask by name: " + " ".join(f"--algorithm {name}" for name in names))
     print("latency to reduction: what the path that ends last is made of")
     if machine.source:
         print(f"numbers of the machine: {machine.source}")

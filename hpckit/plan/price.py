@@ -85,6 +85,34 @@ def price_messages(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: fl
     return Price(done, dict(zip(PARTS, map(float, parts[last]), strict=True)), load, length)
 
 
+def walk_length(plan: CollectivePlan | HaloPlan, machine: Machine) -> int:
+    """How many messages `price_messages` may have to look at: in stretches of alike steps those of all ranks, where not
+    all units of the machine are full.
+    """
+    ranks, unit = ranks_of(plan), machine.largest_unit()
+    stretches = sum(run.end - run.first for run in runs(plan))
+    return (flight_count(plan) - stretches) * ranks + stretches * (unit if unit and ranks % unit == 0 else ranks)
+
+
+def at_least(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8) -> float:
+    """A time, s, that a plan takes at the least, found without walking: that of its stretches of alike steps.
+
+    Of these the larger of two: how long the busiest link out of a rank is taken; and how long a chain of messages
+    through all steps takes on average over the ranks where it may begin, as the slowest chain takes no less. Stretches
+    count in which all ranks send.
+    """
+    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
+    links, chain = np.zeros(clocks.ranks), 0.0
+    for run in runs(plan):
+        flight = clocks.prepare(next(flights(plan, nbytes, itemsize, run.first)))
+        if len(flight.sender) == clocks.ranks:
+            add = 0.0 if flight.add is None else flight.add[:, 0]
+            links += (run.end - run.first) * flight.occupy[:, 0]
+            whole = flight.occupy[:, 0] + flight.arrive[:, 0] + add
+            chain += (run.end - run.first) // run.period * float(whole.mean())
+    return max(chain, float(links.max()))
+
+
 def _repeated(clocks: Clocks, period: list[Prepared], times: int) -> Clocks:
     """The clocks after a stretch of alike steps, `period` flown so many times.
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from hpckit.cli import plan
 from hpckit.cli.main import main
 from hpckit.cli.sizes import parse_bytes
 from hpckit.errors import InputError
@@ -19,6 +20,25 @@ def test_algorithms_are_compared_best_first(capsys):
     rows = [word for word in first if word in ("torus", "ring", "tree", "naive")]
     assert rows == ["torus", "ring", "tree", "naive"]
     assert "data sheet" in out
+
+
+def test_a_long_plan_that_cannot_be_the_quickest_is_told_by_a_bound(capsys, monkeypatch):
+    arguments = ["plan", "allreduce", "--ranks", "100", "--bytes", "1KiB", "--machine", "ethernet", "--json"]
+    assert main(arguments) == 0
+    exact = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)["algorithms"]}
+    monkeypatch.setattr(plan, "MOST_MESSAGES", 2000)
+    assert main(arguments) == 0
+    rows = json.loads(capsys.readouterr().out)["algorithms"]
+    ring = next(row for row in rows if row["algorithm"] == "ring")
+    assert ring["seconds"] is None
+    assert rows[0]["seconds"] < ring["at_least"] <= exact["ring"]["seconds"]
+    assert main(arguments[:-1]) == 0
+    out = capsys.readouterr().out
+    told = next(line for line in out.splitlines() if line.startswith("slower than the quickest, by a bound"))
+    assert "--algorithm ring" in told
+    assert main([*arguments, "--algorithm", "ring"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["algorithms"]
+    assert row["seconds"] == exact["ring"]["seconds"]
 
 
 def test_json_has_everything(capsys):

@@ -107,6 +107,24 @@ def test_a_problem_that_cannot_grow_or_be_cut_is_refused(tmp_path):
         Study("md/melt", (f"system.file={data}",), (2,), weak=True).load(2)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"repeats": 0}, "nothing is measured"),
+        ({"seconds": 0.0}, "nothing is measured"),
+        ({"launcher": "no-such-launcher -x"}, "no program 'no-such-launcher'"),
+        ({"machine": "no-such-machine"}, "no machine"),
+        ({"words": ["all", "grid.nx=9"]}, "settings belong to one app"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(tmp_path, changed, said):
+    options = dict.fromkeys(("weak", "strong", "gpu", "no_ceiling"), False) | {"launcher": "", "seconds": None}
+    options |= {"words": ["diffusion/heat"], "ranks": (1,), "repeats": None, "steps": None, "machine": None}
+    with pytest.raises(InputError, match=said):
+        run(**{**options, **changed}, out=tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
 def test_settings_of_the_study_come_before_those_of_the_user():
     assert words_with(["a=1", "b.c = 2"], {"b.c": 3.5, "d": [1, 2]}) == ["a=1", "b.c=3.5", "d=[1, 2]"]
 

@@ -14,7 +14,7 @@ from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.machine import Level, Machine, machine_of, shipped
-from hpckit.plan.price import price, timeline
+from hpckit.plan.price import at_least, price, timeline, walk_length
 from hpckit.plan.topology import Topology
 
 FLAT = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
@@ -78,6 +78,22 @@ def test_ten_thousand_ranks_are_priced():
     it = price(collective_plan("all_reduce", "torus", 16384, shape=(2048, 8)), machine_of("nvlink"), 64 << 20)
     assert it.steps == 2 * (2047 + 7)
     assert 0 < it.seconds < 1
+
+
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("ranks", [96, 1000])
+def test_the_bound_of_a_ring_is_below_its_price_and_near(name, ranks):
+    machine = machine_of(name)
+    for segments in (1, 3):
+        plan = collective_plan("all_reduce", "ring", ranks, segments=segments)
+        for nbytes in (1e4, 1e9):
+            seconds = price(plan, machine, nbytes).seconds
+            assert 0.2 * seconds < at_least(plan, machine, nbytes) <= seconds * (1 + 1e-12)
+    tree = collective_plan("all_reduce", "tree", ranks)
+    assert at_least(tree, machine, 1e6) == 0.0
+    assert walk_length(tree, machine) == tree.length * ranks
+    unit = machine.largest_unit()
+    assert walk_length(plan, machine) == plan.length * (unit if ranks % unit == 0 else ranks)
 
 
 def test_halo_plans_are_priced_too():

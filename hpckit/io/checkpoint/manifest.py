@@ -20,12 +20,14 @@ from typing import Any
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io import disk
 from hpckit.io.checkpoint.hashes import hash_named
+from hpckit.io.checkpoint.manifest_form import require_form
 
 SCHEMA = 1  # of manifests that are written
 READABLE = (1,)  # those of files up to two versions back
 FORMAT = "hpckit checkpoint"
 MANIFEST, COMMIT, LATEST = "manifest.json", "COMMIT", "LATEST"
 REFUSED = "REFUSED"  # why a generation was passed over when a run was resumed
+NUMBERED = re.compile(r"g\d{6,12}")  # the name of a generation
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a part of the name of an array
 MOST_MANIFEST, MOST_COMMIT = 256 << 20, 4096  # bytes that are read
 
@@ -40,7 +42,15 @@ def generations(root: Path) -> list[int]:
     if not root.is_dir():
         return []
     names = (entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
-    return sorted(int(name[1:]) for name in names if re.fullmatch(r"g\d{6,12}", name))
+    return sorted(int(name[1:]) for name in names if NUMBERED.fullmatch(name))
+
+
+def next_number(root: Path) -> int:
+    """A number that no name there has: not that of a dead attempt, nor of a generation that was put elsewhere and
+    linked.
+    """
+    names = [entry.name for entry in root.iterdir()]
+    return 1 + max((int(name[1:]) for name in names if NUMBERED.fullmatch(name)), default=0)
 
 
 def committed(root: Path) -> list[int]:
@@ -101,8 +111,16 @@ def read_manifest(root: Path, generation: int) -> bytes:
 
 
 def parse(content: bytes, generation: int) -> dict[str, Any]:
-    """The manifest in these bytes, whose hash was found right before."""
-    manifest = json.loads(content)
+    """The manifest in these bytes, whose hash was found right before.
+
+    Raises `InputError` for one of a newer schema, `CorruptDataError` for what `hpckit` does not write.
+    """
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"the manifest is not JSON of a checkpoint: {type(error).__name__}") from None
+    if not isinstance(manifest, dict):
+        raise CorruptDataError("the manifest is not one of a checkpoint: no object")
     if manifest.get("format") != FORMAT or manifest.get("schema") not in READABLE:
         raise InputError(
             f"the checkpoint has the format {manifest.get('format')!r} of version {manifest.get('schema')};"
@@ -110,11 +128,9 @@ def parse(content: bytes, generation: int) -> dict[str, Any]:
             likely="a newer hpckit has written it",
             do="resume with that hpckit",
         )
-    if manifest["generation"] != generation:
-        raise CorruptDataError(f"the manifest belongs to generation {manifest['generation']}, not {generation}")
-    for shard in manifest["shards"]:
-        if not re.fullmatch(r"shard-\d{5,9}\.h5", shard["file"]):
-            raise CorruptDataError(f"the manifest names the file {shard['file']!r}")
+    if manifest.get("generation") != generation:
+        raise CorruptDataError(f"the manifest belongs to generation {manifest.get('generation')}, not {generation}")
+    require_form(manifest)
     return manifest
 
 

@@ -14,7 +14,6 @@ from hpckit.io.checkpoint.hashes import PIECE, Hasher
 
 PAGE, LARGE_PAGE = 4096, 2 << 20
 SLAB = 1 << 20  # bytes that are copied at once out of an array with gaps
-TAKERS = 2  # pieces that are written at once
 BUFFERS = 5  # pieces under way between copying, hashing and writing
 Taken = tuple[memoryview, str]
 
@@ -74,40 +73,22 @@ class Stream:
         self._stop = False
 
     def run(self, blocks: list[np.ndarray], take: Callable[[int, int, memoryview, str], None]) -> None:
-        """Call `take(number of the block, offset in its bytes, bytes, hash)` for every piece of every block.
-
-        In turn, but from `TAKERS` threads at once: a disk is not idle between two pieces.
-        """
-        errors: list[BaseException] = []
+        """Call `take(number of the block, offset in its bytes, bytes, hash)` for every piece of every block."""
         producer = threading.Thread(target=self._produce, args=(blocks,), daemon=True)
-        takers = [threading.Thread(target=self._take, args=(take, errors), daemon=True) for _ in range(TAKERS - 1)]
-        for thread in (producer, *takers):
-            thread.start()
+        producer.start()
         try:
-            self._take(take, errors)
-        finally:
-            for thread in takers:
-                thread.join()
-            self._stop = True
-            while producer.is_alive():  # it may wait for a buffer
-                self._free.put(pages(0))
-                producer.join(0.01)
-        if errors:
-            raise errors[0]
-
-    def _take(self, take: Callable[[int, int, memoryview, str], None], errors: list[BaseException]) -> None:
-        """Take pieces until there are no more, or one could not be taken."""
-        while not errors and (item := self._ready.get()) is not None:
-            try:
+            while (item := self._ready.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 number, offset, data, digest, buffer = item
                 take(number, offset, data, digest)
                 if buffer is not None:
                     self._free.put(buffer)
-            except BaseException as error:
-                errors.append(error)
-        self._ready.put(None)  # for the other takers
+        finally:
+            self._stop = True
+            while producer.is_alive():  # it may wait for a buffer
+                self._free.put(pages(0))
+                producer.join(0.01)
 
     def _produce(self, blocks: list[np.ndarray]) -> None:
         try:

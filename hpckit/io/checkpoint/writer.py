@@ -148,7 +148,7 @@ class Writer:
     def _make_folder(self, need: int) -> int:
         """Rank 0: the number of the new generation, whose folder is there."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = 1 + max(mf.generations(self.root), default=0)  # the number of a dead attempt is never used again
+        number = mf.next_number(self.root)
         if _free(self.root) < need and self._pruner is not None:
             self._pruner.join()
         free = _free(self.root)
@@ -212,7 +212,8 @@ class Writer:
         """What a user can do about it."""
         problem = write_error(error, Path(error.filename or self.root))
         if error.errno in FULL:
-            return _no_room(self.root, need, _free(self.root), problem.likely)
+            advice = problem.do if error.errno == errno.EFBIG else ""
+            return _no_room(self.root, need, _free(self.root), problem.likely, advice)
         return problem
 
     def _publish(self, pending: _Pending, entries: list[dict[str, Any]] | None) -> int:
@@ -275,12 +276,13 @@ def _free(root: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def _no_room(root: Path, need: int, free: int, reason: str) -> SetupError:
+def _no_room(root: Path, need: int, free: int, reason: str, advice: str = "") -> SetupError:
+    advice = advice or f"free {_text(max(need - free, need // 10))} there"
     return SetupError(
         f"a checkpoint takes {_text(need)}, and {_text(free)} are free: {reason}",
         where=str(root),
         likely=reason,
-        do=f"free {_text(max(need - free, need // 10))} there, then hpckit resume; the generation before is intact",
+        do=f"{advice}, then hpckit resume; the generation before is intact",
     )
 
 
