@@ -117,6 +117,7 @@ class LocalPhase:
     """A periodic dim held whole by each rank: its halo is a copy of its own other end. Between walls: nothing."""
 
     nbytes = 0
+    uses_mpi = False
 
     def __init__(self, layouts: Sequence[Layout], dim: int) -> None:
         self._dim = dim
@@ -213,6 +214,12 @@ class RemotePhase:
     def nbytes(self) -> int:
         """Bytes that this rank sends."""
         return sum(slab.nbytes for side in self._sides if side.send_to is not None for slab in side.send)
+
+    @property
+    def uses_mpi(self) -> bool:
+        """Whether a message of this rank goes by MPI."""
+        away = self._sides if self._large else self._far
+        return any(side.send_to is not None or side.recv_from is not None for side in away)
 
     def bind(self, arrays: Sequence[np.ndarray]) -> Bound | SealedBound:
         """The messages of an exchange of these arrays."""

@@ -168,6 +168,8 @@ class DeviceLocalPhase(LocalPhase):
 class DeviceRemotePhase:
     """As `RemotePhase`, with one message a side whatever the slabs look like."""
 
+    uses_mpi = True
+
     def __init__(self, lane: Lane, mesh: Mesh, layouts: Sequence[Layout], dim: int, tag: int) -> None:
         self._lane, self._comm = lane, mesh.comm
         self._sides = [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)]

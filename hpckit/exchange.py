@@ -111,6 +111,11 @@ class HaloExchange:
         """Bytes that this rank sends to other ranks in one exchange."""
         return sum(phase.nbytes for phase in self._phases)
 
+    @property
+    def within_node(self) -> bool:
+        """Whether all messages of this rank stay in memory that the ranks of a node share."""
+        return not any(phase.uses_mpi for phase in self._phases)
+
     def __call__(self, fields: Any) -> None:
         """Fill the halos: `start` and `finish`."""
         self.start(fields)

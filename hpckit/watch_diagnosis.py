@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 RUNNING, LEFT, DEAD = "running", "left", "dead"
+STOPPED = "stopped"  # by a signal or a debugger: of a process, and of what such a rank makes of others
 SHOWN = 3  # frames of the stack of a late rank
 MOST_SHOWN = 8  # late ranks told in words; the file has all
 
@@ -79,7 +80,7 @@ class Rank:
         """What it does, in a line."""
         after = f" {self.last.what()} at {self.last.where()}" if self.last else ""
         if self.inside:
-            return f"rank {self.rank} is in{after}"
+            return f"rank {self.rank} is {'stopped ' * (self.doing == STOPPED)}in{after}"
         where = f", at {' in '.join(self.stack[:SHOWN])}" if self.stack else ""
         since = f" after{after}" if after else " before its first operation"
         doing = {RUNNING: self.doing or "outside any operation", LEFT: "through", DEAD: "dead"}[self.life]
@@ -88,10 +89,11 @@ class Rank:
 
 @dataclass(frozen=True)
 class Stall:
-    """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its program is
-    over), `dead`, `differ` (ranks called different operations), `crossed` (ranks wait for one another on different
-    axes), `together` (all are in the operation and it does not end), `elsewhere` (the late ones are on other nodes),
-    `idle` (no rank is in an operation, and none goes on), `differed` (ranks called different operations, and went on).
+    """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its
+    program is over), `dead`, `stopped` (its process is, inside an operation), `differ` (ranks called different
+    operations), `crossed` (ranks wait for one another on different axes), `together` (all are in the operation and
+    it does not end), `elsewhere` (the late ones are on other nodes), `idle` (no rank is in an operation, and none
+    goes on), `differed` (ranks called different operations, and went on).
     """
 
     kind: str
@@ -157,6 +159,8 @@ class Stall:
             return f"ranks called different operations on one axis some time ago, without a stall: {calls or who}"
         if self.kind == "differ":
             return f"{who} called different operations as number {due.number if due else '?'} on one axis"
+        if self.kind == STOPPED:
+            return f"the process of {who} is stopped, by a signal or a debugger"
         if self.kind == "crossed":
             return f"{who} wait for one another"
         if self.kind == "together":
@@ -201,6 +205,9 @@ def diagnose(ranks: Iterable[Rank], limit: float) -> Stall | None:
     differing = _differing(seen, stuck)
     if differing:
         return Stall("differ", seconds, differing, tuple(stuck), seen)
+    stopped = tuple(rank for rank in stuck if seen[rank].doing == STOPPED)
+    if stopped:
+        return Stall(STOPPED, seconds, stopped, tuple(rank for rank in stuck if rank not in stopped), seen)
     reached, away = _reached(seen, stuck)
     if not reached and not away:
         together = sorted({member for rank in stuck for member in _call(seen[rank]).members})

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, Stall, diagnose, diagnose_idle
+from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, STOPPED, Call, Rank, Stall, diagnose, diagnose_idle
 from hpckit.watch_file import NodeFile
 from hpckit.watch_history import differing, due_there, odd_one, rare
 from hpckit.watch_table import (
@@ -226,7 +226,7 @@ class Watcher:
             self.seen[slot] = it = Seen((head, record, life), now, ticks, moved)
         still = 0.0 if now < head.allowed_until and life == RUNNING else now - it.since
         share = (ticks - it.ticks) / os.sysconf("SC_CLK_TCK") / max(still, 1e-9)
-        doing = "stopped" if condition == "T" else COMPUTING if share > 0.1 else "asleep"
+        doing = STOPPED if condition in ("T", "t") else COMPUTING if share > 0.1 else "asleep"
         words = self.words[slot]
         if record is not None and record.site not in words.sites:
             words.read()

@@ -92,4 +92,10 @@ def _print_result(result: dict[str, Any]) -> None:
         columns = ["median", "low", "high", "rounds"]
         if any("interval" in ratio for ratio in ratios.values()):
             columns.append("interval")
+            ratios = {key: {**ratio, "interval": _ends(ratio.get("interval"))} for key, ratio in ratios.items()}
         print_table(["key", *columns], [[key, *(ratio.get(name) for name in columns)] for key, ratio in ratios.items()])
+
+
+def _ends(interval: list[float] | None) -> str:
+    """Where a median lies, for a table."""
+    return "" if interval is None else " to ".join(f"{end:.4g}" for end in interval)

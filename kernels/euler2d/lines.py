@@ -15,12 +15,13 @@ import numpy as np
 from hpckit.kernels.euler2d.constants import HALO, INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.crossing import CARRIED, HEAT, NORMAL, RHO, cross, whole_lanes
 from hpckit.kernels.euler2d.numerics import carried, flux_of, fluxes
+from hpckit.kernels.euler2d.ring import ask_for
 from hpckit.kernels.jit import jit
 
 u8 = np.uint64
-TILE = 256 - 9  # cells of a tile: its first stage has nine interfaces more
+TILE = 272 - 9  # cells of a tile: its first stage has nine interfaces more
 FIRST = 8  # where a tile's first cell stands in its buffers
-PITCH = 256 + 24  # from field to field in the buffers
+PITCH = 272 + 24  # from field to field in the buffers
 CACHE_LINE = 8  # numbers
 GHOSTS = 8  # numbers a field that `_behind_inflow` works with
 
@@ -81,6 +82,7 @@ def sweep_line(
         if split and part == INNER and tile == tiles - 2:
             _keep(old, seams[:, 1], FIRST + count - HALO)
         for stage in range(3):
+            ask_for(flat, at + begin + cells + 2 * HALO, pitch, order, count, stage)  # the same tile of the next row
             now = old if stage == 0 else (one if stage == 1 else two)
             new = two if stage == 1 else one
             step, rate = dt / (3 - stage), dt / (3 - stage) / spacing

@@ -30,7 +30,7 @@ def test_overlap_leaves_the_bits(mpirun, tmp_path):
     """Slab and box, forced, open and with tracers; the program knows which splits overlap."""
     for ranks in (1, 2, 3, 4):
         mpirun(ranks, "overlap_ranks.py", tmp_path, timeout=150)
-    for name, variants in (*((n, [""]) for n in ("collision", "forced", "diffusing", "thin")), *BOX):
+    for name, variants in (*((n, [""]) for n in ("near", "collision", "forced", "diffusing", "thin")), *BOX):
         one = np.load(tmp_path / f"{name}{'0' if variants != [''] else ''}-1.npy")
         assert np.isfinite(one).all()
         assert np.abs(one[2]).max() > 0

@@ -166,7 +166,7 @@ def run(quick=False):
     print("noise of ours")
     subprocess.run(["echo", "noise of a child"])
     row = {"case": "a", "seconds": 0.5, "quick": quick}
-    ratio = {"median": 2.0, "low": 1.5, "high": 2.5, "rounds": 3}
+    ratio = {"median": 2.0, "low": 1.5, "high": 2.5, "rounds": 3, "interval": [1.75, 2.123456]}
     return {"bench": "made", "machine": {"cores": 2}, "results": [row], "ratios": {"key": ratio}}
 made.run = run
 sys.modules["hpckit.bench.made"] = made
@@ -184,6 +184,7 @@ sys.exit(main(sys.argv[1:]))
     table = run_limited([sys.executable, "program.py", "bench", "made"], 30)
     assert "seconds" in table.stdout
     assert "1.5" in table.stdout
+    assert "1.75 to 2.123" in table.stdout
     assert "a line" in run_limited([sys.executable, "program.py", "bench"], 30).stdout
 
 

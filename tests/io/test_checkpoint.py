@@ -163,6 +163,50 @@ def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
         open_generation(tmp_path, 1)
 
 
+def test_a_manifest_of_somebody_who_makes_hashes_too_is_not_believed(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    place = tmp_path / "g000001"
+    good = (place / "manifest.json").read_bytes()
+
+    def told(change) -> str:
+        content = json.loads(good)
+        data = change(content)
+        data = data if isinstance(data, bytes) else json.dumps(content).encode()
+        (place / "manifest.json").write_bytes(data)
+        (place / "COMMIT").write_bytes(mf.commit_line(data, content["hash"]))
+        with pytest.raises(CorruptDataError) as caught:
+            open_generation(tmp_path, 1).values["no such value"]
+        return caught.value.message
+
+    array, shard, piece = ("arrays", "u"), ("shards", 0), ("shards", 0, "pieces", 0)
+    for path, value, words in (
+        ((*shard, "file"), "../../../x.h5", "it names the file '../../../x.h5'"),
+        ((*shard, "file"), "/etc/passwd", "it names the file"),
+        ((*shard, "size"), -1, "has no size"),
+        ((*piece, "offset"), 10**9, "does not lie in shard-00000.h5"),
+        ((*piece, "start"), [-1, 0], "has no such box"),
+        ((*piece, "start"), [1, 0], "has no such box"),
+        ((*piece, "shape"), [2**40, 2**40], "has no such box"),
+        ((*piece, "hashes"), [], "has not all its hashes"),
+        ((*array, "shape"), [70, 11], "are not all of it"),
+        ((*array, "shape"), "7x11", "an array has no such box"),
+        ((*array, "dtype"), "O", "the dtype 'O'"),
+        (("step",), -3, "negative numbers"),
+        (("step",), "3", "step is no int"),
+        (("shards",), [7], "TypeError"),
+        (("values",), {}, "the checkpoint has no value 'no such value'"),
+    ):
+
+        def change(content: Any, path=path, value=value) -> None:
+            for key in path[:-1]:
+                content = content[key]
+            content[path[-1]] = value
+
+        assert words in told(change), (path, value)
+    assert "RecursionError" in told(lambda content: b"[" * 10**5 + b"]" * 10**5)
+    assert "no object" in told(lambda content: b"[1]")
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     saved(tmp_path, 2)
     shard = tmp_path / "g000002/shard-00000.h5"

@@ -117,6 +117,7 @@ GOOD = HEADER + ATOMS
         (("0 4 ylo yhi\n", ""), 7, "a header line `low high ylo yhi`", "none"),
         (("0 4 zlo zhi", "0 4 zlo zhi\n0 0.1 0 xy xz yz"), 8, "an orthogonal box", "a triclinic one"),
         (("1 atom types", "1 atom types\n2 bonds"), 5, "0 bonds", "2"),
+        (("1 atom types", "1 atom types\n0 lines\n2 bodies"), 6, "0 bodies: hpckit has no particles", "2"),
         (("1 1.5", "2 1.5"), 11, "an atom type, a whole number, 1 to 1", "2"),
         (("1 1.5", "1 -1.5"), 11, "a mass above 0", "-1.5"),
         (("2 1 1 1 1", "2 1 1 x 1"), 16, "a number in atoms", "'x'"),
@@ -158,7 +159,7 @@ def test_data_files_of_other_styles(tmp_path):
     )
     with pytest.raises(InputError, match="5 or 8 columns") as caught:
         read_lammps_data(path)
-    assert "Atoms # atomic" in caught.value.do
+    assert "`Atoms # full`" in caught.value.do
     assert read_lammps_data(path, style="full").count == 3
     with pytest.raises(InputError, match="no atom style 'fool'"):
         read_lammps_data(path, style="fool")

@@ -54,7 +54,14 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> 
         assert difference <= tolerance * np.abs(expected[field]).max(), f"field {field}: {difference:.3e}"
 
 
-SHAPES = [(4, 6, 6), (7, 9, 37), (13, 7, ring.STRIP + 1), (5, 6, lines.TILE), (4, 7, lines.TILE + 1), (5, 6, 501)]
+SHAPES = [
+    (4, 6, 6),
+    (7, 9, 37),
+    (13, 7, ring.STRIP + 1),
+    (5, 6, lines.TILE),
+    (4, 7, lines.TILE + 1),
+    (5, 6, 2 * lines.TILE + 7),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -162,7 +169,7 @@ def test_mirrored_start_has_the_mirrored_bits():
     [
         ((6, 25, 31), (6,), (25,)),
         ((6, 25, 31), (7, 13), (6, 19)),
-        ((5, 13, 300), (7,), (lines.TILE, 260)),
+        ((5, 13, 300), (7,), (lines.TILE, lines.TILE + 13)),
         ((5, 13, 300), (), (ring.STRIP + 1,)),
     ],
 )

@@ -175,6 +175,20 @@ def test_diagnosis_of_different_operations_circles_and_ends():
     assert "among ranks 2-3, on other nodes" in away.text()
 
 
+def test_a_rank_whose_process_is_stopped_inside_an_operation_is_the_culprit():
+    """Its neighbors came to the exchange as it did, and all of them wait."""
+    four = [rank(r, call(7, operation="halo exchange", count=-1)) for r in ALL]
+    frozen = replace(four[2], doing="stopped")
+    stall = diagnose([*four[:2], frozen, four[3]], 1.0)
+    assert (stall.kind, stall.culprits, stall.waiting) == ("stopped", (2,), (0, 1, 3))
+    assert stall.text().splitlines()[:2] == [
+        "stalled for 9 s: the process of rank 2 is stopped, by a signal or a debugger",
+        "  rank 2 is stopped in halo exchange on dp at b.py:10 (f)",
+    ]
+    assert not stall.hopeless
+    assert diagnose([*four[:2], replace(frozen, still=0.2), four[3]], 1.0) is None
+
+
 def test_ranks_in_words():
     assert ranks_text([3]) == "rank 3"
     assert ranks_text([5, 0, 2, 3, 4]) == "ranks 0, 2-5"

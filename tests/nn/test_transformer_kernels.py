@@ -142,6 +142,7 @@ def test_dropout_draws_the_same_numbers(dtype):
         reference.dropout(x, theirs, key, 7, 3, rate)
         np.testing.assert_array_equal(mine, theirs)
         assert np.mean(mine == 0) == pytest.approx(rate, abs=0.03)
+        np.testing.assert_allclose(mine[mine != 0], 1 / (1 - rate), rtol=1e-6)  # the mean stays
     part = np.empty((1, 1001), dtype)
     simd.dropout(x[:1], part, key, 7, 5, 0.9)
     np.testing.assert_array_equal(part[0], mine[2])

@@ -20,6 +20,7 @@ from typing import Any
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io import disk
 from hpckit.io.checkpoint.hashes import hash_named
+from hpckit.io.checkpoint.manifest_form import require_form
 
 SCHEMA = 1  # of manifests that are written
 READABLE = (1,)  # those of files up to two versions back
@@ -110,8 +111,16 @@ def read_manifest(root: Path, generation: int) -> bytes:
 
 
 def parse(content: bytes, generation: int) -> dict[str, Any]:
-    """The manifest in these bytes, whose hash was found right before."""
-    manifest = json.loads(content)
+    """The manifest in these bytes, whose hash was found right before.
+
+    Raises `InputError` for one of a newer schema, `CorruptDataError` for what `hpckit` does not write.
+    """
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"the manifest is not JSON of a checkpoint: {type(error).__name__}") from None
+    if not isinstance(manifest, dict):
+        raise CorruptDataError("the manifest is not one of a checkpoint: no object")
     if manifest.get("format") != FORMAT or manifest.get("schema") not in READABLE:
         raise InputError(
             f"the checkpoint has the format {manifest.get('format')!r} of version {manifest.get('schema')};"
@@ -119,11 +128,9 @@ def parse(content: bytes, generation: int) -> dict[str, Any]:
             likely="a newer hpckit has written it",
             do="resume with that hpckit",
         )
-    if manifest["generation"] != generation:
-        raise CorruptDataError(f"the manifest belongs to generation {manifest['generation']}, not {generation}")
-    for shard in manifest["shards"]:
-        if not re.fullmatch(r"shard-\d{5,9}\.h5", shard["file"]):
-            raise CorruptDataError(f"the manifest names the file {shard['file']!r}")
+    if manifest.get("generation") != generation:
+        raise CorruptDataError(f"the manifest belongs to generation {manifest.get('generation')}, not {generation}")
+    require_form(manifest)
     return manifest
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.checkpoint.hashes import hash_named
 from hpckit.io.checkpoint.manifest import folder, parse, read_manifest
+from hpckit.io.checkpoint.manifest_form import Values
 from hpckit.io.checkpoint.shard import gaps
 
 
@@ -22,6 +23,7 @@ class Generation:
     def __init__(self, root: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = folder(root, manifest["generation"]), manifest
         self.number: int = manifest["generation"]
+        self._values = Values(manifest["values"])
         self._hash = hash_named(manifest["hash"])
         self._piece_bytes: int = manifest["piece_bytes"]
 
@@ -33,7 +35,7 @@ class Generation:
     @property
     def values(self) -> dict[str, Any]:
         """The values of the state."""
-        return self.manifest["values"]
+        return self._values
 
     @property
     def outputs(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Lines:
 
     def fault(self, expected: str, found: str, number: int | None = None) -> InputError:
         """The error for a line (the last one by default) that is not what it should be."""
-        at = self.number if number is None else number
+        at = max(self.number, 1) if number is None else number
         shown = found if len(found) <= 80 else found[:77] + "..."
         return InputError(f"{self.path.name}: expected {expected}, found {shown}", where=f"{self.path}, line {at}")
 
