@@ -26,6 +26,7 @@ from hpckit.errors import CorruptDataError, InputError, SetupError
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FOLDERS = ("output", "report", "attempts", "attempts/000", "attempts/000/ranks")
 STOP_FILE = "stop"
+MOST_JSON = 1 << 28  # bytes of a file that is read whole
 INPUT_FILE_FORMAT = "input-file"
 
 
@@ -250,18 +251,21 @@ class RunDirectory:
     def read_json(self, name: str) -> Any:
         """The value in the file `name`; None where there is no such file.
 
-        Raises `CorruptDataError` where the file is not JSON.
+        Raises `CorruptDataError` where it is no file, a link or not JSON, or cannot be read.
         """
         try:
             folder, last = self._folder_of(name)
         except FileNotFoundError:
             return None
         try:
-            with open(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
-                return json.loads(file.read())
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait for a writer
+            with open(os.open(last, flags, dir_fd=folder), "rb") as file:
+                return json.loads(file.read(MOST_JSON) or b"")
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except OSError as error:
+            raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
             raise CorruptDataError(f"{self.path / name} is not JSON: {error}") from None
         finally:
             os.close(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.device import HOST, Device
+from hpckit.errors import DecompositionError
 from hpckit.md.dynamics import warm_up
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.units import UNITS
@@ -28,9 +30,18 @@ FINE = 5040  # parts of the longest edge that the choice of a split reckons in
 
 
 def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
-    """How `ranks` are laid over the dims: bricks with little surface, where the settings leave it open."""
+    """How `ranks` are laid over the dims: bricks with little surface, where the settings leave it open.
+
+    Raises `DecompositionError` where the ranks do not fit the settings.
+    """
     shape = tuple(max(1, round(FINE * float(length / lengths.max()))) for length in lengths)
     wanted = (config.ranks.x, config.ranks.y, config.ranks.z)
+    given, free = math.prod(n for n in wanted if n), 0 in wanted
+    if ranks % given or not (free or ranks == given):
+        raise DecompositionError(
+            f"{ranks} ranks cannot be laid over ranks.x, y, z = {', '.join(map(str, wanted))} (0: chosen)",
+            do=f"start {given} ranks{' or a multiple of them' if free else ''}, or set ranks.x, ranks.y, ranks.z",
+        )
     closed = [axis in config.system.periodic for axis in AXES]
     return Topology(AXES, best_factorization(ranks, shape, wanted, closed), config.system.periodic)
 

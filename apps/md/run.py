@@ -14,6 +14,7 @@ from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import brick_lines, make_system, topology_of
 from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
@@ -201,6 +202,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * reach)) - own
     measured(config, bricks.lengths, bricks.periodic)
+    interaction_of(config, len(start.masses))
     frames = Trajectory.frames(config)
     notes = [*start.notes, f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
     if ranks > 1 and lengths.min() < reach:

@@ -124,7 +124,7 @@ def run(
 def _costs(quick: bool, only: str | None) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
     """Rows and figures of what guarding against faults costs."""
     begin = time.monotonic()
-    rows, figures = checkpoint_costs(quick) if only in (None, CHECKPOINT) else ([], {})
+    rows, figures = checkpoint_costs(quick, few=only is None) if only in (None, CHECKPOINT) else ([], {})
     if only in (None, WATCH):
         figures |= watch_costs(quick)
     if figures:

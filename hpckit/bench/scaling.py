@@ -128,6 +128,7 @@ def _row(record: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
         "speedup": round(point["speedup"]["value"], 3),
         "efficiency": round(effective["value"], 3),
         "eff_interval": f"{effective['low']:.3f} to {effective['high']:.3f}",
+        "undisturbed": round(point["undisturbed"], 3) if "undisturbed" in point else None,
         "ceiling": round(point["ceiling"]["value"], 3) if "ceiling" in point else None,
         "karp_flatt": round(point["karp_flatt"]["value"], 4) if "karp_flatt" in point else None,
         "priced_ms": round(1e3 * priced["seconds"], 4) if priced else None,

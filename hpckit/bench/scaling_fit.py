@@ -51,6 +51,13 @@ def efficiency(times: Mapping[int, Sequence[float]], ranks: int, weak: bool) -> 
     return bootstrap(len(each), lambda rounds: float(np.median(each[rounds])))
 
 
+def undisturbed(times: Mapping[int, Sequence[float]], ranks: int, weak: bool) -> float:
+    """The efficiency of the quickest turns: other programs make turns longer, never shorter, and those on all cores of
+    a machine more often than those on one.
+    """
+    return efficiency({n: [min(each)] for n, each in times.items()}, ranks, weak).value
+
+
 def karp_flatt(times: Mapping[int, Sequence[float]], ranks: int, weak: bool) -> Estimate:
     """The serial fraction that one number of ranks shows."""
     m = ranks / min(times)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.bench.scaling_fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups
+from hpckit.bench.scaling_fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling_model import Curve, curve
 from hpckit.cli import launch
 from hpckit.cli.config import Configuration, load
@@ -183,6 +183,7 @@ def evaluated(study: Study, made: Record, machine: Machine | None) -> Record:
         }
         if n > base:
             point["karp_flatt"] = asdict(karp_flatt(times, n, study.weak))
+            point["undisturbed"] = undisturbed(times, n, study.weak)
         if n in halves:
             point["ceiling"] = asdict(_median(halves[n]))
         points.append(point)

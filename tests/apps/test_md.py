@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.run import dry_run
+from hpckit.errors import DecompositionError, InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 
@@ -69,3 +70,15 @@ def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
 def test_settings_that_cannot_be_are_explained(settings, said):
     with pytest.raises(ValidationError, match=said):
         Config.model_validate(settings)
+
+
+def test_a_dry_run_refuses_what_the_run_would(tmp_path):
+    (tmp_path / "mine.py").write_text("def energy(r2, p):\n    return p[0] / r2\n")
+    wrong = {"interaction": {"kind": "python", "function": f"{tmp_path}/mine.py:enrgy", "parameters": [1.0]}}
+    with pytest.raises(InputError, match="has no function 'enrgy'"):
+        dry_run(Config.model_validate(wrong), 1)
+    for counts, said in (([3, 0, 0], "start 3 ranks or a multiple of them"), ([3, 1, 1], "start 3 ranks, or")):
+        split = Config.model_validate({"ranks": dict(zip("xyz", counts, strict=True))})
+        with pytest.raises(DecompositionError, match="4 ranks cannot be laid over ranks") as caught:
+            dry_run(split, 4)
+        assert said in caught.value.do

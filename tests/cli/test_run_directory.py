@@ -69,6 +69,13 @@ def test_json_goes_in_and_out(directory: RunDirectory) -> None:
     (directory.path / "torn.json").write_text('{"a": 1')
     with pytest.raises(CorruptDataError, match="is not JSON"):
         directory.read_json("torn.json")
+    (directory.path / "deep.json").write_text("[" * 10**5)
+    os.mkfifo(directory.path / "pipe.json")
+    (directory.path / "linked.json").symlink_to("/etc/passwd")
+    (directory.path / "folder.json").mkdir()
+    for name, words in (("deep", "is not JSON"), ("pipe", "is not JSON"), ("linked", "links"), ("folder", "directory")):
+        with pytest.raises(CorruptDataError, match=words):
+            directory.read_json(f"{name}.json")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_links_are_not_followed(tmp_path: Path, directory: RunDirectory) -> None
     with pytest.raises(OSError, match="symbolic"):
         directory.append_metrics({"step": 1})
     (directory.path / "progress.json").symlink_to(outside)
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(CorruptDataError, match="symbolic"):
         directory.read_json("progress.json")
     directory.write_json("progress.json", {"new": 1})
     assert not (directory.path / "progress.json").is_symlink()

@@ -15,7 +15,7 @@ import pytest
 
 from hpckit.bench.scaling import run
 from hpckit.bench.scaling_files import latex, markdown
-from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction
+from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling_model import curve
 from hpckit.bench.scaling_reframe import reframe_test
 from hpckit.bench.scaling_study import Study, crowded, evaluated, words_with
@@ -187,6 +187,8 @@ def test_fits_leave_out_what_shares_cores(made):
     assert [point["oversubscribed"] for point in points.values()] == [False, False, True]
     assert points[2]["efficiency"]["value"] == pytest.approx(0.1 / 0.055 / 2)
     assert points[2]["ceiling"]["value"] == pytest.approx(0.1 / 0.104)
+    assert undisturbed({1: [1.0, 9.0, 1.0], 2: [0.9, 0.5, 0.9]}, 2, False) == 1.0
+    assert undisturbed({1: [1.0, 9.0], 2: [2.0, 1.25]}, 2, True) == 0.8
     assert points[2]["phases"]["core"] == pytest.approx({"mean": 0.025, "least": 0.02, "most": 0.03})
     assert points[2]["phases"]["other"]["mean"] == pytest.approx(points[2]["seconds"]["value"] - 0.025)
     assert made["fit"]["serial"]["value"] == pytest.approx(0.1, abs=1e-12)

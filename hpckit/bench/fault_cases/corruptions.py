@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +21,11 @@ from hpckit.io.checkpoint.writer import Writer
 
 GENERATIONS = 3
 LONGEST = 5.0  # s
-KINDS = ("bit", "bit", "bit", "cut", "longer", "zeros", "swap", "stale", "gone", "empty")
+KINDS = ("bit", "bit", "bit", "cut", "longer", "zeros", "swap", "stale", "gone", "empty", "digit")
 
 
-def corruptions(random: Random, count: int) -> Iterator[dict[str, Any]]:
-    """`count` changes; a row each, with `silent` where a wrong value was loaded and `crash` for an untyped error."""
+def corruptions(random: Random, count: int, kinds: Sequence[str] = KINDS) -> Iterator[dict[str, Any]]:
+    """`count` changes of these kinds; a row each, `silent` where a wrong value came, `crash` for an untyped error."""
     with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
         good = Path(folder, "good")
         writer = Writer(MPI.COMM_SELF, good, keep=9)
@@ -34,7 +35,7 @@ def corruptions(random: Random, count: int) -> Iterator[dict[str, Any]]:
         for number in range(count):
             root = Path(folder, f"changed-{number}")
             shutil.copytree(good, root)
-            case = _change(random, root)
+            case = _change(random, root, kinds)
             begin = time.monotonic()
             ending, problem = _loaded(root)
             seconds = time.monotonic() - begin
@@ -68,17 +69,20 @@ def _loaded(root: Path) -> tuple[str, str]:
         return "crash", f"{type(error).__name__}: {error}"
 
 
-def _change(random: Random, root: Path) -> str:
+def _change(random: Random, root: Path, kinds: Sequence[str]) -> str:
     """Change something of one generation, often of the newest; what it was."""
-    kind = random.choice(KINDS)
+    kind = random.choice(kinds)
     number = random.choice((GENERATIONS, GENERATIONS, random.randint(1, GENERATIONS)))
     folder = root / f"g{number:06d}"
-    path = random.choice(sorted(folder.iterdir()))
+    path = folder / "manifest.json" if kind == "digit" else random.choice(sorted(folder.iterdir()))
     other = root / f"g{random.choice([each for each in range(1, GENERATIONS + 1) if each != number]):06d}" / path.name
     data = path.read_bytes()
     at = random.randrange(len(data))
     if kind == "bit":
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :])
+    elif kind == "digit":  # a bit of a number: the manifest is as good as before, and says something else
+        at = random.choice([found.start() for found in re.finditer(rb"(?<=[ \[])[0-9]", data)])
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
     elif kind == "cut":
         path.write_bytes(data[:at])
     elif kind == "longer":

@@ -81,7 +81,7 @@ def _mutants() -> dict[str, tuple[Any, Callable[[], Rows]]]:
         "hash of the values": (_patched((f"{reader}.hash_named", lambda name: lambda data: _Any(""))), changed),
         "COMMIT": (
             _patched((f"{choose}.committed", _no_commit_needed), (f"{choose}.read_manifest", _manifest_alone)),
-            lambda: [*changed(), *lost()],
+            lambda: corruptions(Random(5), 60, ("digit",)),
         ),
         "number of the generation": (_patched((f"{choose}.parse", _any_generation)), changed),
     }
