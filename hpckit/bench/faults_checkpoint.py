@@ -8,18 +8,20 @@ from typing import Any
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import ratio
 
+Figures = dict[str, dict[str, float]]
 MODULE = "hpckit.bench.faults_checkpoint_ranks"
 RANKS = 2
 MIB, ROUNDS = 512, 5  # a rank; rounds of raw disk, checkpoint, checkpoint out of an array with halo, and stall
 QUICK_MIB, QUICK_ROUNDS = 64, 3
+FEW_ROUNDS = 3  # beside faults, whose time is limited
 
 
-def checkpoint_costs(quick: bool = False) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+def checkpoint_costs(quick: bool = False, few: bool = False) -> tuple[list[dict[str, Any]], Figures]:
     """Rows and ratios. ckpt_vs_raw: seconds of a raw O_DIRECT write, a file a rank, with fsync, over those of a whole
     checkpoint (copied out of an array with halo, hashed, synced, committed); ckpt_stall: seconds that a run stands
-    still for an asynchronous one, in copies of the state in memory.
+    still for an asynchronous one, in copies of the state in memory. few: fewer rounds.
     """
-    mib, rounds = (QUICK_MIB, QUICK_ROUNDS) if quick else (MIB, ROUNDS)
+    mib, rounds = (QUICK_MIB, QUICK_ROUNDS) if quick else (MIB, FEW_ROUNDS if few else ROUNDS)
     found = run_ranks(MODULE, RANKS, ((mib, rounds),))[0]
     times: dict[str, list[float]] = found["seconds"]
     rows = [

@@ -28,6 +28,7 @@ PRESETS = {
     "melt": ["repro=true", "output.every=1000000"],
 }
 CHECKED = ("thermal", "melt")
+COMMON = ("thermal", "double_gyre")  # of which a few steps are timed beside faults
 FIRST, STEPS = 5, 60  # steps before those that are timed, and these
 WAYS: dict[str, dict[str, Any]] = {"plain": {}, "replay": {"replay": 1}, "messages": {"messages": True}}
 

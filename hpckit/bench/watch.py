@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from hpckit.bench.job import answer, run_ranks, seconds_a_call, slowest
 from hpckit.bench.measure import machine, ratio
-from hpckit.bench.step_costs import CHECKED, PRESETS, WAYS
+from hpckit.bench.step_costs import CHECKED, COMMON, PRESETS, WAYS
 
 CALLS = 2000  # timed together
 STRETCHES = 10  # of the calls of a record
@@ -53,15 +53,15 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def watch_costs(quick: bool = False) -> dict[str, dict[str, float]]:
-    """`watch_call_us` and `watch_cost` alone."""
+    """`watch_call_us` and `watch_cost` alone, of presets whose kernels most machines have compiled."""
     row = run_ranks("hpckit.bench.watch", 2, ((10,),))[0]
     call = ratio([1e6 * s for s in row["call"]], [1.0] * len(row["call"]))
-    return {"watch_call_us": call, "watch_cost": _watch_cost(_steps(1 if quick else 3), row["call"])}
+    return {"watch_call_us": call, "watch_cost": _watch_cost(_steps(1 if quick else 3, presets=COMMON), row["call"])}
 
 
-def _steps(rounds: int, checked: bool = False) -> list[dict[str, Any]]:
+def _steps(rounds: int, checked: bool = False, presets: Iterable[str] = PRESETS) -> list[dict[str, Any]]:
     """Steps of apps (`hpckit.bench.step_costs`), some with checks where these are asked for."""
-    cases = [(preset, list(WAYS) if checked and preset in CHECKED else ["plain"], rounds) for preset in PRESETS]
+    cases = [(preset, list(WAYS) if checked and preset in CHECKED else ["plain"], rounds) for preset in presets]
     return run_ranks("hpckit.bench.step_costs", 2, tuple(cases))
 
 

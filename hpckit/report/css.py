@@ -56,7 +56,7 @@ svg { display: block; width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: 14px; margin: 8px 0 4px; }
 th { text-align: left; font-weight: 500; color: var(--muted); font-size: 13px; border-bottom: 1px solid #c5ced6; }
 th, td { padding: 4px 22px 4px 0; vertical-align: top; }
-td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } td:first-child { overflow-wrap: normal; }
 .n { text-align: right; white-space: nowrap; }
 .swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 8px; }
 details { margin-top: 10px; } summary { cursor: pointer; color: var(--accent); }
