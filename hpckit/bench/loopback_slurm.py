@@ -139,12 +139,13 @@ class Cluster:
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} RealMemory=2000{gres}"
             for name, port in zip(self._names(), ports[1:], strict=True)
         )
-        # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind.
+        # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind. Of few
+        # digits: with long ones MPICH's lines come to the length that Slurm's pmi2 takes at once.
         return f"""\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
-FirstJobId={secrets.randbelow(60_000_000) + 1}
+FirstJobId={secrets.randbelow(900_000) + 1}
 AuthType=auth/munge
 AuthInfo=socket={socket_file},cred_expire=5
 CredType=cred/munge

@@ -71,7 +71,7 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
     mistakes += [
         Mistake(layer.origin(path), f"{dotted(path)}: must be finite")
         for path, value, layer in settings.leaves()
-        if isinstance(value, float) and not math.isfinite(value)
+        if isinstance(value, int | float) and not _is_finite(value)
     ]
     config = None
     try:
@@ -85,6 +85,14 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         raise _listed(mistakes)
     origins = {dotted(path): settings.origin(path) for path in schema.leaves()}
     return Configuration(app, config, title, origins, text or run_file_text(app, config))
+
+
+def _is_finite(value: float) -> bool:
+    """Whether floating point has a finite number near it: an integer of 400 digits would become infinite."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check(config: type[BaseModel], tree: Mapping[str, Any]) -> BaseModel:

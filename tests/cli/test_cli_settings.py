@@ -284,7 +284,11 @@ def test_an_app_that_is_no_text_is_refused(name: str) -> None:
 
 
 def test_settings_beyond_floating_point_are_bad_input(tmp_path: Path) -> None:
-    for words in (["heat", "grid.shape=[3,3]", "grid.lengths=[1e-300,1]"], ["jet", "grid.width=1e-300", "jet.speed=0"]):
+    for words in (
+        ["heat", "grid.shape=[3,3]", "grid.lengths=[1e-300,1]"],
+        ["jet", "grid.width=1e-300", "jet.speed=0"],
+        ["droplet", f"system.density={10**400}"],
+    ):
         outcome = hpckit("run", *words, "--dry-run", cwd=tmp_path)
         assert (outcome.code, outcome.stderr[:7]) == (2, "HPK-200"), outcome.stderr
         assert "Traceback" not in outcome.stderr
