@@ -195,6 +195,11 @@ class Watch:
         """Whether this rank is through."""
         return self._closed
 
+    @property
+    def calls(self) -> int:
+        """Calls of this rank that are over."""
+        return int(self._words[(self._start + ENDED) // 8])
+
     def beat(self) -> None:
         """Say that this rank is alive: for long stretches without communication."""
         self._beats += 1

@@ -65,6 +65,13 @@ def seconds_a_call(
     return slowest(comm, (clock() - begin) / calls)
 
 
+def wait_asleep(comm: Any, nap: float = 0.002) -> None:
+    """A barrier that leaves the core to those that are waited for, with looks `nap` seconds apart: MPI's own spins."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(nap)
+
+
 def slowest(comm: Any, seconds: float) -> float:
     """The largest of the ranks' times. Collective."""
     every = np.empty(comm.size)

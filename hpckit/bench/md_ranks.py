@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.job import answer
+from hpckit.bench.job import answer, wait_asleep
 from hpckit.bench.md_case import Melt
-from hpckit.bench.weather_ranks import wait_asleep
 
 
 def case(cells: int, rounds: int) -> dict[str, Any]:

@@ -48,7 +48,16 @@ def in_turn(names: Sequence[str], turn: int) -> list[str]:
 
 def ratio(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, float]:
     """How many times faster `faster` is, round by round: median, low and high of slower / faster * scale."""
-    each = [scale * a / b for a, b in zip(slower, faster, strict=True)]
+    return spread(by_round(slower, faster, scale))
+
+
+def by_round(slower: Sequence[float], faster: Sequence[float], scale: float = 1.0) -> list[float]:
+    """Slower / faster * scale of each round."""
+    return [scale * a / b for a, b in zip(slower, faster, strict=True)]
+
+
+def spread(each: Sequence[float]) -> dict[str, float]:
+    """Median, low and high of a figure's rounds."""
     return {"median": statistics.median(each), "low": min(each), "high": max(each), "rounds": len(each)}
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import waits
-from hpckit.bench.job import answer, slowest
+from hpckit.bench.job import answer, slowest, wait_asleep
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
 from hpckit.errors import HpckitError, SetupError
@@ -158,13 +158,6 @@ class InTurn:
         importlib.import_module(f"{package}.run").run(config, self._run)
 
 
-def wait_asleep(comm: MPI.Comm) -> None:
-    """A barrier that leaves the core to those that are waited for."""
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(NAP)
-
-
 def case(case: Record) -> Record:
     """All runs of a study, `rounds` turns each: on each number of ranks together, and on one rank each at once, as many
     as `apart` says. Before the first round all make their first steps, untimed.
@@ -188,12 +181,12 @@ def case(case: Record) -> Record:
         for kind, ranks in turns[:: -1 if number % 2 else 1]:
             if comm.rank < ranks:
                 run, gate = runs[1 if kind == "apart" else ranks], parts[ranks]
-                seconds = run.go(gate, case["skipped"], case["steps"] if number >= 0 else 1)
+                seconds = run.go(gate, case["steps"], case["steps"] if number >= 0 else 1)
                 if number >= 0:
                     found.append(
                         {"kind": kind, "ranks": ranks, "turn": number, "steps": case["steps"], "seconds": seconds}
                     )
-            wait_asleep(comm)
+            wait_asleep(comm, NAP)
     phases = {}
     for ranks in case["counts"]:
         own = runs[ranks].end() if ranks in runs else None
@@ -201,7 +194,7 @@ def case(case: Record) -> Record:
         if every is not None:
             names = dict.fromkeys(name for each in every for name in each)
             phases[ranks] = {name: [each.get(name, 0.0) for each in every] for name in names}
-        wait_asleep(comm)
+        wait_asleep(comm, NAP)
     for part in parts.values():
         part.Free()
     return {"places": places, "runs": found, "phases": phases}

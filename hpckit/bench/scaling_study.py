@@ -30,7 +30,6 @@ from hpckit.scaling import Load
 
 PILOT_STEPS = 8
 LEAST_STEPS = 2
-SKIPPED = 1  # of so many steps of a turn one more goes before, untimed: cores that slept are slow for a while
 MARGIN = 1.5  # of steps, for apps whose step is not always as long
 Record = dict[str, Any]
 Settings = Mapping[str, Any]
@@ -97,9 +96,8 @@ class Study:
 
         apart: numbers of ranks on which the run on one rank is also made by each at once.
         """
-        skipped = max(1, steps // SKIPPED)
         turns = (rounds + 1) * (1 + len(apart))
-        total = math.ceil(MARGIN * turns * (skipped + steps)) + 1
+        total = math.ceil(MARGIN * turns * 2 * steps) + 1  # as many go before the clock
         values = {n: self.configuration(n, total).values() for n in self.counts}
         case = {
             "app": self.base.app.name,
@@ -108,7 +106,6 @@ class Study:
             "counts": self.counts,
             "apart": list(apart),
             "rounds": rounds,
-            "skipped": skipped,
             "steps": steps,
             "values": values,
             "folder": str(folder.absolute()),

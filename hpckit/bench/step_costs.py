@@ -15,9 +15,9 @@ from typing import Any
 from hpckit import message_checks
 from hpckit.bench.job import answer, slowest
 from hpckit.cli.config import load
+from hpckit.json_bytes import share_json
 from hpckit.run_context import Run
 from hpckit.watch import Watch
-from hpckit.watch_table import ENDED
 from hpckit.watched_comm import WatchedComm
 
 # Presets that the README shows, with their sizes; the last setting keeps files out of the steps that are timed.
@@ -43,17 +43,12 @@ class TimedRun(Run):
     def advance(self, step: int, once: Any, state: Any, restore: Any) -> Any:
         """As `Run.advance`."""
         result = super().advance(step, once, state, restore)
-        self.ends.append((step, time.perf_counter(), _records(self._watch)))
+        self.ends.append((step, time.perf_counter(), 0 if self._watch is None else self._watch.calls))
         return result
 
     def edge(self, step: int, state: Any) -> bool:
         """As `Run.edge`."""
         return super().edge(step, state) or step >= FIRST + STEPS
-
-
-def _records(watch: Any) -> int:
-    """Calls that were recorded so far on this rank."""
-    return int(watch._words[(watch._start + ENDED) // 8])
 
 
 def case(preset: str, ways: list[str], rounds: int) -> dict[str, Any]:
@@ -89,8 +84,6 @@ def _steps(comm: Any, preset: str, replay: int = 0, messages: bool = False) -> t
 
 
 def _shared(comm: Any, folder: str | None) -> Path:
-    from hpckit.json_bytes import share_json
-
     return Path(share_json(comm, None if folder is None else str(Path(folder, "run"))))
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from hpckit.bench.job import run_ranks
-from hpckit.bench.measure import SELDOM, Times, interval, machine, ratio
+from hpckit.bench.measure import SELDOM, Times, by_round, interval, machine, ratio, spread
 
 # Key -> case of `train_steps` and its rounds, all and with --quick.
 CASES = {
@@ -95,8 +95,8 @@ def pipeline_ratios(times: Times, simulated: float) -> Ratios:
 
 def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, Any]:
     """A `ratio`, and where its median lies."""
-    each = [scale * a / b for a, b in zip(slower, faster, strict=True)]
-    return {**ratio(slower, faster, scale), "interval": interval(each)}
+    each = by_round(slower, faster, scale)
+    return {**spread(each), "interval": interval(each)}
 
 
 def _rank_row(title: str, name: str, seconds: list[float]) -> dict[str, Any]:

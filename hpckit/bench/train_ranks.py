@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.job import answer
+from hpckit.bench.job import answer, wait_asleep
 from hpckit.bench.measure import SELDOM, in_turn
 from hpckit.mesh import Mesh
 from hpckit.nn.gpt import gpt2
@@ -53,9 +53,7 @@ def time_in_turn(
             if name not in alone or comm.rank == 0:
                 every[name]()
             seconds = np.array(time.perf_counter() - begin)
-            done = comm.Ibarrier()
-            while not done.Test():
-                time.sleep(NAP)
+            wait_asleep(comm, NAP)
             comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
             if turn >= 0:
                 times[name].append(float(seconds))

@@ -22,11 +22,9 @@ from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
 from hpckit.atmosphere.loop import Model
-from hpckit.bench.job import answer
+from hpckit.bench.job import answer, wait_asleep
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
-
-NAP = 0.002  # seconds between two looks whether the other rank is done
 
 
 def make(comm: MPI.Comm, sizes: list[int]) -> Model:
@@ -51,13 +49,6 @@ def seconds_of(step: Callable[[], object], steps: int, comm: MPI.Comm) -> float:
     seconds = np.array(time.perf_counter() - begin)
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     return float(seconds)
-
-
-def wait_asleep(comm: MPI.Comm) -> None:
-    """A barrier that leaves the core to the rank that is waited for: MPI's own spins."""
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(NAP)
 
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:

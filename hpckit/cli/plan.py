@@ -121,12 +121,13 @@ def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Na
 
 def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_for: bool) -> Iterator[dict[str, Any]]:
     quickest = math.inf
-    for plan in sorted(plans, key=lambda plan: walk_length(plan, machine)):
+    walks = [(walk_length(plan, machine), plan) for plan in plans]
+    for walk, plan in sorted(walks, key=lambda each: each[0]):
         row: dict[str, Any] = {"algorithm": plan.algorithm, "steps": plan.length, "seconds": None}
         if not asked_for and plan.length > MOST_STEPS and not plan.runs:
             yield row
             continue
-        if not asked_for and walk_length(plan, machine) > MOST_MESSAGES:
+        if not asked_for and walk > MOST_MESSAGES:
             least = at_least(plan, machine, nbytes)
             if least > quickest:
                 yield {**row, "at_least": least}

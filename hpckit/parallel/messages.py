@@ -125,10 +125,14 @@ class Messages:
         self._send_packed(wait=False)
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
-        while self._coming and self._coming[0].Test():  # a large message arrives only while its receiver is in MPI
-            self._coming.popleft()
+        self._look_at_coming()
         if flying:
             advance_all()
+
+    def _look_at_coming(self) -> None:
+        """A large message arrives only while its receiver is in MPI; what has come is not kept here."""
+        while self._coming and self._coming[0].Test():
+            self._coming.popleft()
 
     def finish(self) -> None:
         """Wait until all that was sent has left."""
@@ -136,6 +140,7 @@ class Messages:
         for request, _ in self._leaving:
             self._wait(request)
         self._leaving.clear()
+        self._look_at_coming()
         if self._seals is not None:
             self._seals.finish()
 

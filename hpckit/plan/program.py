@@ -86,7 +86,9 @@ def _with_messages(schedule: Schedule) -> list[list[Action]]:
     """
     goes_to = receivers(schedule)
     done = list(intervals(schedule))
-    clocks = [[(begin, end) for rank, _, begin, end in done if rank == own] for own in range(schedule.ranks)]
+    clocks: list[list[tuple[float, float]]] = [[] for _ in range(schedule.ranks)]
+    for rank, _, begin, end in done:
+        clocks[rank].append((begin, end))
     events: list[tuple[float, bool, int, int, Action]] = []
     for number, (rank, action, begin, end) in enumerate(done):
         events.append((begin, True, number, rank, action))
