@@ -91,7 +91,7 @@ def test_all():
     for dims in (1, 2, 3):
         shape = SHAPES[dims]
         layouts = itertools.product(meshes(dims), every_periodicity(dims), (1, 2, 3))
-        # All widths for all layouts in 1-D and 2-D; in 3-D, where a layout has three dims for that, one after the other.
+        # All widths for all layouts in 1-D and 2-D; in 3-D, where a layout has three dims, one after the other.
         for axes, periodic, width in layouts if dims < 3 else every_fourth(layouts):
             try:
                 with hp.Mesh(MPI.COMM_WORLD, **axes, periodic=periodic, shape=shape, halo=width) as mesh:
