@@ -31,7 +31,7 @@ def dot(one: Field, other: Field, repro: bool) -> float | complex:
         raise InputError(f"{one} and {other} have no product", do="give fields of the same cells and components")
     a, b, kinds = one.interior, other.interior, (wide_integer(one), wide_integer(other))
     if None not in kinds:
-        wide = np.result_type(*kinds)  # type: ignore[arg-type]
+        wide = np.result_type(*kinds)
         wide = wide if wide.kind in "iu" else np.dtype(np.int64)
         product = (a.astype(wide) * b.astype(wide)).sum().item()
         return _integer_sum(one.mesh.comm, product, wide)
