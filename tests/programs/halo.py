@@ -108,11 +108,17 @@ def meshes(dims):
         yield {other: size if other == name else 1 for other in names}
 
 
+def every_fourth(layouts):
+    return itertools.islice(layouts, 0, None, 4)
+
+
 def test_all():
     count = beside = 0
     for dims in (1, 2, 3):
         shape = SHAPES[dims]
-        for axes, periodic, width in itertools.product(meshes(dims), every_periodicity(dims), (1, 2, 3)):
+        layouts = itertools.product(meshes(dims), every_periodicity(dims), (1, 2, 3))
+        # All widths for all layouts in 1-D and 2-D; in 3-D, where a layout has three dims, one after the other.
+        for axes, periodic, width in layouts if dims < 3 else every_fourth(layouts):
             try:
                 with hp.Mesh(MPI.COMM_WORLD, **axes, periodic=periodic, shape=shape, halo=width) as mesh:
                     dec = hp.Decomposition(shape, mesh.topology, width)
