@@ -81,12 +81,6 @@ def growth(ranks: int, shape: Sequence[int], closed: Sequence[bool], fixed: Sequ
     return list(best_factorization(ranks, [n * ranks for n in shape], fixed, closed))
 
 
-def plane_sizes(ranks: int, grid: Any, axes: Sequence[str], halo: int) -> tuple[int, ...]:
-    """Ranks along y and x of a plane; grid: settings with `ny`, `nx` and the axes that are `periodic`."""
-    closed = [axis in grid.periodic for axis in axes]
-    return best_factorization(ranks, (grid.ny, grid.nx), None, closed, (halo, halo))
-
-
 def plane_growth(ranks: int, grid: Any, axes: Sequence[str]) -> dict[str, Any]:
     """The settings of a plane that is wider along x and y, for as much work on each of so many ranks as on one."""
     y, x = growth(ranks, (grid.ny, grid.nx), [axis in grid.periodic for axis in axes])

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
+PATIENCE = 3  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
 
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
@@ -44,16 +46,16 @@ def mpiexec() -> str | None:
 
 
 def run_limited(command: list[str], timeout: float, **options) -> Outcome:
-    """Run a command in a session of its own and end all of it at the time limit: a hang fails, it never blocks."""
+    """Run a command in a session of its own, and end all of it PATIENCE limits later: a hang fails, it never blocks."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
     )
     try:
-        stdout, stderr = process.communicate(timeout=timeout)
+        stdout, stderr = process.communicate(timeout=PATIENCE * timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
-        pytest.fail(f"hang: {' '.join(command)} ran past {timeout} s\n{stdout}\n{stderr}", pytrace=False)
+        pytest.fail(f"hang: {' '.join(command)} ran past {PATIENCE * timeout} s\n{stdout}\n{stderr}", pytrace=False)
     return Outcome(process.returncode, stdout, stderr)
 
 
@@ -100,3 +102,11 @@ def mpirun() -> Callable[..., Outcome]:
         return outcome
 
     return run
+
+
+def wait_until(true: Callable[[], object], what: str = "waited in vain") -> None:
+    """Ask again and again until it is true; after a time that no machine needs the test fails."""
+    deadline = time.monotonic() + 60 * PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)

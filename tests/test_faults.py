@@ -64,7 +64,7 @@ threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
 with none_left():
     list(at_once([wait, wait, wait]))
 """
-    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=50, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=150, check=False)
     assert ended.returncode == 128 + signal.SIGTERM
     pids = [int(line) for line in ended.stdout.split()]
     assert len(pids) == 2, "the third does not begin"

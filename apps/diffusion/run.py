@@ -21,7 +21,6 @@ from hpckit.io.fields import FieldWriter
 from hpckit.kernels import stencil
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
@@ -253,21 +252,21 @@ def _warm_up(model: Model) -> None:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid = config.grid
-    closed = [axis in grid.periodic for axis in grid.axes]
-    sizes = best_factorization(ranks, grid.shape, None, closed, (1,) * len(grid.shape))
-    decomposition = Decomposition(grid.shape, Topology(grid.axes, sizes, grid.periodic), halo=1)
+    topology = Topology.over(ranks, grid.shape, dict.fromkeys(grid.axes, 0), grid.periodic)
+    decomposition = Decomposition(grid.shape, topology, halo=1)
     plan = halo_plan(decomposition)
     dt, steps = time_step(config)
     frames = 1 + min(config.output.frames, steps)
     local = max(math.prod(decomposition.local_shape(rank)) for rank in range(ranks))
     blocks = sorted({decomposition.owned(rank) for rank in range(ranks)})
     by = " x "
+    each = " or ".join(by.join(map(str, block)) for block in blocks)
     return DryRun(
         ranks=ranks,
         decomposition=[
             f"{by.join(map(str, grid.shape))} cells ({', '.join(grid.axes)}) of "
             f"{by.join(f'{h:.4g} m' for h in grid.spacing)}",
-            f"{by.join(map(str, sizes))} ranks, blocks of {' or '.join(by.join(map(str, block)) for block in blocks)}",
+            f"{by.join(map(str, topology.sizes))} ranks, blocks of {each}",
         ],
         halo_bytes=max(plan.nbytes(rank, 8) for rank in range(ranks)),
         memory_per_rank=2 * 8 * local,

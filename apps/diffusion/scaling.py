@@ -6,7 +6,6 @@ from typing import Any
 
 from hpckit.apps.diffusion.config import Config
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.topology import Topology
 from hpckit.scaling import Load, growth, halos, most_cells
 
@@ -31,11 +30,6 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 def load(config: Config, ranks: int) -> Load:
     """One exchange a step."""
     grid = config.grid
-    decomposition = Decomposition(grid.shape, Topology(grid.axes, _sizes(config, ranks), grid.periodic), halo=1)
+    topology = Topology.over(ranks, grid.shape, dict.fromkeys(grid.axes, 0), grid.periodic)
+    decomposition = Decomposition(grid.shape, topology, halo=1)
     return Load(most_cells(decomposition), halos([decomposition], 8))
-
-
-def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
-    grid = config.grid
-    closed = [axis in grid.periodic for axis in grid.axes]
-    return best_factorization(ranks, grid.shape, None, closed, (1,) * len(grid.shape))

@@ -16,7 +16,6 @@ from hpckit.io.fields import FieldWriter
 from hpckit.kernels.flood.constants import HALO
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
@@ -169,9 +168,8 @@ def _report(model: Model, run: Run, watch: Watch, dt: float) -> None:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid, shape = config.grid, (config.grid.ny, config.grid.nx)
-    closed = [axis in grid.periodic for axis in AXES]
-    sizes = best_factorization(ranks, shape, None, closed, (HALO, HALO))
-    decomposition = Decomposition(shape, Topology(AXES, sizes, grid.periodic), halo=HALO)
+    topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
+    decomposition = Decomposition(shape, topology, halo=HALO)
     plan = halo_plan(decomposition)
     dt = min(config.time.cfl / first_rate(config), config.output.every)
     steps = step_count(config, dt)
@@ -183,7 +181,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         ranks=ranks,
         decomposition=[
             f"{grid.ny} x {grid.nx} cells (y, x) of {grid.dy:g} m x {grid.dx:g} m, x {grid.sides_x}, y {grid.sides_y}",
-            f"{sizes[0]} x {sizes[1]} ranks, blocks of {' or '.join(f'{a} x {b}' for a, b in blocks)}",
+            f"{' x '.join(map(str, topology.sizes))} ranks, blocks of {' or '.join(f'{a} x {b}' for a, b in blocks)}",
         ],
         halo_bytes=max(3 * plan.nbytes(rank, 8) for rank in range(ranks)),
         memory_per_rank=10 * 8 * max(local),

@@ -10,7 +10,7 @@ from hpckit.apps.flood.run import AXES
 from hpckit.kernels.flood.constants import HALO
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, halos, most_cells, plane_growth, plane_sizes, sums
+from hpckit.scaling import Load, halos, most_cells, plane_growth, sums
 
 UNIT = "cells"
 STAGES = 2  # of a step, each with its halos
@@ -31,6 +31,7 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 def load(config: Config, ranks: int) -> Load:
     """The halos of three fields for each stage, and what the ranks agree on."""
     grid = config.grid
-    topology = Topology(AXES, plane_sizes(ranks, grid, AXES, HALO), grid.periodic)
-    decomposition = Decomposition((grid.ny, grid.nx), topology, halo=HALO)
+    shape = (grid.ny, grid.nx)
+    topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
+    decomposition = Decomposition(shape, topology, halo=HALO)
     return Load(most_cells(decomposition), halos([decomposition], 3 * 8, STAGES) + sums(ranks, AGREED))

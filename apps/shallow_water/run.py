@@ -15,7 +15,6 @@ from hpckit.device import Device
 from hpckit.io.fields import FieldWriter
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
 from hpckit.mesh import Mesh
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
@@ -179,9 +178,8 @@ def _report(model: Model, run: Run, watch: Watch, time: float, dt: float) -> Non
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid, shape = config.grid, (config.grid.ny, config.grid.nx)
-    closed = [axis in grid.periodic for axis in AXES]
-    sizes = best_factorization(ranks, shape, None, closed, (HALO, HALO))
-    decomposition = decompose(config, Topology(AXES, sizes, grid.periodic), AT_ONCE)
+    topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
+    decomposition = decompose(config, topology, AT_ONCE)
     at_once = decomposition.halo[0] // HALO
     located = [decomposition.at(where) for where in (("center", "center"), ("center", "face"), ("face", "center"))]
     plans = [halo_plan(one) for one in located]
@@ -195,7 +193,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         ranks=ranks,
         decomposition=[
             f"{grid.ny} x {grid.nx} cells (y, x) of {grid.dy:g} m x {grid.dx:g} m, {grid.sides}",
-            f"{sizes[0]} x {sizes[1]} ranks, blocks of {' or '.join(f'{a} x {b}' for a, b in blocks)}",
+            f"{' x '.join(map(str, topology.sizes))} ranks, blocks of {' or '.join(f'{a} x {b}' for a, b in blocks)}",
         ],
         halo_bytes=max(sum(plan.nbytes(rank, 8) for plan in plans) for rank in range(ranks)) // at_once,
         memory_per_rank=4 * 8 * max(local),

@@ -8,7 +8,7 @@ from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import AXES, decompose, time_step
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, halos, most_cells, plane_growth, plane_sizes
+from hpckit.scaling import Load, halos, most_cells, plane_growth
 
 UNIT = "cells"
 PLACES = (("center", "center"), ("center", "face"), ("face", "center"))  # of depth, u and v
@@ -27,8 +27,8 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 def load(config: Config, ranks: int) -> Load:
     """One exchange of the three fields for as many steps as the halo is thick."""
-    decomposition = decompose(
-        config, Topology(AXES, plane_sizes(ranks, config.grid, AXES, HALO), config.grid.periodic), AT_ONCE
-    )
+    grid = config.grid
+    topology = Topology.over(ranks, (grid.ny, grid.nx), dict.fromkeys(AXES, 0), grid.periodic, HALO)
+    decomposition = decompose(config, topology, AT_ONCE)
     at_once = decomposition.halo[0] // HALO
     return Load(most_cells(decomposition), halos((decomposition.at(place) for place in PLACES), 8, 1 / at_once))

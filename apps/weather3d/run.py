@@ -18,7 +18,6 @@ from hpckit.io.fields import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run_context import DryRun, Run
@@ -90,9 +89,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    periodic = periodic_axes(config)
-    sizes = best_factorization(ranks, shape, tuple(AXES.values()), [name in periodic for name in AXES], HALOS)
-    topology = Topology(tuple(AXES), sizes, periodic)
+    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
     dt = config.full_step
@@ -115,7 +112,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         ranks=ranks,
         decomposition=[
             f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
-            f"y over {sizes[1]} ranks, x over {sizes[2]}, {' or '.join(columns)} columns each",
+            f"y over {topology.sizes[1]} ranks, x over {topology.sizes[2]}, {' or '.join(columns)} columns each",
         ],
         halo_bytes=exchanges * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)) + exchanges * tracer_bytes,
         memory_per_rank=8 * local * arrays + (8 + itemsize) * count * owned,

@@ -10,7 +10,6 @@ from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization
 from hpckit.plan.topology import Topology
 from hpckit.scaling import Load, growth, halos, most_cells
 
@@ -39,17 +38,11 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 def load(config: Config, ranks: int) -> Load:
     """One exchange of the state a step, another where there is mixing, and those of the tracers."""
     grid = config.grid
-    topology = Topology(tuple(AXES), _sizes(config, ranks), periodic_axes(config))
     shape = (grid.nz, grid.ny, grid.nx)
+    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
     exchanges = 1 + bool(config.diffusion) + bool(config.smagorinsky.coefficient)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     traffic = halos([decomposition], 8 * FIELDS, exchanges)
     if config.tracers:
         traffic += halos([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * len(config.tracers), exchanges)
     return Load(most_cells(decomposition), traffic)
-
-
-def _sizes(config: Config, ranks: int) -> tuple[int, ...]:
-    grid, periodic = config.grid, periodic_axes(config)
-    closed = [name in periodic for name in AXES]
-    return best_factorization(ranks, (grid.nz, grid.ny, grid.nx), tuple(AXES.values()), closed, HALOS)

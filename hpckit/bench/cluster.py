@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpckit.bench.first_run import first_run
-from hpckit.bench.loopback_slurm import cluster, missing
+from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.measure import machine
 from hpckit.bench.requeue import limited, requeued, same_bits
 from hpckit.jobs.graph import load_graph
 from hpckit.jobs.graph_state import GraphState
 
+Ratios = dict[str, dict[str, float]]
+Part = Callable[[Cluster, Path, bool, Ratios], list[dict[str, Any]]]
+KEYS = ("requeue_bitwise", "limit_bitwise", "graph_kills", "first_run_s")
+LONG = ("limit_bitwise", "first_run_s")  # left out where `quick`
 KILLS, QUICK_KILLS, KILLS_A_ROUND = 50, 5, 5
 FRONT_END = [sys.executable, "-m", "hpckit.cli.main"]
 TASK = """\
@@ -29,32 +35,31 @@ outputs = ["{name}.txt"]
 TASKS = {"a": "", "b": "", "c": "", "d": "", "e": "ab", "f": "cd", "g": "ef", "h": "ef", "i": "g", "j": "hi"}
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """Four keys: `requeue_bitwise` 1 where a run over three time limits has the bits of the unbroken one;
-    `limit_bitwise` (not where `quick`) 1 where so have runs that Slurm itself warned, and ended, at a limit;
-    `graph_kills` the part of killed drivers whose graphs ended with the same hashes; `first_run_s` seconds (time, less
-    is better) from a fresh virtual environment to the report of a run on 2 ranks, left out where `quick`.
+def add_options(it: argparse.ArgumentParser) -> tuple[str, ...]:
+    """The options of this benchmark; their names."""
+    it.add_argument("--only", metavar="KEY", action="append", choices=KEYS, help=f"one part, of: {', '.join(KEYS)}")
+    return ("only",)
+
+
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Four keys, or those named in `only`: `requeue_bitwise` 1 where a run over three time limits has the bits of the
+    unbroken one; `limit_bitwise` (not where `quick`) 1 where so have runs that Slurm itself warned, and ended, at a
+    limit; `graph_kills` the part of killed drivers whose graphs ended with the same hashes; `first_run_s` seconds
+    (time, less is better) from a fresh virtual environment to the report of a run on 2 ranks, left out where `quick`.
     """
+    wanted = only or [key for key in KEYS if not (quick and key in LONG)]
     results: list[dict[str, Any]] = []
-    ratios: dict[str, dict[str, float]] = {}
+    ratios: Ratios = {}
     with tempfile.TemporaryDirectory(prefix="hpckit-") as name:
         folder = Path(name)
-        kills, same = graph_kills(folder / "graph", QUICK_KILLS if quick else KILLS)
-        results.append({"what": "drivers of a task graph killed", "count": kills, "same": same})
-        ratios["graph_kills"] = _one(same / kills, kills)
-        if problem := missing():
-            results.append({"what": f"requeue: no Slurm here: {problem}"})
-        else:
-            (folder / "requeue").mkdir()
-            with cluster(1) as slurm:
-                found = requeued(slurm, folder / "requeue", limits=3, end=2500.0 if quick else 5000.0)
-                if not quick:
-                    (folder / "limit").mkdir()
-                    results += _limits(limited(slurm, folder / "limit"), ratios)
-            equal = found["exit"] == "0:0" and same_bits(found["fields"])
-            results.append({"what": "run over several time limits", "count": found["starts"], "same": int(equal)})
-            ratios["requeue_bitwise"] = _one(float(equal and found["starts"] == 3), 1)
-        if not quick:
+        if "graph_kills" in wanted:
+            kills, same = graph_kills(folder / "graph", QUICK_KILLS if quick else KILLS)
+            results.append({"what": "drivers of a task graph killed", "count": kills, "same": same})
+            ratios["graph_kills"] = _one(same / kills, kills)
+        slurms = {"requeue_bitwise": _requeue, "limit_bitwise": _limits}
+        if parts := [part for key, part in slurms.items() if key in wanted]:
+            results += _on_slurm(parts, folder, quick, ratios)
+        if "first_run_s" in wanted:
             (folder / "fresh").mkdir()
             seconds = sum(first_run(folder / "fresh").values())
             results.append({"what": "fresh environment to report, s", "count": 1, "seconds": seconds})
@@ -62,8 +67,30 @@ def run(quick: bool = False) -> dict[str, Any]:
     return {"bench": "cluster", "machine": machine(), "results": results, "ratios": ratios}
 
 
-def _limits(found: dict[str, Any], ratios: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+def _on_slurm(parts: Sequence[Part], folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
+    """The rows of the parts that need a Slurm, which is started for them; adds their keys."""
+    if problem := missing():
+        return [{"what": f"requeue: no Slurm here: {problem}"}]
+    rows = []
+    with cluster(1) as slurm:
+        for part in parts:
+            here = folder / part.__name__.strip("_")
+            here.mkdir()
+            rows += part(slurm, here, quick, ratios)
+    return rows
+
+
+def _requeue(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
+    """The row of the run that is warned twice and put back into the queue; adds its key."""
+    found = requeued(slurm, folder, limits=3, end=2500.0 if quick else 5000.0)
+    equal = found["exit"] == "0:0" and same_bits(found["fields"])
+    ratios["requeue_bitwise"] = _one(float(equal and found["starts"] == 3), 1)
+    return [{"what": "run over several time limits", "count": found["starts"], "same": int(equal)}]
+
+
+def _limits(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
     """The rows of runs that Slurm warned, and ended, at a limit of a minute; adds their key."""
+    found = limited(slurm, folder)
     warned, ended = found["warned"], found["ended"]
     well = warned["exit"] == "0:0" and warned["starts"] > 1 and same_bits(warned["fields"])
     killed = ended["state"] == "TIMEOUT" and same_bits(ended["fields"])

@@ -139,8 +139,7 @@ class Cluster:
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} RealMemory=2000{gres}"
             for name, port in zip(self._names(), ports[1:], strict=True)
         )
-        # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind. Of few
-        # digits: with long ones MPICH's lines come to the length that Slurm's pmi2 takes at once.
+        # Job numbers of no other cluster: MPICH names shared memory by them, and killed steps leave it behind.
         return f"""\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)

@@ -86,8 +86,8 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for key, study in studies.items():
-        told, made = studied(study, folder, rounds, seconds, options["steps"], not options["no_ceiling"])
-        record = {**evaluated(study, made, model), **told}
+        steps, made = studied(study, folder, rounds, seconds, options["steps"], not options["no_ceiling"])
+        record = {**evaluated(study, made, rounds, model), "steps": steps}
         about = provenance(_again(study, record, options["machine"]), max(counts), launch.rank_environment(max(counts)))
         write_files(folder / key if key else folder, {**record, "machine": machine(), "provenance": about})
         rows += [_row(record, point) for point in record["points"]]
@@ -113,13 +113,15 @@ def _ratios(name: str, record: dict[str, Any]) -> dict[str, Any]:
         if field in best:
             it = best[field]
             found[f"{name}_{key}"] = {"median": it["value"], "low": it["low"], "high": it["high"]}
-            found[f"{name}_{key}"] |= {"rounds": record["rounds"]}
+            found[f"{name}_{key}"] |= {"rounds": record["rounds"], "disturbed": record["rounds_disturbed"]}
     return found
 
 
 def _row(record: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
     priced = {each["ranks"]: each for each in (record["model"] or {"points": []})["points"]}.get(point["ranks"])
     seconds, effective = point["seconds"], point["efficiency"]
+    disturbed = f"{record['rounds_disturbed']} of {record['rounds']} rounds disturbed"
+    told = disturbed if record["rounds_disturbed"] else ""
     return {
         "study": f"{record['title']}, {record['kind']}",
         "ranks": point["ranks"],
@@ -132,7 +134,7 @@ def _row(record: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
         "ceiling": round(point["ceiling"]["value"], 3) if "ceiling" in point else None,
         "karp_flatt": round(point["karp_flatt"]["value"], 4) if "karp_flatt" in point else None,
         "priced_ms": round(1e3 * priced["seconds"], 4) if priced else None,
-        "note": "oversubscribed: more ranks than cores" if point["oversubscribed"] else "",
+        "note": "oversubscribed: more ranks than cores" if point["oversubscribed"] else told,
     }
 
 

@@ -39,7 +39,19 @@ def write_hdf5(path: Path, record: Record) -> None:
     """
     points = record["points"]
     with h5py.File(path, "w") as file:
-        for name in ("app", "title", "kind", "unit", "cores", "hosts", "steps", "rounds"):
+        for name in (
+            "app",
+            "title",
+            "kind",
+            "unit",
+            "cores",
+            "hosts",
+            "steps",
+            "rounds",
+            "rounds_made",
+            "rounds_disturbed",
+            "disturbance",
+        ):
             file.attrs[name] = record[name]
         for name in ("settings", "machine", "provenance", "fit"):
             file.attrs[name] = json.dumps(plain(record[name]))
@@ -59,8 +71,10 @@ def write_hdf5(path: Path, record: Record) -> None:
             )
         runs = record["runs"]
         file["runs/kind"] = [str(run["kind"]) for run in runs]
-        for name in ("ranks", "turn", "steps"):
+        for name in ("ranks", "turn", "steps", "used"):
             file[f"runs/{name}"] = [run[name] for run in runs]
+        waited = [run["waited"] for run in runs]
+        _dataset(file, "runs/waited", waited, "1", "share of the turn that a rank waited for its core, at most")
         _dataset(file, "runs/seconds", [run["seconds"] for run in runs], "s", "a step, of the slowest rank")
         if record["model"]:
             for name in ("ranks", "compute", "communicate", "seconds", "low", "high"):
@@ -147,6 +161,17 @@ def _sentences(record: Record) -> Iterator[str]:
         f"{record['title']}{settings}, {record['kind']} scaling ({kind}) on {record['machine']['cpu']}:"
         f" medians of {record['rounds']} interleaved rounds of {record['steps']} steps, ± half of the 95 % interval."
     )
+    if record["rounds_made"] > record["rounds"]:
+        yield (
+            f"Of {record['rounds_made']} rounds these are the ones in which ranks waited least for cores that other"
+            " programs had."
+        )
+    if record["rounds_disturbed"]:
+        yield (
+            f"In {record['rounds_disturbed']} of them a rank waited for its core, at most"
+            f" {record['disturbance']:.0%} of a turn: other programs were computing, and take more of all cores than of"
+            " one."
+        )
     if record["fit"]:
         serial = record["fit"]["serial"]
         yield (

@@ -24,6 +24,7 @@ from mpi4py import MPI
 
 from hpckit import waits
 from hpckit.bench.job import answer, slowest, wait_asleep
+from hpckit.bench.scaling_rounds import CALM, disturbance
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
 from hpckit.errors import HpckitError, SetupError
@@ -36,10 +37,18 @@ NAP = 0.005  # s between two looks of a rank that has no part in a turn
 Record = dict[str, Any]
 
 
+def core_wait() -> float:
+    """Seconds that this thread has been ready to run while something else had its core; 0 where Linux does not tell."""
+    try:
+        return 1e-9 * int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 @dataclass
 class Turn:
     """Steps that are made in one go: `skipped` ones, then those that are timed, which the ranks of `gate` begin
-    together; `seconds`: what one of these took on this rank.
+    together; `seconds`: what one of these took on this rank, `waited`: the share of it without its core.
     """
 
     gate: MPI.Intracomm
@@ -47,18 +56,21 @@ class Turn:
     steps: int
     made: int = 0
     begun: float = 0.0
+    before: float = 0.0
     seconds: float = 0.0
+    waited: float = 0.0
 
     def step(self, device: Device) -> bool:
         """A step has ended, though maybe not on `device`; whether it was the last."""
         self.made += 1
         if self.made == self.skipped + self.steps:
             device.wait()
-            self.seconds = (time.perf_counter() - self.begun) / self.steps
+            spent = time.perf_counter() - self.begun
+            self.seconds, self.waited = spent / self.steps, (core_wait() - self.before) / spent
         elif self.made == self.skipped:
             device.wait()
             self.gate.Barrier()
-            self.begun = time.perf_counter()
+            self.before, self.begun = core_wait(), time.perf_counter()
         return self.made == self.skipped + self.steps
 
 
@@ -93,9 +105,10 @@ class InTurn:
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._whole,), daemon=True)
         self._thread.start()
 
-    def go(self, gate: MPI.Intracomm, skipped: int, steps: int) -> float:
-        """Make so many steps, `skipped` ones before: seconds a step on the slowest rank of `gate`. The first turn
-        makes the app ready, too. Raises what the app raises, and `SetupError` for one that ended.
+    def go(self, gate: MPI.Intracomm, skipped: int, steps: int) -> tuple[float, float]:
+        """Make so many steps, `skipped` ones before: seconds a step on the slowest rank of `gate`, and the largest
+        share of them that a rank waited for its core. The first turn makes the app ready, too. Raises what the app
+        raises, and `SetupError` for one that ended.
         """
         self._turn = Turn(gate, skipped, steps)
         self._let_go()
@@ -104,7 +117,7 @@ class InTurn:
                 f"the app {self._case['app']} made too few steps to be timed, or does not tell where they end",
                 do="give fewer --steps or --repeats; an app calls run.edge(step, …) after every step but the last",
             )
-        return slowest(gate, self._turn.seconds)
+        return slowest(gate, self._turn.seconds), slowest(gate, self._turn.waited)
 
     def end(self) -> dict[str, float]:
         """Collective: end the run early and remove its files; seconds of each phase in a step, on this rank."""
@@ -160,7 +173,9 @@ class InTurn:
 
 def case(case: Record) -> Record:
     """All runs of a study, `rounds` turns each: on each number of ranks together, and on one rank each at once, as many
-    as `apart` says. Before the first round all make their first steps, untimed.
+    as `apart` says. Before the first round all make their first steps, untimed. Rounds in which a rank waited for its
+    core, as another program had it, are made again, up to `most` rounds in all; turns on the numbers of ranks in
+    `crowded`, whose ranks take each other's cores, do not tell.
 
     Returns where the ranks are, a record a turn, and the phases of a step by the number of ranks, a value a rank. Every
     second round goes through the numbers backward: a machine that becomes slower all the time favors none of them.
@@ -168,25 +183,22 @@ def case(case: Record) -> Record:
     comm = MPI.COMM_WORLD
     parts: dict[int, Any] = {ranks: comm.Split(int(comm.rank >= ranks)) for ranks in case["counts"]}
     places = gather_json(comm, {"host": socket.gethostname(), "cores": sorted(os.sched_getaffinity(0))})
-    runs = {}
-    for ranks in case["counts"]:
-        # The run on one rank is made by as many ranks as ever make it at once.
-        if comm.rank < max(ranks, *case["apart"] if ranks == 1 else (), 1):
-            group = MPI.COMM_SELF if ranks == 1 else parts[ranks]
-            folder = Path(case["folder"], f"{ranks}-{comm.rank if ranks == 1 else 0}")
-            runs[ranks] = InTurn(case, case["values"][str(ranks)], group, folder)
+    runs = _made(case, parts)
     turns = [("together", ranks) for ranks in case["counts"]] + [("apart", ranks) for ranks in case["apart"]]
-    found = []
-    for number in range(-1, case["rounds"]):
+    found: list[Record] = []
+    number, wanted = -1, case["rounds"]
+    while wanted and number < case["most"]:
+        here = []
         for kind, ranks in turns[:: -1 if number % 2 else 1]:
             if comm.rank < ranks:
                 run, gate = runs[1 if kind == "apart" else ranks], parts[ranks]
-                seconds = run.go(gate, case["steps"], case["steps"] if number >= 0 else 1)
-                if number >= 0:
-                    found.append(
-                        {"kind": kind, "ranks": ranks, "turn": number, "steps": case["steps"], "seconds": seconds}
-                    )
+                seconds, waited = run.go(gate, case["steps"], case["steps"] if number >= 0 else 1)
+                here.append({"kind": kind, "ranks": ranks, "turn": number, "seconds": seconds, "waited": waited})
             wait_asleep(comm, NAP)
+        if number >= 0:
+            found += here
+            wanted -= _agreed(comm, disturbance(here, case["crowded"]) <= CALM)
+        number += 1
     phases = {}
     for ranks in case["counts"]:
         own = runs[ranks].end() if ranks in runs else None
@@ -197,7 +209,26 @@ def case(case: Record) -> Record:
         wait_asleep(comm, NAP)
     for part in parts.values():
         part.Free()
-    return {"places": places, "runs": found, "phases": phases}
+    return {"places": places, "runs": [{**each, "steps": case["steps"]} for each in found], "phases": phases}
+
+
+def _made(case: Record, parts: dict[int, MPI.Intracomm]) -> dict[int, InTurn]:
+    """The runs that this rank has a part in, by their numbers of ranks."""
+    rank, runs = MPI.COMM_WORLD.rank, {}
+    for ranks in case["counts"]:
+        # The run on one rank is made by as many ranks as ever make it at once.
+        if rank < max(ranks, *case["apart"] if ranks == 1 else (), 1):
+            group = MPI.COMM_SELF if ranks == 1 else parts[ranks]
+            folder = Path(case["folder"], f"{ranks}-{rank if ranks == 1 else 0}")
+            runs[ranks] = InTurn(case, case["values"][str(ranks)], group, folder)
+    return runs
+
+
+def _agreed(comm: MPI.Intracomm, yes: bool) -> bool:
+    """What the first rank says, which has a part in all turns."""
+    answer = np.array([yes], np.int8)
+    comm.Bcast(answer)
+    return bool(answer[0])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from hpckit.bench.scaling_fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling_model import Curve, curve
+from hpckit.bench.scaling_rounds import CALM, MOST, calmest, crowded, times_of
 from hpckit.cli import launch
 from hpckit.cli.config import Configuration, load
 from hpckit.cli.run import check_plan
@@ -91,12 +92,15 @@ class Study:
                 raise InputError("\n".join(problems))
             check_plan(made.app, made.config, ranks)
 
-    def run(self, folder: Path, steps: int, rounds: int, apart: Sequence[int]) -> Record:
-        """All runs, in one job, `rounds` turns of so many steps each; what `hpckit.bench.scaling_ranks.case` returns.
+    def run(
+        self, folder: Path, steps: int, rounds: int, most: int, apart: Sequence[int] = (), over: Sequence[int] = ()
+    ) -> Record:
+        """All runs, in one job, `rounds` turns of so many steps each, and up to `most` where other programs disturb
+        them; what `hpckit.bench.scaling_ranks.case` returns.
 
-        apart: numbers of ranks on which the run on one rank is also made by each at once.
+        apart: numbers of ranks on which the run on one rank is also made by each at once; over: those that share cores.
         """
-        turns = (rounds + 1) * (1 + len(apart))
+        turns = (most + 1) * (1 + len(apart))
         total = math.ceil(MARGIN * turns * 2 * steps) + 1  # as many go before the clock
         values = {n: self.configuration(n, total).values() for n in self.counts}
         case = {
@@ -105,7 +109,9 @@ class Study:
             "gpu": self.gpu,
             "counts": self.counts,
             "apart": list(apart),
+            "crowded": list(over),
             "rounds": rounds,
+            "most": most,
             "steps": steps,
             "values": values,
             "folder": str(folder.absolute()),
@@ -119,43 +125,31 @@ def words_with(words: Sequence[str], more: Settings) -> list[str]:
     return [*kept, *(f"{key}={repr_toml(value)}" for key, value in more.items())]
 
 
-def crowded(places: Sequence[Record], ranks: int) -> bool:
-    """Whether the first so many ranks are more than the cores that they may use, on any host."""
-    hosts: dict[str, list[set[int]]] = {}
-    for place in places[:ranks]:
-        hosts.setdefault(place["host"], []).append(set(place["cores"]))
-    return any(len(sets) > len(set().union(*sets)) for sets in hosts.values())
-
-
 def studied(
     study: Study, folder: Path, rounds: int, seconds: float, steps: int | None, ceiling: bool
-) -> tuple[Record, Record]:
-    """The pilot, which compiles and tells how many steps take `seconds` on the fewest ranks, and the study."""
-    pilot = study.run(folder, PILOT_STEPS, 1, [])
+) -> tuple[int, Record]:
+    """The pilot, which compiles and tells how many steps take `seconds` on the fewest ranks, and the study: the steps
+    of a turn, and what its ranks say.
+    """
+    pilot = study.run(folder, PILOT_STEPS, 1, 1)
     places = pilot["places"]
     if steps is None:
         first = min(each["seconds"] for each in pilot["runs"] if each["ranks"] == study.counts[0])
         steps = max(LEAST_STEPS, round(seconds / first))
+    over = [n for n in study.counts if crowded(places, n)]
     alone = study.counts[0] == 1 and ceiling
-    apart = [n for n in study.counts if n > 1 and alone and not crowded(places, n)]
-    made = study.run(folder, steps, rounds, apart)
-    return {"steps": steps, "rounds": rounds}, made
+    apart = [n for n in study.counts if n > 1 and alone and n not in over]
+    made = study.run(folder, steps, rounds, MOST * rounds, apart, over)
+    return steps, made
 
 
-def times_of(runs: Sequence[Record], kind: str) -> dict[int, list[float]]:
-    """Seconds a step by the number of ranks, in the order of the rounds."""
-    found: dict[int, list[float]] = {}
-    for each in sorted(runs, key=lambda one: (one["ranks"], one["turn"])):
-        if each["kind"] == kind:
-            found.setdefault(each["ranks"], []).append(each["seconds"])
-    return found
-
-
-def evaluated(study: Study, made: Record, machine: Machine | None) -> Record:
-    """Points, fits and model of a study, as plain values."""
-    places, runs = made["places"], made["runs"]
+def evaluated(study: Study, made: Record, rounds: int, machine: Machine | None) -> Record:
+    """Points, fits and model of a study, as plain values, from so many of its rounds: those disturbed least."""
+    places = made["places"]
+    over = {n: crowded(places, n) for n in study.counts}
+    shares = calmest(made["runs"], rounds, [n for n in over if over[n]])
+    runs = [each for each in made["runs"] if each["turn"] in shares]
     times, apart = times_of(runs, "together"), times_of(runs, "apart")
-    over = {n: crowded(places, n) for n in times}
     fair = {n: each for n, each in times.items() if not over[n]}
     base = min(times)
     # One alone over as many at once: what the cores leave of each other.
@@ -197,7 +191,11 @@ def evaluated(study: Study, made: Record, machine: Machine | None) -> Record:
         "points": points,
         "fit": None if fit is None else {"law": "Gustafson" if study.weak else "Amdahl", "serial": asdict(fit)},
         "model": None if model is None else _plain(model),
-        "runs": runs,
+        "rounds": len(shares),
+        "rounds_made": 1 + max(each["turn"] for each in made["runs"]),
+        "rounds_disturbed": sum(share > CALM for share in shares.values()),
+        "disturbance": max(shares.values()),
+        "runs": [{**each, "used": each["turn"] in shares} for each in made["runs"]],
     }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
+from hpckit.plan.factor import best_factorization
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,23 @@ class Topology:
         for name in given:
             self.axis(name)
         object.__setattr__(self, "periodic", tuple(name for name in self.names if name in given))
+
+    @classmethod
+    def over(
+        cls,
+        ranks: int,
+        shape: Sequence[int],
+        axes: Mapping[str, int],
+        periodic: Sequence[str] = (),
+        halo: int | Sequence[int] = 1,
+    ) -> Topology:
+        """What a `Mesh` of so many ranks chooses for a grid of this shape; axes: ranks along each dim, 0 to be chosen.
+
+        Raises `DecompositionError` where the ranks do not fit.
+        """
+        least = [halo] * len(axes) if isinstance(halo, int) else halo
+        sizes = best_factorization(ranks, shape, tuple(axes.values()), [name in periodic for name in axes], least)
+        return cls(tuple(axes), sizes, tuple(periodic))
 
     @property
     def size(self) -> int:

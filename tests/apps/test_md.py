@@ -32,7 +32,7 @@ def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
     for ranks in (1, 2):
         folder = tmp_path / f"r{ranks}"
         command[-2] = str(folder)
-        done = subprocess.run([*command, "-n", str(ranks)], capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run([*command, "-n", str(ranks)], capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         table = re.findall(r"^ +(\d+) +(-?[\d.]+) +(-?[\d.]+) +0 +(-?[\d.]+) +(-?[\d.]+)", done.stdout, re.MULTILINE)
         assert [row[0] for row in table] == ["0", "20", "40"]

@@ -22,7 +22,7 @@ from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.time_steps import step_count
 
-RUNS = {1: "x", 2: "xy", 3: "xy", 4: "xyb", 6: "b"}  # ranks, and which axes they are on: x, y or both
+RUNS = {1: "x", 2: "y", 3: "xy", 4: "xb", 6: "b"}  # ranks, and which axes they are on: x, y or both
 TRACERS = [
     {"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25},
     {"name": "smoke", "x": 2000.0, "y": 19_000.0, "sharp": True},

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
-from conftest import Outcome, mpiexec
+from conftest import Outcome, mpiexec, wait_until
 
 pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
@@ -260,20 +260,19 @@ def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen, Path]:
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if list(tmp_path.glob("runs/*/metrics.jsonl")):
-            return process, the_run(tmp_path)
-        time.sleep(0.05)
-    process.kill()
-    pytest.fail("the job did not start")
+    try:
+        wait_until(lambda: list(tmp_path.glob("runs/*/metrics.jsonl")), "the job did not start")
+    except AssertionError:
+        process.kill()
+        raise
+    return process, the_run(tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_interrupt_stops_with_complete_files(number: int, tmp_path: Path) -> None:
     process, run = started(tmp_path, "time.steps=1000", "time.seconds_per_step=0.05")
     os.killpg(process.pid, number)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 75
     assert "stopping at the next check" in stderr
     assert "stopped early, files complete" in stdout
@@ -291,7 +290,7 @@ def test_the_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     time.sleep(0.5)
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=10)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 7
     assert "ended on request" in stderr
     assert (run / "output/complete.txt").read_text() == "written before the steps\n"

@@ -202,7 +202,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert outcome.code == 0
     line = f"{sys.executable} -m hpckit.cli.main explain | true"
     done = subprocess.run(
-        line, shell=True, capture_output=True, text=True, timeout=30, check=False, executable="/bin/bash"
+        line, shell=True, capture_output=True, text=True, timeout=90, check=False, executable="/bin/bash"
     )
     assert "Traceback" not in done.stderr
 

@@ -65,7 +65,7 @@ def test_sound_machine(tmp_path: Path) -> None:
         pytest.skip("no mpiexec here")
     done = subprocess.run(
         [sys.executable, "-m", "hpckit.cli.main", "doctor", "--json", "--directory", str(tmp_path)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     record = json.loads(done.stdout)
     probes = {probe["name"]: probe for probe in record["probes"]}
@@ -94,12 +94,12 @@ def test_no_mpiexec(tmp_path: Path) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [tmp_path / "bin/python", "-m", "hpckit.cli.doctor_child", "nothing"],
-        env=environment, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert "KeyError" in done.stderr  # this Python works; now the doctor with it
     done = subprocess.run(
         [tmp_path / "bin/python", "-m", "hpckit.cli.main", "doctor", "--directory", str(tmp_path)],
-        env=environment, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == SetupError.exit_code
     assert re.search(

@@ -258,7 +258,7 @@ except SetupError as error:
 else:
     raise SystemExit(1)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=180)
     assert loaded(tmp_path)[0] == 1
     assert mf.generations(tmp_path) == [1]
 

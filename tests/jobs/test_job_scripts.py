@@ -191,7 +191,7 @@ def run_script(text: str, folder: Path, stand_ins: Path) -> list[str]:
     script.write_text(text)
     environment = {"PATH": f"{stand_ins}:/usr/bin:/bin", "WORDS": str(words), "SLURM_SUBMIT_DIR": str(folder)}
     environment |= {"SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_NTASKS": "2", "HOME": str(folder)}
-    subprocess.run(["bash", script], env=environment, cwd=folder, capture_output=True, timeout=20, check=False)
+    subprocess.run(["bash", script], env=environment, cwd=folder, capture_output=True, timeout=120, check=False)
     return words.read_text().split("\0")[:-1]
 
 

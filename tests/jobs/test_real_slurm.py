@@ -29,6 +29,7 @@ ranks_per_node = 2
 launcher = "{launcher}"
 [environment]
 venv = "{venv}"
+variables = {{ MPIR_CVAR_CH4_NETMOD = "ofi" }}  # docs/cluster.md: MPICH's UCX and Slurm's pmi2
 [scratch]
 node_local = "{scratch}"
 """

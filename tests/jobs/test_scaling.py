@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import shutil
 import subprocess
@@ -18,7 +19,8 @@ from hpckit.bench.scaling_files import latex, markdown
 from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling_model import curve
 from hpckit.bench.scaling_reframe import reframe_test
-from hpckit.bench.scaling_study import Study, crowded, evaluated, words_with
+from hpckit.bench.scaling_rounds import CALM, calmest, crowded, disturbance
+from hpckit.bench.scaling_study import Study, evaluated, words_with
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine import Level, Machine
 from hpckit.scaling import Load, halos
@@ -165,6 +167,7 @@ def made() -> dict:
             "turn": turn,
             "seconds": seconds * slow,
             "steps": 9,
+            "waited": 0.0,
         }
         for turn, slow in enumerate(ROUNDS)
         for kind, n, seconds in (
@@ -177,9 +180,15 @@ def made() -> dict:
     study = Study("diffusion/heat", ("walls.x_low=300",), (1, 2, 4), weak=False)
     phases = {str(n): {"core": [0.02 + 0.01 * rank for rank in range(n)]} for n in (1, 2, 4)}
     places = [{"host": "a", "cores": [0, 1]}] * 4
-    found = evaluated(study, {"places": places, "runs": runs, "phases": phases}, machine(1e-6))
+    # Rounds with another program on a core of two ranks: too slow by half. Four ranks take each other's cores.
+    runs += [
+        {**each, "turn": turn, "seconds": 1.5 * each["seconds"], "waited": 0.3 if each["ranks"] == 2 else 0.0}
+        for turn, each in itertools.product((5, 6), runs[:4])
+    ]
+    runs = [{**each, "waited": 0.5} if each["ranks"] == 4 else each for each in runs]
+    found = evaluated(study, {"places": places, "runs": runs, "phases": phases}, 5, machine(1e-6))
     about = {"command": 'hpckit bench scaling "quoted" \\ text', "hpckit": "0", "started": "now"}
-    return {**found, "steps": 9, "rounds": 5, "machine": {"cpu": "a_b & c"}, "provenance": about}
+    return {**found, "steps": 9, "machine": {"cpu": "a_b & c"}, "provenance": about}
 
 
 def test_fits_leave_out_what_shares_cores(made):
@@ -198,6 +207,20 @@ def test_fits_leave_out_what_shares_cores(made):
     assert r"a\_b \& c" in text
     assert text.count(r"\\") == 4
     assert r"\toprule" in text
+
+
+def test_rounds_that_other_programs_disturb_are_left_out_and_told(made):
+    assert (made["rounds"], made["rounds_made"], made["rounds_disturbed"], made["disturbance"]) == (5, 7, 0, 0.0)
+    assert [run["turn"] for run in made["runs"] if not run["used"]] == [5] * 4 + [6] * 4
+    assert "Of 7 rounds these" in markdown(made)
+    turns = [
+        {"ranks": n, "turn": turn, "waited": w} for n, turn, w in ((1, 0, 0.2), (2, 0, 0.0), (1, 1, 0.5), (2, 2, 0.1))
+    ]
+    assert calmest(turns, 2, ()) == {0: 0.2, 2: 0.1}
+    assert calmest(turns, 9, [1]) == {0: 0.0, 1: 0.0, 2: 0.1}
+    assert disturbance(turns[:1], [1]) == 0.0 < CALM < disturbance(turns[:1], [])
+    text = markdown({**made, "rounds_disturbed": 3, "disturbance": 0.25})
+    assert "In 3 of them a rank waited for its core, at most 25% of a turn" in text
 
 
 def test_the_reframe_test_is_a_program_with_the_measured_references(made, tmp_path):
@@ -232,9 +255,11 @@ def test_a_study_for_real(tmp_path, monkeypatch):
     assert [row["ranks"] for row in found["results"]] == [1, 2]
     assert set(found["ratios"]) == {"diffusion_eff", "diffusion_ceiling"}
     record = json.loads((tmp_path / "study" / "scaling.json").read_text())
-    assert len(record["runs"]) == 6
+    used = [each for each in record["runs"] if each["used"]]
+    assert len(used) == 6
+    assert all(0 <= each["waited"] < 1 for each in record["runs"])
     assert all(each["seconds"] > 0 and each["steps"] == 30 for each in record["runs"])
-    order = [(each["kind"], each["ranks"]) for each in record["runs"]]
+    order = [(each["kind"], each["ranks"]) for each in record["runs"][:6]]
     assert order == [*(kinds := [("together", 1), ("together", 2), ("apart", 2)]), *kinds[::-1]]
     assert {"core", "halo", "wait", "other"} <= set(record["points"][1]["phases"])
     with h5py.File(tmp_path / "study" / "scaling.h5") as file:

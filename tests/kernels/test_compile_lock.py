@@ -60,7 +60,7 @@ def start(tmp_path):
 
 def test_one_of_four_processes_compiles(start):
     processes = [start(time.time() + 3) for _ in range(4)]
-    compiled = [process.communicate(timeout=120)[0].split() for process in processes]
+    compiled = [process.communicate(timeout=360)[0].split() for process in processes]
     kept = list(Path(processes[0].args[1]).parent.glob("cache/*/*.nbc"))
     assert len(kept) == 2
     # A process that waited looks into the cache once more; Numba counts a miss only where it compiles.
@@ -69,8 +69,8 @@ def test_one_of_four_processes_compiles(start):
 
 
 def test_a_kernel_that_does_not_compile_leaves_no_lock(start):
-    assert start("fail").communicate(timeout=120)[0].split() == ["TypingError", "TypingError"]
-    assert start(0).communicate(timeout=120)[0].split() == ["0", "0"]
+    assert start("fail").communicate(timeout=360)[0].split() == ["TypingError", "TypingError"]
+    assert start(0).communicate(timeout=360)[0].split() == ["0", "0"]
 
 
 def test_the_lock_is_held_by_one_and_free_when_its_holder_is_gone(tmp_path):

@@ -357,7 +357,7 @@ for module in (lines, ring):
             assert instruction in text and "gather" not in text, (module, name)
 """
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=360)
 
 
 def test_dispatch_refuses_what_the_kernels_cannot_take():

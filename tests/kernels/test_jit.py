@@ -126,7 +126,7 @@ def test_division_by_zero_gives_inf_and_the_interpreter_is_released():
 def run(program: Path, *arguments: str) -> list[int]:
     """Cache hits of each kernel of the program, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, str(program), *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(program), *arguments], capture_output=True, text=True, timeout=360, check=False
     )
     assert done.returncode == 0, done.stderr
     return [int(word) for word in done.stdout.split()]

@@ -21,7 +21,7 @@ def run_lammps(folder: Path, text: str) -> str:
     (folder / "in.test").write_text(text)
     program = HERE / "lmp" if (HERE / "lmp").exists() else shutil.which("lmp")
     command = [str(program), "-in", "in.test", "-log", "none"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 

@@ -39,7 +39,7 @@ def runs(tmp_path_factory):
     for ranks in (1, 2):
         words = ["run", "md/mixture", *SETTINGS, "-n", str(ranks), "--directory", str(folder / str(ranks))]
         command = [sys.executable, "-m", "hpckit.cli.main", *words, "--no-report"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -134,7 +134,7 @@ def test_an_open_box_and_another_potential_have_their_observables(tmp_path):
     words += ["system.masses=[1.0,2.0]", "system.fractions=[0.5,0.5]"]
     words = ["run", "md/droplet", *words, "analysis.after=0", "--directory", str(tmp_path / "r"), "--no-report"]
     command = [sys.executable, "-m", "hpckit.cli.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     run = load_run(tmp_path / "r")
     found = {section.key: section for section in report.sections(run)}

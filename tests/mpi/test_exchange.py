@@ -10,7 +10,7 @@ RANKS = [1, 2, 3, 4, 6]
 @pytest.mark.parametrize("ranks", RANKS)
 def test_halos_by_position_coded_data(mpirun, ranks):
     outcome = mpirun(ranks, "halo.py", timeout=150)
-    assert int(outcome.stdout.split()[1]) > 90
+    assert int(outcome.stdout.split()[1]) > 50
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -30,5 +30,5 @@ def test_a_hang_fails_and_does_not_block(mpirun, tmp_path):
     program.write_text(
         "from mpi4py import MPI\nMPI.COMM_WORLD.rank or MPI.COMM_WORLD.recv(source=1)\nMPI.COMM_WORLD.Barrier()\n"
     )
-    with pytest.raises(pytest.fail.Exception, match="ran past 5 s"):
-        mpirun(2, program, timeout=5)
+    with pytest.raises(pytest.fail.Exception, match="ran past 6 s"):
+        mpirun(2, program, timeout=2)

@@ -68,7 +68,7 @@ def test_a_rank_that_computes_for_ever_is_named_and_the_job_ended(mpirun, tmp_pa
 
 
 def test_no_alarm_on_ranks_that_are_slow(mpirun, tmp_path):
-    outcome = mpirun(4, "watch_ranks.py", "slow", tmp_path, 1.0)
+    outcome = mpirun(4, "watch_ranks.py", "slow", tmp_path, 2.0)
     assert outcome.stdout.strip() == "false"
     assert "stalled" not in outcome.stderr
 

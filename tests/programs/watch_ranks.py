@@ -107,7 +107,7 @@ def late():
     with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
         operate(comm)
         if comm.rank == comm.size - 1:
-            time.sleep(3 * LIMIT)  # LATE
+            time.sleep(8 * LIMIT)  # LATE
         operate(comm, count=33)  # DUE
         operate(comm)
 
@@ -127,16 +127,16 @@ def slow():
     with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
         pairs = comm.Split(comm.rank // 2, comm.rank)
         for step in range(4):
-            time.sleep(0.3 * LIMIT * ((comm.rank + step) % 2))
+            time.sleep(0.8 * LIMIT * ((comm.rank + step) % 2))
             operate(comm)
         if comm.rank < 2:  # for twice the limit these two are busy with each other
             for _ in range(5):
-                time.sleep(0.3 * LIMIT)
+                time.sleep(0.8 * LIMIT)
                 operate(pairs)
         operate(comm)
         if comm.rank == 1:
             for _ in range(5):
-                time.sleep(0.3 * LIMIT)
+                time.sleep(0.8 * LIMIT)
                 watch.current.beat()
         operate(comm)
         pairs.Free()
@@ -195,7 +195,7 @@ def exchange():
         halo.start(field)
         if comm.rank == 1:
             halo.finish(field)
-            time.sleep(3 * LIMIT)  # LATE
+            time.sleep(8 * LIMIT)  # LATE
             halo(field)  # DUE
         else:
             halo.finish(field)

@@ -21,7 +21,7 @@ from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
-AXES = {1: "x", 2: "xy", 3: "xy", 4: "xyb", 6: "b"}
+AXES = {1: "x", 2: "y", 3: "xy", 4: "xb", 6: "b"}
 
 
 def same_error(error: Exception) -> str:
