@@ -17,9 +17,9 @@ from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.particles.frames import read_frames
 from hpckit.io.particles.snapshot import Snapshot
+from hpckit.io.particles.unwrapping import with_images
 from hpckit.md.units import UNITS
 from hpckit.observables.measurements import Measured, Measurements
-from hpckit.observables.unwrapping import with_images
 from hpckit.report.page import caption, escape, page, section
 from hpckit.run_directory import plain
 
