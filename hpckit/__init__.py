@@ -6,6 +6,7 @@ Names are loaded on first use, so that `import hpckit` starts neither MPI nor a 
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 
 __version__ = "0.1.0"
 
@@ -67,7 +68,9 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> object:
     """Import the home of a public name when it is first asked for."""
     if name not in _HOME:
-        raise AttributeError(f"module 'hpckit' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+        near = get_close_matches(name, _HOME, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(_HOME))}"
+        raise AttributeError(f"module 'hpckit' has no attribute {name!r}; {hint}")
     value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value

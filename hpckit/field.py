@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from hpckit import field_reductions
 from hpckit.device import HOST, Device
 from hpckit.errors import InputError, SetupError
-from hpckit.kernels import sums
 from hpckit.kernels.device_array import is_device_array
 from hpckit.mesh import Mesh
+from hpckit.plan.counts import checked_root
 from hpckit.plan.decomposition import Decomposition, Slices
 from hpckit.same import broadcast_bytes
 
@@ -38,6 +39,10 @@ class Field:
         units: str = "1",
         device: Device = HOST,
     ) -> None:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+        if not isinstance(data, np.ndarray) and not is_device_array(data):
+            raise InputError(f"the data of a field is an array, not a {type(data).__name__}", do="use Field.zeros")
         local = decomposition.local_shape(mesh.rank)
         if mesh.topology != decomposition.topology:
             raise InputError(f"the decomposition is for {decomposition.topology}, the mesh has {mesh.topology}")
@@ -71,10 +76,12 @@ class Field:
         """A field of zeros, 64-byte aligned, in host memory or on the device given.
 
         components: how many values a cell has, 3 or (2, 3), which are the first axes of the array. Raises `InputError`
-        where they are no counts.
+        where they are no counts, and for what is no dtype of plain values.
         """
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
         shape = (*_counts(components), *decomposition.local_shape(mesh.rank))
-        return cls(device.zeros(shape, np.dtype(dtype)), decomposition, mesh, name, units, device)
+        return cls(device.zeros(shape, _dtype(dtype)), decomposition, mesh, name, units, device)
 
     @classmethod
     def from_global(
@@ -93,6 +100,7 @@ class Field:
         Collective; raises `InputError` on every rank alike when the array does not fit.
         """
         whole = decomposition.global_shape
+        root = checked_root(root, mesh.size)
         facts = {}
         if mesh.rank == root:
             values = None if values is None else np.asarray(values)
@@ -172,8 +180,7 @@ class Field:
         the decomposition. With `halo` the points beyond the ends are included (not wrapped).
         """
         dec = self.decomposition
-        steps = np.broadcast_to(np.asarray(spacing, np.float64), dec.ndim)
-        origins = np.broadcast_to(np.asarray(origin, np.float64), dec.ndim)
+        steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
         places = []
         for d, (start, n) in enumerate(zip(dec.start(self.mesh.rank), dec.owned(self.mesh.rank), strict=True)):
             width = dec.halo[d] if halo else 0
@@ -187,6 +194,7 @@ class Field:
     def gather(self, root: int = 0) -> np.ndarray | None:
         """The global array, components + global_shape, on `root`; None on the other ranks. Collective."""
         dec, comm, tag = self.decomposition, self.mesh.comm, self.mesh.tags(1)
+        root = checked_root(root, comm.size)
         if self.mesh.rank != root:
             comm.Send(_bytes(np.ascontiguousarray(self.to_host())), root, tag)
             return None
@@ -201,31 +209,51 @@ class Field:
                 place[...] = block
         return whole
 
-    def sum(self, repro: bool = False) -> float:
+    def sum(self, repro: bool = False) -> float | complex:
         """The sum over all owned points of all ranks, and all components. Collective.
 
         With `repro` the result has the same bits for any number of ranks: values are added as binned integers
         (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers are added exactly, modulo
-        2**64. Raises `InputError` for fields that are not real.
+        2**64. Raises `InputError` for fields that do not hold numbers.
         """
-        wide = self._wide_integer()
-        if wide is not None:
-            total = np.array(self.interior.sum(dtype=wide).item(), wide)
-            self.mesh.comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
-            return int(total)
-        return self._total(squared=False, repro=repro)
+        return field_reductions.total(self, repro)
 
-    def norm(self, repro: bool = False) -> float:
-        """The Euclidean norm of all owned values; `repro` and errors as for `sum`. Collective."""
-        return math.sqrt(self._total(squared=True, repro=repro))
+    def mean(self, repro: bool = False) -> float | complex:
+        """The sum over the number of points and components; `repro` and errors as for `sum`. Collective."""
+        return self.sum(repro) / (math.prod(self.components) * math.prod(self.decomposition.global_shape))
+
+    def dot(self, other: Field, repro: bool = False) -> float | complex:
+        """The sum of the products with another field, conj(self) * other; `repro` as for `sum`. Collective.
+
+        Raises `InputError` where the two have not the same cells and components.
+        """
+        return field_reductions.dot(self, other, repro)
+
+    def norm(self, order: float = 2, repro: bool = False) -> float:
+        """A norm of all owned values: the sum of magnitudes (order 1), Euclidean (2) or the largest (inf). Collective.
+
+        `repro` and errors as for `sum`.
+        """
+        return field_reductions.norm(self, order, repro)
 
     def max(self) -> float:
         """The largest owned value of all ranks, nan if there is one; an int for integers. Collective."""
-        return self._extreme(np.max, MPI.MAX, +1.0)
+        return field_reductions.extreme(self, lowest=False)
 
     def min(self) -> float:
         """The least owned value of all ranks, nan if there is one; an int for integers. Collective."""
-        return self._extreme(np.min, MPI.MIN, -1.0)
+        return field_reductions.extreme(self, lowest=True)
+
+    def argmax(self) -> tuple[int, ...]:
+        """The index of the largest value in the global array, leading components first. Collective.
+
+        Of several the first, as NumPy counts; of nan if there is one: the same on any number of ranks.
+        """
+        return field_reductions.place_of_extreme(self, lowest=False)
+
+    def argmin(self) -> tuple[int, ...]:
+        """The index of the least value in the global array: as `argmax`. Collective."""
+        return field_reductions.place_of_extreme(self, lowest=True)
 
     def to_xarray(
         self, spacing: float | Sequence[float] = 1.0, origin: float | Sequence[float] = 0.0, root: int = 0
@@ -242,8 +270,7 @@ class Field:
         except ImportError:
             raise SetupError("to_xarray needs xarray", do="pip install 'hpckit[analysis]'") from None
         dec, names = self.decomposition, self.mesh.topology.names
-        steps = np.broadcast_to(np.asarray(spacing, np.float64), dec.ndim)
-        origins = np.broadcast_to(np.asarray(origin, np.float64), dec.ndim)
+        steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
         places = {
             name: origins[d] + (np.arange(dec.global_shape[d]) + 0.5 * (dec.location[d] == "center")) * steps[d]
             for d, name in enumerate(names)
@@ -257,43 +284,6 @@ class Field:
         dec = self.decomposition
         shape = (*self.components, *dec.global_shape)
         return f"Field({self.name or 'unnamed'}, {self.data.dtype}{list(shape)}, halo {dec.halo})"
-
-    def _wide_integer(self) -> np.dtype | None:
-        """The 64-bit type that holds the integers of this field, None for real ones; `InputError` for others."""
-        kind = self.data.dtype.kind
-        if kind not in "biuf":
-            raise InputError(f"sums, norms and extremes are those of real fields, not of {self.data.dtype}")
-        return None if kind == "f" else np.dtype(np.uint64 if kind == "u" else np.int64)
-
-    def _total(self, squared: bool, repro: bool) -> float:
-        self._wide_integer()
-        single = self.data.dtype == np.float32
-        values = self.interior if single else self.interior.astype(np.float64, copy=False)
-        comm = self.mesh.comm
-        if repro:
-            largest = max(abs(float(self.max())), abs(float(self.min())))
-            if math.isfinite(largest):
-                count = math.prod(self.components) * math.prod(self.decomposition.global_shape)
-                exponent = sums.exponent_above(largest)
-                bins = sums.bin_sums(values, exponent, count, squared)
-                comm.Allreduce(MPI.IN_PLACE, bins, MPI.SUM)
-                return sums.combine(bins, exponent, count, squared)
-        wide = values.astype(np.float64, copy=False)
-        total = np.array(float((wide * wide).sum() if squared else wide.sum()))
-        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
-        return float(total)
-
-    def _extreme(self, of: Any, op: MPI.Op, sign: float) -> float:
-        wide = self._wide_integer()
-        if wide is not None:
-            whole = np.array(of(self.interior).item(), wide)
-            self.mesh.comm.Allreduce(MPI.IN_PLACE, whole, op)
-            return int(whole)
-        value = sign * float(of(self.interior))
-        # MPI leaves the maximum of nan open, so it travels beside the value.
-        pair = np.array([-math.inf if math.isnan(value) else value, math.isnan(value)])
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, pair, MPI.MAX)
-        return math.nan if pair[1] else sign * float(pair[0])
 
 
 def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, Any]:
@@ -315,6 +305,26 @@ def _counts(components: Any) -> tuple[int, ...]:
     if min(counts, default=0) < 0:
         raise InputError(f"components = {components!r} are no counts", do="3 for a vector, (2, 3) for a matrix a cell")
     return counts
+
+
+def _dtype(given: Any) -> np.dtype:
+    """A dtype whose values can move between ranks as bytes."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        raise InputError(f"{given!r} is no dtype", do="give one of NumPy's, as np.float32 or 'f8'") from None
+    if dtype.hasobject:
+        raise InputError("fields hold numbers, and objects of Python cannot move between ranks", do="give a dtype")
+    return dtype
+
+
+def _lengths(given: Any, what: str, dims: int) -> np.ndarray:
+    """One number for all dims or one for each, as float64[dims]."""
+    try:
+        return np.broadcast_to(np.asarray(given, np.float64), dims)
+    except (TypeError, ValueError):
+        message = f"the {what} is one number for all dims or one for each of {dims}, not {given!r}"
+        raise InputError(message) from None
 
 
 def _all_components(box: Slices) -> Any:

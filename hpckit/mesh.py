@@ -46,6 +46,8 @@ class Mesh:
         halo: int | Sequence[int] = 1,
         **axes: int,
     ) -> None:
+        if not isinstance(comm, MPI.Comm):
+            raise InputError(f"a mesh is made of a communicator, not of {comm!r}", do="give hpckit.world()")
         if comm == MPI.COMM_NULL:
             raise InputError(
                 "a mesh needs a communicator, and this is COMM_NULL", do="make it on the ranks that have one"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Complex, Number
 
 import numpy as np
 
@@ -26,14 +26,16 @@ class Fill:
     name: str
     apply: Callable[[np.ndarray, np.ndarray, bool], None]
     layers_inside: int = 0  # owned layers needed beyond the halo width where values sit on faces
-    value: float | None = None  # what it writes, where that is one number
+    value: complex | None = None  # what it writes, where that is one number
     signed: bool = False  # whether it changes signs
 
     def fits(self, dtype: np.dtype) -> bool:
         """Whether fields of this dtype can hold what it writes."""
         if self.signed and dtype.kind in "ub":
             return False
-        if self.value is None or dtype.kind not in "iu":
+        if isinstance(self.value, complex) and dtype.kind != "c":
+            return False
+        if self.value is None or isinstance(self.value, complex) or dtype.kind not in "iu":
             return True
         limits = np.iinfo(dtype)
         return float(self.value).is_integer() and limits.min <= self.value <= limits.max
@@ -42,8 +44,10 @@ class Fill:
         return self.name
 
 
-def fixed(value: float) -> Fill:
-    """The halo holds `value` (Dirichlet); on faces the wall does too."""
+def fixed(value: complex) -> Fill:
+    """The halo holds `value` (Dirichlet), a number; on faces the wall does too."""
+    if not isinstance(value, Number):
+        raise InputError(f"a wall is fixed at a number, not at {value!r}", do="give a function for other things")
 
     def apply(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
         halo[...] = value
@@ -85,8 +89,10 @@ def as_fill(given: object) -> Fill | None:
         return given
     if isinstance(given, str) and given in _BY_NAME:
         return _BY_NAME[given]
-    if isinstance(given, Real) and not isinstance(given, bool):
-        return fixed(float(given))
+    if isinstance(given, Complex) and not isinstance(given, bool):
+        return fixed(given)  # type: ignore[arg-type]
+    if given is fixed:
+        raise InputError("a wall is fixed at a value", do="give fixed(0.0), or the number alone")
     if callable(given):
         function = given
         return Fill(getattr(function, "__name__", "function"), lambda halo, inside, on_face: function(halo, inside))

@@ -46,13 +46,15 @@ def run(config: Config, run: Run) -> None:
             run.say(line)
         run.say(f"ready in {clock.perf_counter() - begin:.1f} s")
         figures = Figures(trainer)
-        seconds, last = _loop(config, run, trainer, figures)
+        run.timer.reset()
+        looping = clock.perf_counter()
+        last = _loop(config, run, trainer, figures)
         done = trainer.done == config.time.steps
         text = _finish(config, run, trainer) if done else ""
         run.finish(
             {
                 "steps": trainer.done,
-                "wall_seconds": seconds,
+                "wall_seconds": clock.perf_counter() - looping,  # with the weights and the text, which are phases too
                 "samples": trainer.sampler.position,
                 "parameters": sum(parameter.size for parameter in laid.model.parameters()),
                 "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
@@ -66,12 +68,11 @@ def run(config: Config, run: Run) -> None:
         )
 
 
-def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple[float, Evaluation | None]:
-    """From the start to the end, or to an early stop: wall seconds, and the last validation."""
+def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> Evaluation | None:
+    """From the start to the end, or to an early stop; returns the last validation."""
     times, window = config.time, trainer.laid.window
     unit = "tokens" if config.model.is_language else "images"
-    run.timer.reset()
-    begin, last = clock.perf_counter(), None
+    last = None
     while trainer.done < times.steps:
         started = clock.perf_counter()
         step = run.advance(trainer.done + 1, partial(trainer.step, run.timer), trainer.held, trainer.restore)
@@ -91,7 +92,7 @@ def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> tuple
         if not at_end and run.edge(step.step, trainer.state):
             break
     figures.split(run.timer)
-    return clock.perf_counter() - begin, last
+    return last
 
 
 def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> Evaluation:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.first_exit import END, FirstExit, announce
+from hpckit.cli.user_traceback import tell_own_lines
 
 TELL_SECONDS = 30.0  # after the end of one rank's program, until the user is told that others go on
 
@@ -21,6 +22,7 @@ def main(arguments: list[str]) -> None:
     faulthandler.enable()  # a crash in compiled code says in which line of the program
     announce(folder, os.environ)
     start_watch(json.loads(watch))
+    tell_own_lines(words[0], folder)
     run_words(words)
 
 

@@ -15,7 +15,8 @@ from hpckit.cli.ending import likely, lost_rank, stall_that_ended
 from hpckit.cli.guest import Guests, run_words, start_watch
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
-from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.cli.user_traceback import tell_own_lines, user_lines
+from hpckit.errors import HpckitError, InputError, RankLostError, StallError
 
 OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
 
@@ -77,5 +78,10 @@ def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> 
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     sys.path.insert(0, "")
     start_watch(watch)
-    run_words(words)
+    tell_own_lines(words[0])
+    try:
+        run_words(words)
+    except HpckitError as error:
+        print(user_lines(error), end="", file=sys.stderr)  # the front end says the rest
+        raise
     return 0

@@ -109,10 +109,3 @@ def checked_matrix(counts: np.ndarray, ranks: int) -> np.ndarray:
             f"counts are {ranks} or {ranks} x {ranks} whole numbers, 0 or more, not {counts.tolist()!r:.200}"
         )
     return counts.astype(np.int64)
-
-
-def checked_root(root: Any, ranks: int) -> int:
-    """A rank of the axis. Raises `InputError`."""
-    if isinstance(root, bool) or not isinstance(root, int | np.integer) or not 0 <= root < ranks:
-        raise InputError(f"root {root!r} is none of the {ranks} ranks of the axis", do=f"choose 0 to {ranks - 1}")
-    return int(root)

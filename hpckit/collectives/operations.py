@@ -15,11 +15,12 @@ import numpy as np
 from hpckit import message_checks, waits, watch
 from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of, latest, quick
-from hpckit.collectives.buffers import Buffer, checked_counts, checked_root, same_kind
+from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
 from hpckit.collectives.node_work import Bound, bind
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
+from hpckit.plan.counts import checked_root
 
 Counts = Sequence[int] | np.ndarray
 

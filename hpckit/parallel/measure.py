@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from mpi4py import MPI
 from hpckit.collectives import all_reduce
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
-from hpckit.parallel.stage import Stage
+from hpckit.parallel.stage import FORWARD, INPUT, Stage
 from hpckit.plan.partition import Layer as LayerTimes
 
 if TYPE_CHECKING:
@@ -42,8 +43,12 @@ def measure_layers(
             y, kept = stage.forward(x, Pass())
             dy = np.ones_like(y)
             if number == last:
+                begin = perf_counter()
                 _, saved = loss.forward(y, targets)
+                stage.add_loss(FORWARD, begin)
+                begin = perf_counter()
                 dy = loss.backward(saved, 1.0 / targets.size)
+                stage.add_loss(INPUT, begin)
             stage.backward(kept, dy)
             if turn == 0:  # compiled, and memory touched
                 stage.reset_times()

@@ -191,7 +191,10 @@ class Pipeline:
         )
 
     def layer_times(self) -> list[LayerTimes]:
-        """What each layer of the model took for a microbatch since `reset_times`, s. Collective over the pipeline."""
+        """What each layer of the model took for a microbatch since `reset_times`, s; the last one's with the loss.
+
+        Collective over the pipeline.
+        """
         rows = [
             (number, *times)
             for stage, each in self._own.stages.items()

@@ -25,8 +25,8 @@ class Stage:
 
     pause: called between layers, as to let messages move. complete: called with a layer's number after its part of a
     backward pass, when `backward` is told that it is the last one. settle: called before a clock is read behind a
-    layer, as to wait for a GPU. `seconds` and `calls` are of F, I and W of each
-    layer: float64 and int64[layers, 3].
+    layer, as to wait for a GPU. `seconds` and `calls` are of F, I and W of each layer, the last one's with the loss:
+    float64 and int64[layers, 3].
     """
 
     def __init__(
@@ -89,6 +89,11 @@ class Stage:
                 self.complete(number)
             self.pause()
         return dy
+
+    def add_loss(self, kind: int, begin: float) -> None:
+        """Count the loss, which was computed since `begin` behind the last layer, as a part of that layer."""
+        self.settle()
+        self.seconds[-1, kind] += perf_counter() - begin
 
     def means(self) -> np.ndarray:
         """The mean times of F, I and W of each layer for one microbatch, s: float64[layers, 3]."""

@@ -13,7 +13,7 @@ from hpckit.errors import InputError
 from hpckit.parallel.held import held_bytes
 from hpckit.parallel.messages import Messages, form_of
 from hpckit.parallel.replicas import Replicas, add_second
-from hpckit.parallel.stage import Left, Stage
+from hpckit.parallel.stage import FORWARD, INPUT, Left, Stage
 from hpckit.plan.schedule import Action
 from hpckit.plan.training import TrainingPlan
 
@@ -122,40 +122,42 @@ class Step:
         if stage + 1 < self._own.plan.schedule.stages:
             self._outputs[stage, number] = y
         else:
-            own, targets = self._own, self.targets[self.cuts[number]]
+            own, targets, behind = self._own, self.targets[self.cuts[number]], perf_counter()
             self.losses[number], self._loss_kept[number] = own.loss.forward(y, targets)
+            own.stages[stage].add_loss(FORWARD, behind)
         self.done.append((action, begin, perf_counter()))
 
     def _backward(self, action: Action) -> None:
         stage, _, number, _ = action
         if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for those of the microbatches before
             self._backward_input(action)
-            self._send_ready(stage, number)
+            self._send_gradient(action)
             self._backward_weight(action)
             return
         dy, begin = self._output_gradient(action)
 
         def ready(dx: Any) -> None:
             self._keep_gradient(stage, number, dx)
-            self._send_ready(stage, number)
+            self._send_gradient(action)
 
         self._own.stages[stage].backward(self._kept.pop((stage, number)), dy, ready=ready)
         self._weighed[stage] = self._weighed.get(stage, 0) + 1
         self._weigh_ready(stage)
-        self.done.append((action, begin, perf_counter()))
+        self.done.append((Action(stage, "B", number), begin, perf_counter()))
 
     def _backward_input(self, action: Action) -> None:
         stage, _, number, _ = action
         dy, begin = self._output_gradient(action)
         dx, self._left[stage, number] = self._own.stages[stage].backward_input(self._kept.pop((stage, number)), dy)
         self._keep_gradient(stage, number, dx)
-        self.done.append((action._replace(kind="I"), begin, perf_counter()))
+        self.done.append((Action(stage, "I", number), begin, perf_counter()))
 
     def _backward_weight(self, action: Action) -> None:
         begin = perf_counter()
-        self._ready.add((action.stage, action.microbatch))
-        self._weigh_ready(action.stage)
-        self.done.append((action._replace(kind="W"), begin, perf_counter()))
+        stage, _, number, _ = action
+        self._ready.add((stage, number))
+        self._weigh_ready(stage)
+        self.done.append((Action(stage, "W", number), begin, perf_counter()))
 
     def _weigh_ready(self, stage: int) -> None:
         """W of all microbatches whose turn has come: a stage adds to its gradients in the order of the microbatches."""
@@ -172,7 +174,9 @@ class Step:
             dy = self._handed(self._gradients, stage + 1, action)
             return dy, perf_counter()
         begin = perf_counter()
-        return self._own.loss.backward(self._loss_kept.pop(number), self.scale), begin
+        dy = self._own.loss.backward(self._loss_kept.pop(number), self.scale)
+        self._own.stages[stage].add_loss(INPUT, begin)
+        return dy, begin
 
     def _handed(self, made: dict[Key, Any], source: int, action: Action) -> Any:
         """What stage `source` made for this one: on this rank, or received."""
@@ -193,22 +197,12 @@ class Step:
             )
         self._gradients[stage, number] = dx
 
-    def _send_ready(self, stage: int, number: int) -> None:
-        """Send the gradient of a stage's input from within B: the stage before need not wait for the W behind it.
-
-        No other message stands between B and its SEND_I in a program, so the order of the sends stays.
-        """
-        peer = self._own.plan.schedule.rank_of[stage - 1] if stage else self._own.rank
-        if peer != self._own.rank:
-            self._own.messages.send(peer, self._gradients.pop((stage, number)))
-
     def _send_output(self, action: Action) -> None:
         self._own.messages.send(action.peer, self._outputs.pop((action.stage, action.microbatch)))
 
     def _send_gradient(self, action: Action) -> None:
-        dx = self._gradients.pop((action.stage, action.microbatch), None)
-        if dx is not None:  # B has sent its own
-            self._own.messages.send(action.peer, dx)
+        if action.sends is not None:
+            self._own.messages.send(action.peer, self._gradients.pop((action.stage, action.microbatch)))
 
     def _receive_output(self, action: Action) -> None:
         self._receive(action, "F", 0)

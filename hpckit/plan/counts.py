@@ -30,3 +30,11 @@ def counts(given: Any, what: str, dims: int | None = None) -> tuple[int, ...]:
     if dims is not None and len(each) != dims:
         raise InputError(f"{what} is one number for all dims or one for each of {dims}, not {each}")
     return each
+
+
+def checked_root(root: Any, ranks: int) -> int:
+    """A rank of so many. Raises `InputError`."""
+    number = count(root, "the root")
+    if not 0 <= number < ranks:
+        raise InputError(f"root {number} is none of the {ranks} ranks of the axis", do=f"choose 0 to {ranks - 1}")
+    return number

@@ -43,6 +43,9 @@ class Decomposition:
         halo: int | Sequence[int] = 1,
         location: str | Sequence[str] = "center",
     ) -> None:
+        if not isinstance(topology, Topology):
+            message = f"a grid is cut over a topology, not over {topology!r}"
+            raise InputError(message, do="give mesh.topology, or a Topology")
         cells = counts(shape, "the shape of a grid")
         dims = len(cells)
         if dims != len(topology.names):

@@ -1,7 +1,8 @@
 """A schedule made ready to run: each rank's actions with its messages, by passes over the compute actions.
 
-A rank works its list off in one loop: RECV posts a receive and goes on, SEND starts a send and goes on, a compute
-action first waits for the receive that it needs. Between two ranks receives stand in the order of the sends.
+A rank works its list off in one loop: RECV posts a receive and goes on, SEND starts a send and goes on, B starts one
+from within (the stage before need not wait for the W behind it), a compute action first waits for the receive that it
+needs. Between two ranks receives stand in the order of the sends.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def pipeline_program(schedule: Schedule, reduce: bool = False, tied: bool = Fals
 
 
 def _with_messages(schedule: Schedule) -> list[list[Action]]:
-    """Sends after the actions that make what is sent; receives where they are posted in time.
+    """Sends after F and I, which make what is sent, or within B; receives where they are posted in time.
 
     The receiver posts before the sender begins what it will send, by the clock of equal times: before the action that
     it is at itself at that moment, for behind it the message may be there, and would wait to be asked for. So receives
@@ -91,12 +92,15 @@ def _with_messages(schedule: Schedule) -> list[list[Action]]:
         clocks[rank].append((begin, end))
     events: list[tuple[float, bool, int, int, Action]] = []
     for number, (rank, action, begin, end) in enumerate(done):
-        events.append((begin, True, number, rank, action))
         peer = goes_to.get((action.stage, action.kind))
+        stage, kind, microbatch, _ = action
+        if kind == "B" and peer is not None:
+            action = action._replace(peer=peer)
+        events.append((begin, True, number, rank, action))
         if peer is not None:
-            stage, kind, microbatch, _ = action
             kind, neighbor = ("F", stage + 1) if kind == "F" else ("I", stage - 1)
-            events.append((end, False, number, rank, Action(stage, f"SEND_{kind}", microbatch, peer)))
+            if action.sends is None:
+                events.append((end, False, number, rank, Action(stage, f"SEND_{kind}", microbatch, peer)))
             posted = _turn(clocks[peer], begin)
             events.append((posted, False, number, peer, Action(neighbor, f"RECV_{kind}", microbatch, rank)))
     lists: list[list[Action]] = [[] for _ in range(schedule.ranks)]

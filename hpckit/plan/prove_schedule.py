@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hpckit.errors import PlanError
 from hpckit.plan.price_schedule import receivers
 from hpckit.plan.program import Program, pipeline_program
-from hpckit.plan.schedule import COMPUTE, RECEIVES, SENDS, Action, Schedule, in_order, peak_live
+from hpckit.plan.schedule import COMPUTE, NONE, RECEIVES, Action, Schedule, in_order, peak_live
 
 # How many faults a message names; the others are counted.
 MOST_FAULTS = 8
@@ -58,7 +58,7 @@ def prove_program(program: Program) -> ScheduleProof:
         raise PlanError(f"{title}: {_first(wrong)}")
     for _ in in_order(program.actions, program.needs, title):
         pass
-    sent = sum(action.kind in SENDS for actions in program.actions for action in actions)
+    sent = sum(action.sends is not None for actions in program.actions for action in actions)
     computed = sum(map(len, schedule.actions))
     return ScheduleProof(schedule.ranks, computed, sent, tuple(peak_live(schedule)), tuple(_posted(program)))
 
@@ -86,7 +86,7 @@ def schedule_faults(schedule: Schedule) -> list[str]:
 
 
 def _misplaced(schedule: Schedule, rank: int, action: Action) -> Iterator[str]:
-    if action.kind not in COMPUTE:
+    if action.kind not in COMPUTE or action.peer != NONE:
         yield f"rank {rank} does {action}, which is no F, B, I or W"
     elif not 0 <= action.stage < schedule.stages:
         yield f"rank {rank} does {action}, there are {schedule.stages} stages"
@@ -108,7 +108,7 @@ def _incomplete(stage: int, number: int, kinds: str) -> str:
 def _order_faults(program: Program) -> Iterator[str]:
     """The compute actions of each rank are those of the schedule, in its order."""
     for rank, (actions, wanted) in enumerate(zip(program.actions, program.schedule.actions, strict=True)):
-        computed = [action for action in actions if action.kind in COMPUTE]
+        computed = [action._replace(peer=NONE) for action in actions if action.kind in COMPUTE]
         for at, (is_there, belongs) in enumerate(zip(computed, wanted, strict=False)):
             if is_there != belongs:
                 yield f"rank {rank} computes {is_there} as number {at}, the schedule says {belongs}"
@@ -137,8 +137,10 @@ def _expected(program: Program) -> Iterator[tuple[int, Action]]:
 
 def _message_faults(program: Program) -> Iterator[str]:
     """Every message leaves and arrives once, and there are no others."""
-    kinds = (*SENDS, *RECEIVES)
-    found = Counter((rank, act) for rank, actions in enumerate(program.actions) for act in actions if act.kind in kinds)
+    found: Counter[tuple[int, Action]] = Counter()
+    for rank, actions in enumerate(program.actions):
+        messages = (action if action.kind in RECEIVES else action.sends for action in actions)
+        found.update((rank, message) for message in messages if message is not None)
     expected = Counter(_expected(program))
     for rank, action in expected - found:
         yield f"rank {rank} never does {action}"
@@ -170,8 +172,8 @@ def _meeting_faults(program: Program) -> Iterator[str]:
     takes: dict[tuple[int, int], list[Action]] = {}
     for rank, actions in enumerate(program.actions):
         for action in actions:
-            if action.kind in SENDS:
-                sends.setdefault((rank, action.peer), []).append(action)
+            if action.sends is not None:
+                sends.setdefault((rank, action.peer), []).append(action.sends)
             elif action.kind in RECEIVES:
                 takes.setdefault((action.peer, rank), []).append(action)
     last = program.schedule.stages - 1

@@ -27,11 +27,12 @@ _TEXT = re.compile(rf"(\d+)({'|'.join((*COMPUTE, *SENDS, *RECEIVES, *ENDINGS))})
 
 
 class Action(NamedTuple):
-    """What a rank does for one of its stages; `str` and `parse` are inverse: `2F0`, `2SEND_F0>3`, `2REDUCE`.
+    """What a rank does for one of its stages; `str` and `parse` are inverse: `2F0`, `2B0>1`, `2SEND_F0>3`, `2REDUCE`.
 
     kind: one of COMPUTE; a message with the rank `peer`: an output (F), the gradient of an input (I), the gradient of
     a weight that two stages share (T); `TIE` adds those two; `REDUCE` sums the gradients of a stage over the replicas.
-    microbatch: -1 where an action is for the whole step. peer: -1 for what is no message.
+    microbatch: -1 where an action is for the whole step. peer: -1 for what sends and receives nothing; B in a program
+    sends the gradient of its stage's input to that rank when it is there, before its last W.
     """
 
     stage: int
@@ -41,7 +42,7 @@ class Action(NamedTuple):
 
     def __str__(self) -> str:
         number = "" if self.microbatch == NONE else str(self.microbatch)
-        peer = "" if self.peer == NONE else f"{'>' if self.kind in SENDS else '<'}{self.peer}"
+        peer = "" if self.peer == NONE else f"{'<' if self.kind in RECEIVES else '>'}{self.peer}"
         return f"{self.stage}{self.kind}{number}{peer}"
 
     @classmethod
@@ -49,8 +50,8 @@ class Action(NamedTuple):
         """The action that `text` says. Raises `InputError`."""
         found = _TEXT.fullmatch(text.strip())
         wants_number = found is not None and found[2] not in (*ENDINGS, "SEND_T", "RECV_T")
-        wants_peer = found is not None and found[2] in (*SENDS, *RECEIVES)
-        if found is None or bool(found[3]) != wants_number or (found[4] is not None) != wants_peer:
+        peers = () if found is None else (True,) if found[2] in (*SENDS, *RECEIVES) else (False, found[2] == "B")
+        if found is None or bool(found[3]) != wants_number or (found[4] is not None) not in peers:
             raise InputError(
                 f"{text!r} is no action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
             )
@@ -59,10 +60,18 @@ class Action(NamedTuple):
             raise InputError(f"{text!r} is no action", do=f"did you mean {action}?")
         return action
 
+    @property
+    def sends(self) -> Action | None:
+        """The message that leaves: the action itself, or the gradient that B sends on its way."""
+        if self.kind == "B" and self.peer != NONE:
+            return self._replace(kind="SEND_I")
+        return self if self.kind in SENDS else None
+
     def makes(self) -> tuple[Action, ...]:
         """What is there after the action, as the actions that others wait for: B makes what I and W make."""
         if self.kind == "B":
-            return (Action(self.stage, "I", self.microbatch), Action(self.stage, "W", self.microbatch))
+            halves = (Action(self.stage, "I", self.microbatch), Action(self.stage, "W", self.microbatch))
+            return halves if self.sends is None else (*halves, self.sends)
         return (self,)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.price_schedule import price_schedule
 from hpckit.plan.prove_schedule import MOST_FAULTS, prove_schedule
-from hpckit.plan.schedule import COMPUTE, Action, Schedule
+from hpckit.plan.schedule import COMPUTE, NONE, Action, Schedule
 
 # A number beyond says a typing error, not a pipeline.
 MOST_NUMBER = 10_000
@@ -78,7 +78,7 @@ def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
                 continue
             try:
                 action = Action.parse(cell)
-                if action.kind not in COMPUTE or max(action.stage, action.microbatch) > MOST_NUMBER:
+                if action.kind not in COMPUTE or action.peer != NONE or max(action[0], action[2]) > MOST_NUMBER:
                     raise InputError(f"{cell.strip()!r} is no F, B, I or W of a stage and a microbatch")
                 lists[-1].append(action)
             except InputError as error:

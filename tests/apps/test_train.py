@@ -111,7 +111,10 @@ def test_a_text_is_learned_and_written(runs):
     text = (runs / "long" / "output" / "sample.txt").read_text()
     assert text == "the quick brown fox jumps over the lazy"  # 9 and 30 bytes
     assert text in (runs / "long.said").read_text()
-    assert json.loads((runs / "long" / "summary.json").read_text())["text"] == text
+    summary = json.loads((runs / "long" / "summary.json").read_text())
+    assert summary["text"] == text
+    assert {"output", "sample"} < summary["phases"].keys()
+    assert sum(seconds[0] for seconds in summary["phases"].values()) <= summary["wall_seconds"]
 
 
 def test_digits_are_read(runs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cli_command import hpckit
 
 from hpckit.cli.ending import end_of_run
 from hpckit.cli.launch import JobEnd
@@ -19,3 +20,33 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path, capsys, cases):
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.endswith(f": hpckit resume {directory.path}")
     assert ("finished runs are complete" in said) is cases
+
+
+def test_a_program_that_fails_on_all_ranks_shows_its_own_lines_once(tmp_path):
+    lines = """
+import sys
+import hpckit as hp
+
+def make(kind):
+    if kind == "hpckit":
+        hp.Mesh(hp.world(), x=77)
+    if hp.world().rank or kind == "all":
+        raise ValueError("mine")
+    hp.world().Barrier()
+
+make(sys.argv[1])
+"""
+    (tmp_path / "mine.py").write_text(lines[1:])
+    for kind in ("all", "one"):
+        said = hpckit("run", "mine.py", "-n", 2, kind, cwd=tmp_path).stderr
+        assert said.count("ValueError: mine") == 1
+        assert '"mine.py", line 11' in said
+        assert '"mine.py", line 8' in said
+        assert "runpy" not in said
+        assert "guest.py" not in said
+    assert "rank 1 failed" in said
+    for under in (0, 2):  # ranks that hpckit starts, and those of a launcher
+        said = hpckit("run", "mine.py", "hpckit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under).stderr
+        assert "cannot be laid over axes" in said
+        assert '"mine.py", line 6' in said
+        assert "mesh.py" not in said

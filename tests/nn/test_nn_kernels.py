@@ -56,6 +56,7 @@ def test_swiglu(dtype):
 def test_cross_entropy_with_padding_and_targets_left_out(dtype):
     random = np.random.default_rng(1)
     logits = random.normal(0, 20, (13, 16)).astype(dtype)
+    logits[1::3] += 300  # exp overflows but for the maximum that is taken off
     logits[:, 11:] = 1000  # padding: must not be seen
     targets = random.integers(0, 11, 13)
     targets[[2, 12]] = -1

@@ -54,6 +54,7 @@ def instead(old, new):
         ("1f1b", 0, instead("0F2", "3F2"), "rank 0 does 3F2, there are 3 stages"),
         ("1f1b", 0, instead("0F2", "0F6"), "rank 0 does 0F6, there are 6 microbatches"),
         ("1f1b", 0, instead("0F2", "0SEND_F2>1"), "which is no F, B, I or W"),
+        ("1f1b", 1, instead("1B2", "1B2>0"), "rank 1 does 1B2>0, which is no F, B, I or W"),
         ("zb_h1", 1, moved("1W0", -1), "deadlock: rank 1 waits in 1W0 for 1I0, which comes later on the same rank"),
         ("gpipe", 2, moved("2B0", -1), "rank 1 waits in 1B0"),
         ("1f1b", 1, moved("1F5", 3), "deadlock: .*rank 2 waits in 2F5 for 1F5, which rank 1 has"),
@@ -97,6 +98,24 @@ def test_a_wrong_program_is_named(rank, change, said):
         prove(wrong)
 
 
+@pytest.mark.parametrize(
+    ("rank", "change", "said"),
+    [
+        (2, instead("2B3>1", "2B3"), "rank 2 never does 2SEND_I3>1"),
+        (1, instead("1B3>0", "1B3>2"), "rank 1 never does 1SEND_I3>0; rank 1 does 1SEND_I3>2, which is no message"),
+        (0, instead("0B3", "0B3>1"), "rank 0 does 0SEND_I3>1, which is no message"),
+        (2, lambda actions: [*actions, Action(2, "SEND_I", 3, 1)], "rank 2 does 2SEND_I3>1 again"),
+        (1, moved("1RECV_I0<2", 8), "is sent by 2SEND_I0>1 and taken by 1RECV_I1<2"),
+        (1, moved("1RECV_I5<2", 3), "waits in 1B5>0 for 1RECV_I5<2, which comes later on the same rank"),
+    ],
+)
+def test_a_wrong_program_of_whole_backward_passes_is_named(rank, change, said):
+    program = pipeline_program(pipeline_schedule("1f1b", 3, 6))
+    prove(program)
+    with pytest.raises(PlanError, match=said):
+        prove(changed(program, rank, change))
+
+
 def test_only_the_first_faults_are_named():
     empty = changed(pipeline_schedule("gpipe", 2, 50), 1, lambda actions: [])
     with pytest.raises(PlanError, match=r"; and 42 more") as caught:
@@ -133,6 +152,7 @@ def test_a_table_may_mix_and_wait(tmp_path):
         ("0F99999\n", InputError, "the schedule table is wrong"),
         ("0F0,B0,0Q1\n0X\n", InputError, "the schedule table is wrong"),
         ("0F0,0SEND_F0>1\n", InputError, "the schedule table is wrong"),
+        ("0F0\n0B0>1\n", InputError, "the schedule table is wrong"),
     ],
 )
 def test_a_table_with_a_hole_is_refused(text, error, said, tmp_path):

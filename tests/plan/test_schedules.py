@@ -109,6 +109,11 @@ def test_the_program_of_a_small_step():
         "rank 0: 0F0 0SEND_F0>1 0F1 0SEND_F1>1 0RECV_I0<1 0I0 0RECV_I1<1 0W0 0I1 0W1 0RECV_T<1 0SEND_T>1 0TIE 0REDUCE",
         "rank 1: 1RECV_F0<0 1RECV_F1<0 1F0 1I0 1SEND_I0>0 1F1 1I1 1SEND_I1>0 1W0 1W1 1RECV_T<0 1SEND_T>0 1TIE 1REDUCE",
     ]
+    # B sends from within, before its last W.
+    assert str(pipeline_program(pipeline_schedule("1f1b", 2, 2))).splitlines()[1:] == [
+        "rank 0: 0F0 0SEND_F0>1 0F1 0SEND_F1>1 0RECV_I0<1 0RECV_I1<1 0B0 0B1",
+        "rank 1: 1RECV_F0<0 1RECV_F1<0 1F0 1B0>0 1F1 1B1>0",
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,7 +144,7 @@ def test_the_folded_schedule_keeps_what_one_rank_passes_to_itself():
 
 
 def test_actions_and_their_text_are_inverse():
-    for text in ("2F0", "0B13", "7I1", "0W2", "2SEND_F0>3", "3RECV_I10<2", "0TIE", "5REDUCE", "0SEND_T>3"):
+    for text in ("2F0", "0B13", "7I1", "0W2", "2SEND_F0>3", "3RECV_I10<2", "0TIE", "5REDUCE", "0SEND_T>3", "1B2>0"):
         assert str(Action.parse(text)) == text
     assert Action.parse(" 12W3 ") == Action(12, "W", 3)
     for text in ("", "F0", "0F", "0X1", "0F1>2", "0TIE3", "0SEND_F1", "-1F0", "0F1 0F2", "00F1"):

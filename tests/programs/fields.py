@@ -89,13 +89,72 @@ def test_integers_are_exact_and_complex_numbers_have_no_extremes(mesh, dec):
     swapped.interior[...] = 0.1
     assert swapped.sum(repro=True) == math.fsum([0.1] * int(np.prod(dec.global_shape)))
     waves = hp.Field.zeros(dec, mesh, complex)
-    for reduction in (waves.max, waves.min, waves.sum, waves.norm):
+    for reduction, words in (
+        (waves.max, "no order"),
+        (waves.argmin, "no order"),
+        (lambda: waves.norm(3), "no norm of order 3"),
+        (lambda: waves.dot(hp.Field.zeros(dec, mesh, components=2)), "have no product"),
+        (hp.Field.zeros(dec, mesh, "S3").sum, "those of numbers"),
+    ):
         try:
             reduction()
         except InputError as error:
-            assert "real fields" in error.message
+            assert words in error.message
         else:
-            raise AssertionError("a reduction of complex numbers was taken")
+            raise AssertionError(f"a reduction was taken that has {words}")
+
+
+def test_products_norms_and_places_are_those_of_numpy(mesh, dec):
+    rng, results = np.random.default_rng(5), []
+    for dtype, components in ((np.float64, ()), (np.float32, (3,)), (np.complex128, (2,)), (np.int8, ())):
+        shape = (*components, *dec.global_shape)
+        one, other = (20 * rng.standard_normal((2, *shape)) + 9j * rng.standard_normal((2, *shape))).astype(dtype)
+        fields = [hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh) for values in (one, other)]
+        wide = np.int64 if dtype is np.int8 else np.complex128 if dtype is np.complex128 else np.float64
+        one, other = one.astype(wide), other.astype(wide)
+        for repro in (False, True):
+            sums = [fields[0].sum(repro), fields[0].mean(repro), fields[0].dot(fields[1], repro)]
+            norms = [fields[0].norm(order, repro) for order in (1, 2, math.inf)]
+            assert np.allclose(sums, [one.sum(), one.mean(), np.vdot(one, other)], rtol=1e-11, atol=1e-11)
+            assert np.allclose(norms, [np.linalg.norm(one.ravel(), order) for order in (1, 2, math.inf)], rtol=1e-12)
+        results += [repr(number) for number in (*sums, *norms)]
+        if wide is np.complex128:
+            continue
+        for values in (one, np.round(one / 30)):  # the second with many that are the largest
+            fields[0].interior[...] = values[(..., *dec.global_slices(mesh.rank))]
+            assert fields[0].argmax() == np.unravel_index(values.argmax(), shape)
+            assert fields[0].argmin() == np.unravel_index(values.argmin(), shape)
+    nan = hp.Field.zeros(dec, mesh)
+    nan.interior[-1, :] = nan.interior[0, 0] = math.nan
+    whole = nan.gather()
+    places = nan.argmax(), nan.argmin()
+    assert whole is None or places == (np.unravel_index(whole.argmax(), whole.shape),) * 2
+    return results
+
+
+def test_what_is_given_wrongly_is_said(mesh, dec):
+    field = hp.Field.zeros(dec, mesh)
+    for wrong, words in (
+        (lambda: field.gather(root=mesh.size), f"root {mesh.size} is none"),
+        (lambda: field.gather(root=-1), "root -1 is none"),
+        (lambda: hp.Field.from_global(None, dec, mesh, root=mesh.size), f"root {mesh.size} is none"),
+        (lambda: field.coords((1.0, 2.0, 3.0)), "one for each of 2"),
+        (lambda: hp.Field.zeros(dec, mesh, "flaot"), "is no dtype"),
+        (lambda: hp.Field.zeros(dec, mesh, object), "objects"),
+        (lambda: hp.Field.zeros(dec, mesh.topology), "lives on a mesh"),
+        (lambda: hp.Field([[0.0]], dec, mesh), "not a list"),
+        (lambda: hp.Decomposition((4, 4), mesh), "over a topology"),
+        (lambda: hp.Mesh(None, x=0), "made of a communicator"),
+        (lambda: hp.fixed("a"), "at a number"),
+        (lambda: hp.HaloExchange(mesh, field, {"y": hp.fixed}), "fixed at a value"),
+        (lambda: hp.HaloExchange(mesh, field, {"y": hp.fixed(1j)}), "does not fit"),
+    ):
+        try:
+            wrong()
+        except InputError as error:
+            assert words in error.message, error.message
+        else:
+            raise AssertionError(f"taken: {words}")
 
 
 def test_components_are_counts(mesh, dec):
@@ -131,6 +190,8 @@ if __name__ == "__main__":
             test_coordinates_are_those_of_the_global_points(the_mesh, decomposition)
             lines += test_reductions(the_mesh, decomposition)
             test_integers_are_exact_and_complex_numbers_have_no_extremes(the_mesh, decomposition)
+            lines += test_products_norms_and_places_are_those_of_numpy(the_mesh, decomposition)
+            test_what_is_given_wrongly_is_said(the_mesh, decomposition)
             test_components_are_counts(the_mesh, decomposition)
             test_to_xarray(the_mesh, decomposition)
     if COMM.rank == 0:

@@ -1,0 +1,66 @@
+"""What layers take, by a clock that stands still but where it is told to go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from hpckit.mesh import Mesh
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.mlp import mlp
+from hpckit.parallel import measure, stage, step
+from hpckit.parallel.measure import measure_layers
+from hpckit.parallel.pipeline import Pipeline
+from hpckit.plan.training import training_plan
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class SlowLoss(CrossEntropy):
+    """Takes 2 s forward and 3 s backward."""
+
+    def __init__(self, clock):
+        super().__init__(2)
+        self.clock = clock
+
+    def forward(self, logits, targets):
+        self.clock.now += 2.0
+        return super().forward(logits, targets)
+
+    def backward(self, saved, scale):
+        self.clock.now += 3.0
+        return super().backward(saved, scale)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    for module in (measure, stage, step):
+        monkeypatch.setattr(module, "perf_counter", made)
+    return made
+
+
+X, TARGETS = np.ones((8, 5), np.float32), np.zeros(8, np.int64)
+
+
+def test_the_loss_counts_to_the_last_layer(clock):
+    """It is on the critical path of the last stage: a balance and a simulation without it would be too good."""
+    model = mlp([5, 4, 2])
+    times = measure_layers(model, SlowLoss(clock), X, TARGETS)
+    assert [tuple(layer[1:]) for layer in times] == [(0.0, 0.0, 0.0)] * (len(times) - 1) + [(2.0, 3.0, 0.0)]
+    plan = training_plan(1, len(model.layers), batch=8, microbatches=4)
+    with Mesh(MPI.COMM_SELF, pp=1) as mesh:
+        pipeline = Pipeline(model, SlowLoss(clock), mesh, plan)
+        pipeline.initialize(0)
+        pipeline.run(X, TARGETS)
+        assert pipeline.layer_times() == times
+        measured = pipeline.measured()
+    assert measured.price.busy == (4 * 5.0,)
+    assert (measured.times.forward, measured.times.backward_input) == ([2.0], [3.0])
