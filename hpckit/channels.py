@@ -63,8 +63,8 @@ class Bound:
         if self.requests:
             MPI.Prequest.Startall(self.requests)
 
-    def complete(self) -> float:
-        """Wait and unpack; returns the seconds waited."""
+    def complete(self, leave: bool = False) -> float:
+        """Wait and unpack; returns the seconds waited. With `leave` what came by mailbox stays there."""
         if not self.requests and not self.mailbox:
             return 0.0
         begin = time.perf_counter()
@@ -75,7 +75,7 @@ class Bound:
         waited = time.perf_counter() - begin
         for kernel, arguments in self.after:
             kernel(*arguments)
-        if self.mailbox:
+        if self.mailbox and not leave:
             self.mailbox.unpack()
         return waited
 

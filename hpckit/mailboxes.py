@@ -25,6 +25,7 @@ Calls = list[tuple[Callable[..., None], tuple[Any, ...]]]
 Parcel = tuple[Slab, tuple[np.ndarray, np.ndarray]]  # a slab and its places in the two buffers
 ENTRY = ALIGNMENT // 8  # int64 of a message's entry at the start of a part: its flag, and where its buffers stand
 FLAG, PLACE, SIZE = range(3)
+NOTHING = np.zeros((0, 0, 0))
 LOOKS = 10_000  # at the flags before another process gets the core: some ten microseconds
 
 
@@ -88,6 +89,14 @@ class BoundMailbox:
         """Take the messages out."""
         for kernel, arguments in self._unpack[self._mailbox.number & 1]:
             kernel(*arguments)
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the low and the high halo of the first field stand, [pieces, layers, values]; of size 0 for none."""
+        found = [NOTHING, NOTHING]
+        for slab, buffers in self._mailbox.incoming:
+            if slab.field == 0:
+                found[slab.first > 0] = buffers[self._mailbox.number & 1].reshape(slab.pieces, slab.layers, -1)
+        return found[0], found[1]
 
 
 def open_mailboxes(comm: MPI.Comm, phases: Sequence[Sequence[Side]]) -> list[Mailbox] | None:

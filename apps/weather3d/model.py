@@ -26,7 +26,7 @@ from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHO
 from hpckit.kernels.euler2d.dispatch import has_inner
 from hpckit.kernels.euler2d.ring import STRIP
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.kernels.relaxation.dispatch import relax
 from hpckit.kernels.turbulence.dispatch import drag
 from hpckit.mesh import Mesh
@@ -72,6 +72,7 @@ class Model:
 
     sent: str | None  # the axis whose halo is under way
     seams: np.ndarray
+    halo_y: tuple[np.ndarray, np.ndarray]  # where it stands for the sweep, if not in the state
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
@@ -180,7 +181,12 @@ class Model:
             self.sent, part = "x", OUTER
             status = self._sweep_lines("x", (0, self.state.interior.shape[2]), dt, timer, INNER)
         with timer("halo"):
-            if self.sent == direction:
+            self.halo_y = NO_ROWS, NO_ROWS
+            if self.sent == direction == "y":
+                low, high = self.exchanges["y"].finish_beside(self.state)
+                self.halo_y = self._halo_rows(low), self._halo_rows(high)
+                self.sent = None
+            elif self.sent == direction:
                 self.exchanges[direction].finish(self.state)
                 self.sent = None
             elif direction in self.exchanges:
@@ -210,8 +216,12 @@ class Model:
             if direction == "z":
                 return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux, *lines)
             if direction == "y":
-                return sweep_y(state, base.column, spacing, dt, beta, flux, *lines)
+                return sweep_y(state, base.column, spacing, dt, beta, flux, *lines, *self.halo_y)
             return sweep_x(state, base.column, spacing, dt, beta, flux, *lines, part, self.seams)
+
+    def _halo_rows(self, received: np.ndarray) -> np.ndarray:
+        """A halo in y, as the sweep reads it beside the state: what is read once need not be copied there."""
+        return received.reshape(FIELDS, -1, HALO, self.state.data.shape[3]) if received.size else NO_ROWS
 
     def _plan_overlap(self) -> None:
         """In which order lines are swept, by direction and the one after it; whether x can begin without its halo.

@@ -59,6 +59,17 @@ def load_row(flat, at, pitch, order, count, lanes, ring, to):
             ring[target + cell] = 0.0
 
 
+@inlined
+def _source(row, flat, place_of, pitch, stride, rows, low, high, fields):
+    """The memory that holds a row, where it begins there, and how far apart its fields are."""
+    at, beside = place_of
+    if row < 0 and low.size:
+        return low, beside + (row + HALO) * stride, u8(low.size // fields)
+    if row >= rows and high.size:
+        return high, beside + (row - rows) * stride, u8(high.size // fields)
+    return flat, at + row * stride, pitch
+
+
 @jit(borrowed=True)
 def ask_for(flat, at, pitch, order, count, third):
     """Ask memory for every third field of cells that are loaded later, `count` from `at` on.
@@ -106,12 +117,14 @@ def _repeat(ring, edge, to, fields, factor):
 
 @jit(borrowed=True)
 def sweep_strip(
-    flat, at, pitch, stride, rows, order, count, base, level, ghost, source, mass, mass_at, mass_stride, spacing, dt,
-    beta, parts,
+    flat, place_of, then, pitch, stride, rows, low, high, order, count, base, level, ghost, source, mass, mass_at,
+    mass_stride, spacing, dt, beta, parts,
 ):  # fmt: skip
     """Advance a strip of columns by dt along the sweep, in place; between walls where `ghost` has a size.
 
-    flat: the state; its fields stand `pitch` apart, the rows of the sweep `stride`, the first cell of row 0 at `at`.
+    flat: the state; its fields stand `pitch` apart, the rows of the sweep `stride`. low, high: where the halo
+    stands, if not in the state; else of size 0. place_of: where the first cell of row 0 is in the state, and that of
+    the first row in low and high. then: the same of the strip that comes next, for memory to begin with.
     order: the state's fields in the order of `crossing.SLOTS`. count: columns, at most STRIP. base: with walls the base
     state at the faces (`faces` of the reference), else at the cells of all levels, of which `level` is the one of the
     strip. source: tendency of the momentum across, laid out like a field, or of size 0. mass: takes the mass flux of
@@ -121,11 +134,19 @@ def sweep_strip(
     start, one, two, done, fluxes, scratch = parts
     walls, fields, status = ghost.size > 0, len(order), 0
     lanes = whole_lanes(count)
-    for row in range(0 if walls else -HALO, rows + HALO):
+    at, begin = place_of[0], 0 if walls else -HALO
+    ahead = _source(begin, flat, place_of, pitch, stride, rows, low, high, fields)
+    for row in range(begin, rows + HALO):
+        memory, first, apart = ahead
+        ahead = _source(row + 1, flat, place_of, pitch, stride, rows, low, high, fields)
+        onward = _source(begin + row - rows, flat, then, pitch, stride, rows, low, high, fields)
         if row < rows or not walls:
-            load_row(flat, u8(at + row * stride), pitch, order, u8(count), lanes, start, place(row, OLD, fields))
+            load_row(memory, u8(first), apart, order, u8(count), lanes, start, place(row, OLD, fields))
         for stage in range(3):
-            ask_for(flat, at + (row + 1) * stride, pitch, order, count, stage)
+            if row < rows or not walls:
+                ask_for(ahead[0], ahead[1], ahead[2], order, count, stage)
+            if row >= rows:
+                ask_for(onward[0], onward[1], onward[2], order, count, stage)
             face = row - 1 - 2 * stage  # the face beyond the row that this stage completes
             if face < (0 if walls else 2 * stage - 4) or (walls and face > rows):
                 continue

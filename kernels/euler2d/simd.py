@@ -53,8 +53,9 @@ def _columns(state, faces, ghost, dz, dt, beta, source, begin, end, work):
     parts, no_mass, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
     for first in range(begin, end, ring.STRIP):
         status |= ring.sweep_strip(
-            flat, HALO + first, pitch, width, state.shape[1], ALONG_Z, min(ring.STRIP, end - first), faces, 0, ghost,
-            source.reshape(-1), no_mass, 0, 0, dz, dt, beta, parts,
+            flat, (HALO + first, 0), (HALO + first + ring.STRIP, 0), pitch, width, state.shape[1], no_mass, no_mass,
+            ALONG_Z, min(ring.STRIP, end - first), faces, 0, ghost, source.reshape(-1), no_mass, 0, 0, dz, dt, beta,
+            parts,
         )  # fmt: skip
     return status
 

@@ -13,6 +13,7 @@ from hpckit.kernels.euler3d import simd
 from hpckit.kernels.euler3d.constants import FIELDS
 
 NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux nobody needs
+NO_ROWS = np.zeros((FIELDS, 0, HALO, 0))  # for halos that stand in the state
 NO_SEAMS = np.zeros((0, 0, FIELDS, 2, HALO))  # for sweeps in one part
 
 
@@ -54,14 +55,24 @@ def sweep_y(
     mass_flux: Any = NO_FLUX,
     begin: int = 0,
     end: int | None = None,
+    low: Any = NO_ROWS,
+    high: Any = NO_ROWS,
 ) -> int:
-    """Advance the y direction by dt in place, in the columns of x from `begin` to `end`; see `reference.sweep_y`."""
-    _check(state, column, mass_flux)
+    """Advance the y direction by dt in place, in the columns of x from `begin` to `end`; see `reference.sweep_y`.
+
+    low, high: the rows of the halo where they stand elsewhere than in the state, float64[5, nz, 6, nx + 12].
+    """
+    _check(state, column, mass_flux, low, high)
     _check_flux(state, mass_flux, (0, 1, 0))
+    wanted = (FIELDS, state.shape[1], HALO, state.shape[3])
+    for rows in (low, high):
+        if rows.size and rows.shape != wanted:
+            raise ValueError(f"rows of the halo in y are {wanted}, not {rows.shape}")
     if is_device_array(state):
-        require_whole(begin == 0 and end in (None, state.shape[3] - 2 * HALO))
+        require_whole(begin == 0 and end in (None, state.shape[3] - 2 * HALO) and not low.size + high.size)
         return _form(state).sweep_y(state, column, dy, dt, beta, mass_flux)
-    return simd.sweep_y(state, column, dy, dt, beta, mass_flux, *_range(begin, end, state.shape[3] - 2 * HALO))
+    lines = _range(begin, end, state.shape[3] - 2 * HALO)
+    return simd.sweep_y(state, column, dy, dt, beta, mass_flux, *lines, low, high)
 
 
 def sweep_z(

@@ -12,7 +12,7 @@ from hpckit.kernels.euler2d import lines, ring
 from hpckit.kernels.euler2d.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler2d.numerics import power
 from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W, WATCHED
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.jit import STRICT, inlined, jit
 
 u8 = np.uint64
 ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler2d.crossing.SLOTS`
@@ -43,24 +43,33 @@ def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, wo
 
 
 @jit
-def sweep_y(state, column, dy, dt, beta, mass_flux, begin, end):
-    """As `reference.sweep_y`."""
-    return _along_y(state, column, dy, dt, beta, mass_flux, begin, end, ring.workspace(FIELDS))
+def sweep_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high):
+    """As `reference.sweep_y`; low, high: the halo, each [5, nz, 6, nx + 12], or of size 0 where the state holds it."""
+    return _along_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high, ring.workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_y(state, column, dy, dt, beta, mass_flux, begin, end, work):
+def _along_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     rows, cells = state.shape[2] - 2 * HALO, width - 2 * HALO
     parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
     for level in range(state.shape[1]):
         for first in range(begin, end, ring.STRIP):
-            at = (level * state.shape[2] + HALO) * width + HALO + first
+            place_of = _place_along_y(level, first, state.shape[2], width)
+            ended = first + ring.STRIP >= end
+            then = _place_along_y(level + ended, begin if ended else first + ring.STRIP, state.shape[2], width)
             status |= ring.sweep_strip(
-                flat, at, pitch, width, rows, ALONG_Y, min(ring.STRIP, end - first), column, level, none, none,
-                mass_flux.reshape(-1), level * (rows + 1) * cells + first, cells, dy, dt, beta, parts,
+                flat, place_of, then, pitch, width, rows, low.reshape(-1), high.reshape(-1), ALONG_Y,
+                min(ring.STRIP, end - first), column, level, none, none, mass_flux.reshape(-1),
+                level * (rows + 1) * cells + first, cells, dy, dt, beta, parts,
             )  # fmt: skip
     return status
+
+
+@inlined
+def _place_along_y(level, first, lines, width):
+    """Of a strip, as `ring.sweep_strip` takes it."""
+    return (level * lines + HALO) * width + HALO + first, level * HALO * width + HALO + first
 
 
 @jit
@@ -78,9 +87,11 @@ def _along_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end, work):
     for row in range(begin, end):
         for first in range(0, cells, ring.STRIP):
             at = (HALO + row) * width + HALO + first
+            then = at + ring.STRIP if first + ring.STRIP < cells else (HALO + row + 1) * width + HALO
             status |= ring.sweep_strip(
-                flat, at, pitch, plane, state.shape[1], ALONG_Z, min(ring.STRIP, cells - first), faces, 0, ghost, none,
-                mass_flux.reshape(-1), row * cells + first, own, dz, dt, beta, parts,
+                flat, (at, 0), (then, 0), pitch, plane, state.shape[1], none, none, ALONG_Z,
+                min(ring.STRIP, cells - first), faces, 0, ghost, none, mass_flux.reshape(-1), row * cells + first, own,
+                dz, dt, beta, parts,
             )  # fmt: skip
     return status
 

@@ -343,8 +343,25 @@ def test_a_sweep_in_parts_has_the_same_bits(direction, nx):
     np.testing.assert_array_equal(own, flux)
 
 
+@pytest.mark.parametrize("ends", ["low", "high", "both"])
+def test_a_halo_may_stand_beside_the_state(ends):
+    shape, base = (5, 8, 2 * ring.STRIP + 5), base_of(5)
+    whole = wrap(random_state(*shape))
+    beside, kept = whole.copy(), {}
+    for name, rows in (("low", slice(0, HALO)), ("high", slice(-HALO, None))):
+        if ends in (name, "both"):
+            kept[name] = np.ascontiguousarray(whole[:, :, rows])
+            beside[:, :, rows] = np.nan
+    assert sweep(dispatch, "y", whole, base) == 0
+    for begin, end in ((shape[2] - 7, shape[2]), (0, shape[2] - 7)):
+        assert dispatch.sweep_y(beside, base.column, DY, DT, BETA, begin=begin, end=end, **kept) == 0
+    np.testing.assert_array_equal(beside[OWNED], whole[OWNED])
+
+
 def test_parts_that_cannot_be_are_refused():
     state, base = wrap(random_state(5, 8, 8)), base_of(5)
+    with pytest.raises(ValueError, match=r"rows of the halo in y are \(5, 5, 6, 20\), not \(5, 5, 6, 8\)"):
+        dispatch.sweep_y(state, base.column, DY, DT, BETA, low=np.zeros((5, 5, 6, 8)))
     with pytest.raises(ValueError, match="within 0 and 8, not from 3 to 9"):
         dispatch.sweep_y(state, base.column, DY, DT, BETA, dispatch.NO_FLUX, 3, 9)
     with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
