@@ -22,6 +22,7 @@ _HOME = {
     "Pipeline": "hpckit.parallel.pipeline",
     "Sampler": "hpckit.parallel.sampler",
     "StageTimes": "hpckit.plan.stage_times",
+    "Swarm": "hpckit.swarm",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.watch",
     "Work": "hpckit.collectives",
