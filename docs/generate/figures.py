@@ -47,6 +47,10 @@ WORDS = {
     "weather_2ranks_small_ceiling": "the same of two independent runs",
     "weather_2ranks_big_ceiling": "2000 x 1000, two independent runs: one",
     "euler3d_2ranks_ceiling": "box, two independent runs: one",
+    "requeue_bitwise": "a run over three time limits of a real Slurm has the bits of the unbroken one: 1",
+    "limit_bitwise": "runs that Slurm itself warned and ended at a limit have: 1",
+    "graph_kills": "part of 50 killed drivers of task graphs that end with the same hashes",
+    "first_run_s": "seconds from a fresh clone to a finished report with 2 ranks",
 }
 
 
