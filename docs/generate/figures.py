@@ -47,6 +47,9 @@ WORDS = {
     "weather_2ranks_small_ceiling": "the same of two independent runs",
     "weather_2ranks_big_ceiling": "2000 x 1000, two independent runs: one",
     "euler3d_2ranks_ceiling": "box, two independent runs: one",
+    "euler3d_time_with_turbulence": "box, 1 core, Smagorinsky's eddy viscosity: time over that of the dynamics alone",
+    "euler3d_time_with_a_tracer": "the same with a tracer",
+    "euler3d_time_with_four_tracers": "the same with four tracers",
 }
 
 
