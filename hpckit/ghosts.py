@@ -8,6 +8,7 @@ leaves the whole exchange to fly while the clusters that touch no ghosts are com
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -20,6 +21,21 @@ from hpckit.mesh import Mesh
 from hpckit.message_checks import End, Seals
 from hpckit.particles import Particles
 from hpckit.plan.bricks import Bricks, Reached
+
+NOTHING = np.empty((0, RECORD))
+
+
+class Rows(NamedTuple):
+    """Ghosts that go the same way: the slots that they come from, their segments, the shifts of all segments."""
+
+    slots: np.ndarray
+    segments: np.ndarray
+    shifts: np.ndarray
+    total: int
+
+    def room(self) -> np.ndarray:
+        """Where their records may be packed."""
+        return np.empty((self.total, RECORD))
 
 
 class GhostExchange:
@@ -50,14 +66,15 @@ class GhostExchange:
         self._plan(bricks, reach)
         near = self._near_peers
         sent = self._choose(particles)
-        self._own, self._near, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        own, given, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        self._images, self._given = self._rows(0, own), self._rows(own, given)
+        self._gone = self._rows(own + given, sum(self._sent))
         self._takers = dict(zip([*near, *self._peers], sent[1:], strict=True))
         if self._mail is not None:
             self._mail.prepare(near, sent[1 : 1 + len(near)])
         records = self._exchange_records(particles)
         self._out = np.empty((sum(self._sent), 3))
         self._in = np.empty((sum(self._received), 3))
-        self._images = self._chosen[: self._own], self._segments[: self._own], self._shifts, self._own
         return records
 
     def _plan(self, bricks: Bricks, reach: float) -> None:
@@ -84,7 +101,7 @@ class GhostExchange:
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sends in a step."""
-        return (self._near + len(self._out)) * 3 * 8
+        return (self._given.total + self._gone.total) * 3 * 8
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
@@ -92,7 +109,7 @@ class GhostExchange:
         positions = particles.positions
         given = self._give(positions, 3)
         if self._peers:
-            self._take(positions, self._own + self._near, self._out)
+            take_all(positions, *self._gone, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
         self._seal(given, self._out)
         self._posted = time.perf_counter()
@@ -119,7 +136,7 @@ class GhostExchange:
         self.wait_seconds += end - begin
         if self._channel is not None:
             self._channel.add(self._begun, self._posted, begin, end, end - begin)
-        first, near = self._own, self._from_near(3)
+        first, near = self._images.total, self._from_near(3)
         self._check(near, self._in)
         for came in (*near, self._in):
             if len(came):
@@ -133,19 +150,21 @@ class GhostExchange:
         if requests:
             MPI.Request.Waitall(requests)
 
-    def _take(self, positions: np.ndarray, first: int, out: np.ndarray) -> None:
-        """Pack the chosen ghosts from number `first` on, as many as there is room for."""
-        stop = first + len(out)
-        take_all(positions, self._chosen[first:stop], self._segments[first:stop], self._shifts, len(out), out)
+    def _rows(self, first: int, count: int) -> Rows:
+        """So many of the chosen ghosts, from number `first` on."""
+        stop = first + count
+        return Rows(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
 
     def _give(self, positions: np.ndarray, width: int) -> np.ndarray:
         """Pack what peers on the node take; returns it."""
-        given = np.empty((0, width))
-        if self._mail is not None:
-            if self._near:
-                given = self._mail.out(width)
-                self._take(positions, self._own, given)
-            self._mail.post()
+        if self._mail is None:
+            return NOTHING[:, :width]
+        if self._given.total:
+            given = self._mail.out(width)
+            take_all(positions, *self._given, given)
+        else:
+            given = NOTHING[:, :width]
+        self._mail.post()
         return given
 
     def _seal(self, near: np.ndarray, far: np.ndarray) -> None:
@@ -193,15 +212,14 @@ class GhostExchange:
 
     def _exchange_records(self, particles: Particles) -> np.ndarray:
         """Whole records, with the types, once."""
-        own, far = self._own, np.empty((sum(self._sent), RECORD))
-        given = self._give(particles.positions, RECORD)
-        self._take(particles.positions, own + self._near, far)
-        self._received = self._exchange_counts()
+        positions, far, images = particles.positions, self._gone.room(), self._images.room()
+        given = self._give(positions, RECORD)
+        take_all(positions, *self._gone, far)
+        self._received = self._exchange_counts() if self._peers else []
         arriving = np.empty((sum(self._received), RECORD))
         requests = self._communicate(arriving, far, self._tag + 1)
         self._seal(given, far)
-        images = np.empty((own, RECORD))
-        self._take(particles.positions, 0, images)
+        take_all(positions, *self._images, images)
         self._wait(requests)
         near = self._from_near(RECORD)
         self._check(near, arriving)

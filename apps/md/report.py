@@ -14,6 +14,7 @@ from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.report_charts import lines, picture
 from hpckit.checks import Check
+from hpckit.md.units import UNITS
 from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
@@ -28,17 +29,15 @@ KOLMOGOROV = 1.95  # over sqrt(n): a distance that one of a thousand samples of 
 def sections(run: RunData) -> Iterator[Section]:
     """The sections, those without anything to show left out."""
     try:
-        config = with_common(Config).model_validate({key: value for key, value in run.values.items() if key != "title"})
+        given = {key: value for key, value in run.values.items() if key != "title"}
+        config: Any = with_common(Config).model_validate(given)
     except ValidationError:
         run.tell("the settings of the run cannot be read: no observables")
         return
     names = run.summary.get("units") or {}
     found = _found(run, config)
     yield from _state(run, config, names)
-    yield from _structure(found, names)
-    yield from _motion(found, config, names)
-    yield from _speeds(found)
-    yield from _profile(found, names)
+    yield from observed(found, config.system.units)
     checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
     if checks:
         yield _published(checks)
@@ -46,6 +45,15 @@ def sections(run: RunData) -> Iterator[Section]:
     if end is not None:
         drawn, said = picture(end, config, names.get("length", ""))
         yield Section("picture", "The particles at the end", drawn + caption(said), after="headline")
+
+
+def observed(found: dict[str, Any], units: str) -> Iterator[Section]:
+    """The sections of what `Measurements` found in a run or a file; `found["source"]` says where."""
+    names = UNITS[units].names
+    yield from _structure(found, names)
+    yield from _motion(found, units, names)
+    yield from _speeds(found)
+    yield from _profile(found, names)
 
 
 def _found(run: RunData, config: Config) -> dict[str, Any]:
@@ -144,7 +152,7 @@ def _structure(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section
     )
 
 
-def _motion(found: dict[str, Any], config: Config, names: dict[str, str]) -> Iterator[Section]:
+def _motion(found: dict[str, Any], units: str, names: dict[str, str]) -> Iterator[Section]:
     motion = found.get("motion")
     if not motion or len(motion["time"]) < 2:
         return
@@ -155,7 +163,7 @@ def _motion(found: dict[str, Any], config: Config, names: dict[str, str]) -> Ite
         drawn.append(
             lines("velocity autocorrelation", _series(each, "vacf"), f"time ({time})", level=0.0, relative=True)
         )
-    factor = TO_CM2_PER_S.get(config.system.units)
+    factor = TO_CM2_PER_S.get(units)
     rows, numbers = [], dict[str, Any]()
     for who, one in each.items():
         for key, name in (("einstein", "slope of the displacement"), ("green_kubo", "integral of the correlation")):

@@ -50,6 +50,10 @@ WORDS = {
     "euler3d_time_with_turbulence": "box, 1 core, Smagorinsky's eddy viscosity: time over that of the dynamics alone",
     "euler3d_time_with_a_tracer": "the same with a tracer",
     "euler3d_time_with_four_tracers": "the same with four tracers",
+    "requeue_bitwise": "a run over three time limits of a real Slurm has the bits of the unbroken one: 1",
+    "limit_bitwise": "runs that Slurm itself warned and ended at a limit have: 1",
+    "graph_kills": "part of 50 killed drivers of task graphs that end with the same hashes",
+    "first_run_s": "seconds from a fresh clone to a finished report with 2 ranks",
 }
 
 

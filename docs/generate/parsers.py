@@ -76,6 +76,7 @@ SAMPLES = {
     "ckpt": ["ckpt", "ls", "DIR"],
     "report": ["report", "DIR"],
     "watch": ["watch", "DIR"],
+    "analyze": ["analyze", "FILE"],
     "compare": ["compare", "A", "B"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],

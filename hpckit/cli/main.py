@@ -33,6 +33,11 @@ VERBS = {
         "put a run into Slurm's queue, or print its job script",
     ),
     "report": ("hpckit.cli.report", "DIR [--picture FILE]", "build the HTML report of a run, or draw a picture of it"),
+    "analyze": (
+        "hpckit.cli.analyze",
+        "FILE [--k-max K] [--report PAGE.html]",
+        "g(r), S(k), diffusion and more from a LAMMPS dump, extended XYZ or H5MD trajectory",
+    ),
     "watch": (
         "hpckit.cli.watch",
         "DIR [--once]",

@@ -11,6 +11,8 @@ from hpckit.ghosts import GhostExchange
 from hpckit.kernels.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.cells.dispatch import (
     assign_columns,
+    corners,
+    ghost_slots,
     list_builder,
     pack_tiles,
     place,
@@ -24,6 +26,7 @@ from hpckit.plan.bricks import Bricks
 WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
 ZONES = 3  # of ghosts: below, beside and above the brick, so that no cluster spans two faces
 PARTS = 4  # of the inner clusters, between which messages under way are looked after
+FLOAT32_STEP = float(np.finfo(np.float32).eps)
 ROOM = 1.1  # how much more is reserved than is needed now
 
 
@@ -41,6 +44,7 @@ class NeighborList:
         self.clusters = self.ghost_clusters = 0
         self.slots = 0  # own, ghosts and the one that lists are padded with
         self.built = np.empty((0, RECORD))  # positions at the rebuild
+        self._planned: Bricks | None = None
 
     def rebuild(self, particles: Particles, ghosts: GhostExchange) -> None:
         """Collective: sort, exchange ghosts, list. Particles are wrapped and at home.
@@ -48,6 +52,7 @@ class NeighborList:
         Raises `BlowUpError` on the rank that has a particle far beyond the box.
         """
         count = particles.count
+        self._plan()
         self._grid(count)
         order = self._sort_own(particles)
         particles.reorder(order, self.clusters * CLUSTER)
@@ -60,10 +65,21 @@ class NeighborList:
             self.built = np.empty((particles.capacity, RECORD))
         self.built[: particles.slots] = particles.positions[: particles.slots]
 
+    def _plan(self) -> None:
+        """Where this rank's brick is: as long as the bricks stay. Inner clusters keep away from sides that are cuts."""
+        if self.bricks is self._planned:
+            return
+        self._planned = self.bricks
+        self._low, self._high = self.bricks.bounds(self.rank)
+        self.center = 0.5 * (self._low + self._high)
+        cut = np.array(self.bricks.topology.sizes) > 1
+        lower, upper = self.bricks.owned(self.rank)
+        self._inside = np.where(cut, lower, -np.inf), np.where(cut, upper, np.inf)
+        self._parts = PARTS if cut.any() else 1
+
     def _grid(self, count: int) -> None:
         """Columns over the brick; the ghosts' columns are as wide and go on beyond it."""
-        low, high = self.bricks.bounds(self.rank)
-        self._low, self._high = low, high
+        low, high = self._low, self._high
         density = max(count, 1) / float(np.prod(high - low))
         width = WIDTH * (CLUSTER / density) ** (1 / 3)
         if self.reach > 0.75 * width:  # a part of the reach is searched with fewer columns
@@ -99,23 +115,23 @@ class NeighborList:
         particles.reserve(own + slots + CLUSTER)
         place(records, order, slots, own, particles.positions)
         particles.ghost_slots, self.slots = slots, own + slots + CLUSTER
-        filled = np.flatnonzero(order >= 0)
         where = np.empty(count, np.int64)
-        where[order[filled]] = own + filled
+        ghost_slots(order, slots, own, where)
         ghosts.settle(where)
 
     def _list(self, particles: Particles) -> None:
         positions, clusters = particles.positions, self.clusters + self.ghost_clusters
-        self.center = 0.5 * (self._low + self._high)
         tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))
         pack_tiles(positions, 0, clusters, self.center, tiles, boxes)
-        self._place_padding(positions, boxes)
+        lowest, highest = self._low.copy(), self._high.copy()
+        corners(boxes, lowest, highest)
+        self._place_padding(positions, highest[0])
         if len(self.start) < self.clusters * CLUSTER + 1:
             self.start = np.empty(int(ROOM * self.clusters * CLUSTER) + 1, np.int64)
         found = np.empty(clusters + 1, np.int32)
         grid = (self._low[:2], self._scale, self._shape, self._ghost_lower, self._ghost_shape, self._low, self._high)
         pad_entry = np.int32(RECORD * (self.slots - CLUSTER))
-        reach, build = self._list_reach(boxes), list_builder(self.isa)
+        reach, build = self._list_reach(lowest, highest), list_builder(self.isa)
         while True:
             columns = self._columns, self._ghost_columns
             where = self.start, self.entries, found
@@ -126,30 +142,24 @@ class NeighborList:
         self.length = count
         self._split(boxes)
 
-    def _place_padding(self, positions: np.ndarray, boxes: np.ndarray) -> None:
+    def _place_padding(self, positions: np.ndarray, farthest: float) -> None:
         """An empty slot for the ends of lists, out of reach and near enough for squares to stay moderate."""
         first = self.slots - CLUSTER
-        farthest = boxes[:, 3].max() if len(boxes) else self._high[0]
         positions[first : self.slots] = self.center[0]
         positions[first : self.slots, 0] = farthest + 3 * self.reach
         positions[first : self.slots, 3] = type_words(np.zeros(CLUSTER, np.int64))
 
-    def _list_reach(self, boxes: np.ndarray) -> float:
+    def _list_reach(self, lowest: np.ndarray, highest: np.ndarray) -> float:
         """The reach plus what float32 may round away: two coordinates, each by half a unit, and their difference."""
-        if not len(boxes):
-            return self.reach
-        largest = max(np.abs(boxes[:, :3] - self.center).max(), np.abs(boxes[:, 3:] - self.center).max())
-        return self.reach * (1 + 1e-6) + 4 * float(np.finfo(np.float32).eps) * float(largest)
+        largest = float(max((self.center - lowest).max(), (highest - self.center).max()))
+        return self.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
 
     def _split(self, boxes: np.ndarray) -> None:
         """Clusters that need no other rank's particles, and those that do."""
-        split = np.array(self.bricks.topology.sizes) > 1
-        lower, upper = self.bricks.owned(self.rank)
-        lower, upper = np.where(split, lower, -np.inf), np.where(split, upper, np.inf)
         inner, outer = np.empty(self.clusters, np.int32), np.empty(self.clusters, np.int32)
-        count = split_clusters(boxes, self.clusters, lower, upper, self.reach, inner, outer)
+        count = split_clusters(boxes, self.clusters, *self._inside, self.reach, inner, outer)
         self.inner, self.outer = inner[:count], outer[: self.clusters - count]
-        size = max(1, -(-count // (PARTS if split.any() else 1)))
+        size = max(1, -(-count // self._parts))
         self.inner_parts = [self.inner[first : first + size] for first in range(0, count, size)]
 
 

@@ -15,7 +15,7 @@ from hpckit.ghosts import GhostExchange
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.cells.constants import FAR, RECORD
 from hpckit.kernels.integrate.dispatch import kinetic, largest_move, powers, wrap
-from hpckit.kernels.records.dispatch import types_of
+from hpckit.kernels.records.dispatch import types_of, weigh
 from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
@@ -132,10 +132,9 @@ class System:
             raise lost(self.mesh.rank)
         migrate(self.mesh, self.bricks, particles)
         self.neighbors.rebuild(particles, self.ghosts)
-        types = np.minimum(particles.types, len(self.masses) - 1)
-        self.slot_masses = self.masses[types]
-        empty = particles.ids[: particles.slots] < 0
-        self.inverse_masses = np.where(empty, 0.0, self.units.acceleration / self.slot_masses)
+        self.slot_masses, self.inverse_masses = np.empty(particles.slots), np.empty(particles.slots)
+        each = self.slot_masses, self.inverse_masses
+        weigh(particles.positions, particles.ids, particles.slots, self.masses, self.units.acceleration, *each)
         self.builds += 1
         self._since = 0
         if self.forces.mixed:
@@ -174,11 +173,12 @@ class System:
         self._add_external(measure)
 
     def _add_pairs(self, clusters: np.ndarray, measure: bool) -> None:
-        """Forces of some clusters; the processor time that they take is the rank's load."""
+        """Forces of some clusters; the processor time that they take is the rank's load, where cuts move by it."""
         with self.timer("force"):
-            begin = time.process_time()
+            begin = time.process_time() if self.balance_every else 0.0
             self.forces.compute(self.particles, self.neighbors, clusters, measure)
-            self._load += time.process_time() - begin
+            if self.balance_every:
+                self._load += time.process_time() - begin
 
     def _add_external(self, measure: bool) -> None:
         if self.external is not None:

@@ -101,8 +101,11 @@ class Bricks:
 
     def owners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """The rank that owns each position [n, 3] (wrapped into the box where it is periodic)."""
-        coords = [np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right") for d in range(DIMS)]
-        return np.ravel_multi_index(tuple(coords), self.topology.sizes).astype(np.int64)
+        ranks = np.zeros(len(positions), np.int64)
+        for d, size in enumerate(self.topology.sizes):
+            if size > 1:
+                ranks = ranks * size + np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right")
+        return ranks
 
     def reached(self, coord: int, dim: int, reach: float) -> list[Reached]:
         """Who, along one dim, wants which particles of the bricks at `coord`; the first entry is the brick itself."""

@@ -2,6 +2,8 @@
 
 from hpckit.kernels.cells.simd import (
     assign_columns,
+    corners,
+    ghost_slots,
     list_builder,
     pack_tiles,
     place,
@@ -9,4 +11,13 @@ from hpckit.kernels.cells.simd import (
     split_clusters,
 )
 
-__all__ = ["assign_columns", "list_builder", "pack_tiles", "place", "sort_columns", "split_clusters"]
+__all__ = [
+    "assign_columns",
+    "corners",
+    "ghost_slots",
+    "list_builder",
+    "pack_tiles",
+    "place",
+    "sort_columns",
+    "split_clusters",
+]

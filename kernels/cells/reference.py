@@ -60,6 +60,12 @@ def place(source: np.ndarray, order: np.ndarray, slots: int, first: int, target:
     target[first : first + slots, 0] += np.where(order < 0, FAR_STEP * (first + np.arange(slots)), 0.0)
 
 
+def ghost_slots(order: np.ndarray, slots: int, first: int, where: np.ndarray) -> None:
+    """where[i]: the slot, from `first` on, into which `order` puts particle i."""
+    filled = np.flatnonzero(order[:slots] >= 0)
+    where[order[filled]] = first + filled
+
+
 def pack_tiles(
     positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
 ) -> None:
@@ -69,6 +75,11 @@ def pack_tiles(
         tiles[c] = (slots - center).T
         filled = slots[slots[:, 0] < 0.5 * FAR]
         boxes[c, :3], boxes[c, 3:] = filled.min(axis=0), filled.max(axis=0)
+
+
+def corners(boxes: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> None:
+    """The box around all boxes, or around what lowest and highest hold already, if that is more."""
+    lowest[:], highest[:] = np.minimum(lowest, boxes[:, :3].min(axis=0)), np.maximum(highest, boxes[:, 3:].max(axis=0))
 
 
 def neighbors(positions: np.ndarray, own: int, reach: float) -> tuple[np.ndarray, np.ndarray]:

@@ -74,6 +74,14 @@ def place(source, order, slots, first, target):
 
 
 @jit
+def ghost_slots(order, slots, first, where):
+    """As `reference.ghost_slots`."""
+    for s in range(slots):
+        if order[s] >= 0:
+            where[order[s]] = first + s
+
+
+@jit
 def pack_tiles(positions, first, stop, center, tiles, boxes):
     """As `reference.pack_tiles`, for the clusters first to stop - 1."""
     for c in range(first, stop):
@@ -85,6 +93,14 @@ def pack_tiles(positions, first, stop, center, tiles, boxes):
                 if positions[c * CLUSTER + lane, 0] < 0.5 * FAR:
                     low, high = min(low, x), max(high, x)
             boxes[c, d], boxes[c, 3 + d] = low, high
+
+
+@jit
+def corners(boxes, lowest, highest):
+    """As `reference.corners`."""
+    for c in range(len(boxes)):
+        for d in range(3):
+            lowest[d], highest[d] = min(lowest[d], boxes[c, d]), max(highest[d], boxes[c, 3 + d])
 
 
 @inlined

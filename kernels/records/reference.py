@@ -41,6 +41,13 @@ def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # typ
     positions[target[:count], :3] = positions[chosen[:count], :3] + shifts[segments[:count]]
 
 
+def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]
+    """The mass of each slot by its type, and factor / mass; of slots without a particle, the first mass and 0."""
+    filled = ids[:slots] >= 0
+    slot_masses[:slots] = masses[np.where(filled, np.minimum(types_of(positions[:slots]), len(masses) - 1), 0)]
+    inverse_masses[:slots] = np.where(filled, factor / slot_masses[:slots], 0.0)
+
+
 def to_single(positions, first, stop, center, out) -> None:  # type: ignore[no-untyped-def]
     """Records in float32, relative to `center`; w is 0x3F800000 + type."""
     out[first:stop, :3] = positions[first:stop, :3] - center

@@ -40,6 +40,18 @@ def copy_all(positions, chosen, segments, shifts, count, target):
 
 
 @jit
+def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
+    """As `reference.weigh`."""
+    last = len(masses) - 1
+    for s in range(slots):
+        if ids[s] >= 0:
+            mass = masses[min((np.float64(positions[s, RECORD - 1]).view(np.int64) & 0xFFFFFFFF) >> 1, last)]
+            slot_masses[s], inverse_masses[s] = mass, factor / mass
+        else:
+            slot_masses[s], inverse_masses[s] = masses[0], 0.0
+
+
+@jit
 def to_single(positions, first, stop, center, out):
     """Records in float32, relative to `center`; w is 0x3F800000 + type."""
     words = out.view(np.int32)

@@ -22,7 +22,7 @@ RUNS = {
     ),
     "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
     "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
-    "partial_dam_break": ("grid.nx=12", "grid.ny=9", "grid.sides_y=periodic", "physics.f=1e-2", "time.end=3"),
+    "partial_dam_break": ("grid.nx=12", "grid.ny=9", "grid.sides_y=periodic", "physics.f=1e-2", "time.end=1.2"),
 }  # fmt: skip
 
 DAILY, NIGHTLY = ("thermal", "eddies", "partial_dam_break"), ("density_current3d", "double_gyre", "thermal3d")

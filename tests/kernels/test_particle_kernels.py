@@ -112,7 +112,10 @@ def test_columns_and_clusters(zones):
         low, high = np.zeros(3), np.array(extent)
         count = form.split_clusters(boxes, starts[-1], low, high, 1.0, inner, outer)
         assert 0 < count < starts[-1]
-        each.append((columns, sizes, order, slots, tiles, boxes, inner, outer))
+        where, ends = np.full(700, -1), (np.array([3.0, -1e9, 2.0]), np.array([1e9, 4.0, 5.0]))
+        form.ghost_slots(order, len(order), 8, where)
+        form.corners(boxes, *ends)
+        each.append((columns, sizes, order, slots, tiles, boxes, inner, outer, where, *ends))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
     assert sorted(each[0][2][each[0][2] >= 0]) == np.flatnonzero(positions[:, 0] < FAR).tolist()
@@ -246,7 +249,9 @@ def test_records_match_their_reference():
         ends = np.concatenate([[0], np.cumsum(counts)])
         chosen = np.empty(ends[-1], np.int64)
         form.choose(start, 61, low, high, number, *inner, ends[:-1].copy(), chosen)
-        each.append((positions, three, four, single.view(np.int32), counts, chosen))
+        masses = np.zeros((2, 61))
+        form.weigh(start, np.where(start[:, 0] < FAR, 5, -1), 57, np.array([2.0, 3.0, 7.0]), 0.3, *masses)
+        each.append((positions, three, four, single.view(np.int32), counts, chosen, masses))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
     assert (each[0][4][1:] > 0).all()

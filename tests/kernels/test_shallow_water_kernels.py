@@ -230,6 +230,7 @@ def test_what_does_not_fit_is_refused():
         dispatch.step_free(h[:6].copy(), u, v, np.ones(6), G, DX, DY, DT)
 
 
+@pytest.mark.nightly  # all forms are compiled anew
 def test_loops_are_vectorized_without_gathers(tmp_path):
     code = (
         "import numpy as np\nfrom hpckit.kernels.shallow_water import dispatch, simd\n"

@@ -1,4 +1,4 @@
-"""One frame of a file of particles, whichever of the formats it has."""
+"""The frames of a file of particles, whichever of the formats it has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
 from hpckit.io.particles.snapshot import Snapshot
 
-# End of the name -> what reads the frames; any other name is that of a LAMMPS data file.
+# End of the name -> what reads the frames. Of another name the first bytes say it: LAMMPS users write `dump.melt`.
 READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {
     **dict.fromkeys((".dump", ".lammpstrj"), read_lammps_dump),
     **dict.fromkeys((".xyz", ".extxyz"), read_extended_xyz),
@@ -22,19 +22,26 @@ READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {
 }
 
 
-def read_frame(path: str | Path, frame: int = -1, periodic: tuple[bool, bool, bool] = (True, True, True)) -> Snapshot:
-    """A frame of a file: LAMMPS data, or by the end of its name LAMMPS dump, extended XYZ or H5MD.
+def read_frames(path: str | Path, periodic: tuple[bool, bool, bool] = (True, True, True)) -> Iterator[Snapshot]:
+    """The frames of a LAMMPS data file or dump, an extended XYZ or H5MD trajectory, one at a time.
 
-    frame: counted from 0, or below 0 from the end; a data file has one. periodic: of a data file, which does not say
-    it. Raises `InputError` for what cannot be read, and for a frame that is not there.
+    The format is that of the end of the name (`READERS`), else of the first bytes. periodic: of a data file, which does
+    not say it. Raises `InputError` for what cannot be read.
     """
     path = Path(path)
-    reader = READERS.get(path.suffix.lower())
+    reader = _reader_of(path)
     if reader is None:
-        _require_text_of_data(path)
-        frames = iter([read_lammps_data(path, periodic=periodic)])
-    else:
-        frames = reader(path)
+        return iter([read_lammps_data(path, periodic=periodic)])
+    return reader(path)
+
+
+def read_frame(path: str | Path, frame: int = -1, periodic: tuple[bool, bool, bool] = (True, True, True)) -> Snapshot:
+    """A frame of a file, as of `read_frames`.
+
+    frame: counted from 0, or below 0 from the end; a data file has one. Raises `InputError` for what cannot be read,
+    and for a frame that is not there.
+    """
+    frames = read_frames(path, periodic)
     if frame >= 0:
         found = list(islice(frames, frame, frame + 1))
     else:
@@ -47,17 +54,16 @@ def read_frame(path: str | Path, frame: int = -1, periodic: tuple[bool, bool, bo
     return found[0]
 
 
-def _require_text_of_data(path: Path) -> None:
-    """Refuse what is plainly of another format: the first line of a data file says nothing, so it would go unseen."""
+def _reader_of(path: Path) -> Callable[[Path], Iterator[Snapshot]] | None:
+    """By the end of the name, else by the first bytes; None for a data file, whose first line is free text."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is not None:
+        return reader
     try:
         with path.open("rb") as file:
             head = file.read(8)
     except OSError:
-        return  # the reader says why
-    if head.startswith((b"ITEM:", b"\x89HDF")):
-        is_dump = head.startswith(b"ITEM:")
-        raise InputError(
-            f"this is {'a LAMMPS dump' if is_dump else 'an HDF5 file'}, and its name is that of a LAMMPS data file",
-            where=str(path),
-            do=f"let its name end with {'.dump or .lammpstrj' if is_dump else '.h5 or .h5md'}",
-        )
+        return None  # the reader says why
+    if head.startswith(b"ITEM:"):
+        return read_lammps_dump
+    return read_h5md if head.startswith(b"\x89HDF") else None
