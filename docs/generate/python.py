@@ -51,6 +51,7 @@ GROUPS = {
         "ParameterServer parameter_server add_algorithm"
     ),
     "Training": "DataParallel Pipeline Sampler measure_layers",
+    "Checkpoints": "Checkpoints",
     "Watching": "Watch",
 }
 
