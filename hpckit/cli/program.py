@@ -15,7 +15,7 @@ from hpckit.cli.ending import likely, lost_rank, stall_that_ended
 from hpckit.cli.guest import Guests, run_words, start_watch
 from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
-from hpckit.cli.user_traceback import tell_own_lines, user_lines
+from hpckit.cli.user_traceback import OwnLines, tell_own_lines, user_lines
 from hpckit.errors import HpckitError, InputError, RankLostError, StallError
 
 OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
@@ -47,9 +47,11 @@ def run_program(
         process.terminate()
 
     with tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
-        guests = Guests(Path(folder), ranks)
+        guests, failed = Guests(Path(folder), ranks), OwnLines(Path(folder))
 
         def on_tick() -> None:
+            for text in failed.new():
+                screen.line(text.rstrip("\n"), True)
             if text := guests.watch():
                 screen.line(text, True)
 
@@ -57,6 +59,7 @@ def run_program(
             watch = {**watch, "folder": str(Path(folder, "watch"))}
         command = launch.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.guest")
         end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
+        on_tick()
         stall = stall_that_ended(Path(folder, "watch"))
     if end.stops:
         return 128 + 2

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
-import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -19,24 +18,40 @@ from hpckit.errors import HpckitError
 
 # What stands above and below the lines of a user: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
-READ_SECONDS = 0.1  # for the launcher to read the text: it may drop what it has not when this rank's end ends the job
-TOLD_SECONDS = 2.0  # that a rank waits for another one's text to be out, before its own end ends the job
+SAID = "said"  # the folder for texts, in that of the front end
 
 
 def tell_own_lines(program: str, folder: str = "") -> None:
-    """Make this process print exceptions so; ranks tell each other in `folder`, where this host has it."""
-    file = os.path.abspath(program)
+    """Make this process tell exceptions so, by a file in the front end's `folder` where this host has it.
+
+    A launcher may drop what a rank printed last when this rank's end ends the job; a file stays.
+    """
+    file, said = os.path.abspath(program), Path(folder, SAID)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         text = user_text(error, trace, file)
         here = joined(os.environ)
-        said = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
-        mark = Path(folder, "failed-" + hashlib.sha256(text.encode()).hexdigest()[:16])
-        if not folder or not _is_told(mark, said):
-            _print(said)
-        time.sleep(READ_SECONDS)
+        whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
+        if not folder or not _leave(said, text, whole):
+            sys.stderr.write(whole)  # all in one, so that lines of other ranks cannot come between
+            sys.stderr.flush()
 
     sys.excepthook = hook
+
+
+class OwnLines:
+    """Reads what ranks have left in the front end's `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / SAID
+        self._folder.mkdir()
+        self._read: set[Path] = set()
+
+    def new(self) -> list[str]:
+        """The texts, each once, the first rank's first."""
+        found = [path for path in self._folder.iterdir() if path.suffix and path not in self._read]
+        self._read.update(found)
+        return [path.read_text("utf-8") for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
 
 
 def user_text(error: BaseException, trace: TracebackType | None, file: str) -> str:
@@ -54,28 +69,14 @@ def user_lines(error: HpckitError, trace: TracebackType | None = None) -> str:
     return "".join(traceback.format_list([frame for frame in frames if not frame.filename.startswith(FOREIGN)]))
 
 
-def _is_told(mark: Path, text: str) -> bool:
-    """Whether a rank of this host has told this, or this one just did."""
+def _leave(folder: Path, text: str, whole: str) -> bool:
+    """Leave the text there, whole or not at all, unless a rank that failed alike has done so; False where it cannot."""
+    own = folder / str(os.getpid())
     try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        # This rank's end ends the job: first let the other one print.
-        return any(mark.stat().st_size for _ in _until(TOLD_SECONDS))
+        own.write_text(whole, "utf-8")
+        with contextlib.suppress(FileExistsError):
+            os.link(own, folder / (hashlib.sha256(text.encode()).hexdigest()[:16] + ".txt"))
+        own.unlink()
     except OSError:
         return False
-    _print(text)
-    mark.write_text("told")
     return True
-
-
-def _until(seconds: float) -> Iterator[None]:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.01)
-
-
-def _print(text: str) -> None:
-    """All in one, so that lines of other ranks cannot come between."""
-    sys.stderr.write(text)
-    sys.stderr.flush()
