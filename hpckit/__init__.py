@@ -11,6 +11,7 @@ from difflib import get_close_matches
 __version__ = "0.1.0"
 
 _HOME = {
+    "Checkpoints": "hpckit.io.checkpoint.program",
     "DataParallel": "hpckit.parallel.data",
     "Decomposition": "hpckit.plan.decomposition",
     "DecompositionError": "hpckit.errors",
@@ -22,6 +23,7 @@ _HOME = {
     "Pipeline": "hpckit.parallel.pipeline",
     "Sampler": "hpckit.parallel.sampler",
     "StageTimes": "hpckit.plan.stage_times",
+    "Swarm": "hpckit.swarm",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.watch",
     "Work": "hpckit.collectives",

@@ -13,8 +13,8 @@ UNIT = "cells"
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames at the start and the end alone."""
-    return {"time.steps": steps, "output.frames": 1, "output.compression": 0}
+    """Frames and metrics at the start and the end alone."""
+    return {"time.steps": steps, "time.monitor": steps, "output.frames": 1, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:

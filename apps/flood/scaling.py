@@ -18,9 +18,9 @@ AGREED = 3 * 8  # bytes that all ranks agree on in a step: the rates of both sta
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """About as many steps, as they follow the waves; frames at the start and the end alone."""
+    """About as many steps, as they follow the waves; frames and metrics at the start and the end alone."""
     end = steps * config.time.cfl / first_rate(config)
-    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+    return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:

@@ -15,9 +15,9 @@ PLACES = (("center", "center"), ("center", "face"), ("face", "center"))  # of de
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames at the start and the end alone."""
+    """Frames and metrics at the start and the end alone."""
     end = steps * time_step(config)
-    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+    return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:

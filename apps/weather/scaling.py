@@ -15,10 +15,10 @@ STATE = 4 * 8  # bytes of a cell: density, momenta, theta
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames at the start and the end alone."""
+    """Frames and metrics at the start and the end alone."""
     grid, times = config.grid, config.time
     end = steps * min(grid.dx, grid.dz) / times.max_speed * times.cfl
-    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+    return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:

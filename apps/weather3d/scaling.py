@@ -17,9 +17,9 @@ UNIT = "cells"
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames at the start and the end alone."""
+    """Frames and metrics at the start and the end alone."""
     end = steps * config.full_step
-    return {"time.end": end, "output.every": 2 * end, "output.compression": 0}
+    return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:

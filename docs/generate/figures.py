@@ -47,6 +47,17 @@ WORDS = {
     "weather_2ranks_small_ceiling": "the same of two independent runs",
     "weather_2ranks_big_ceiling": "2000 x 1000, two independent runs: one",
     "euler3d_2ranks_ceiling": "box, two independent runs: one",
+    "table_cost": "heat3d, 64^3 on 2 ranks: the notes of the table of waits, part of a step",
+    "trace_cost": "the same: the notes of a timeline",
+    "table_cost_96": "96^3: the notes of the table of waits, part of a step",
+    "trace_cost_96": "the same: the notes of a timeline",
+    "euler3d_time_with_turbulence": "box, 1 core, Smagorinsky's eddy viscosity: time over that of the dynamics alone",
+    "euler3d_time_with_a_tracer": "the same with a tracer",
+    "euler3d_time_with_four_tracers": "the same with four tracers",
+    "requeue_bitwise": "a run over three time limits of a real Slurm has the bits of the unbroken one: 1",
+    "limit_bitwise": "runs that Slurm itself warned and ended at a limit have: 1",
+    "graph_kills": "part of 50 killed drivers of task graphs that end with the same hashes",
+    "first_run_s": "seconds from a fresh clone to a finished report with 2 ranks",
 }
 
 

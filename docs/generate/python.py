@@ -40,6 +40,7 @@ GROUPS = {
     "Meshes, fields, halo exchange": (
         "world Mesh Topology Decomposition DecompositionError Field HaloExchange print_root find_gpu empty_shared"
     ),
+    "Particles with fields of your own": "Swarm",
     "Walls": "fixed zero_gradient mirror antisymmetric",
     "Plans: make, prove, price, draw": (
         "halo_plan collective_plan gossip_plan pipeline_schedule pipeline_program training_plan partition_layers "
@@ -50,6 +51,7 @@ GROUPS = {
         "ParameterServer parameter_server add_algorithm"
     ),
     "Training": "DataParallel Pipeline Sampler measure_layers",
+    "Checkpoints": "Checkpoints",
     "Watching": "Watch",
 }
 

@@ -17,6 +17,9 @@ else its whole wall time.
 2 ranks over 1: one job of 2 ranks runs both in turn, the second rank asleep while the first is alone. The same keys
 with `_ceiling` are what the machine gives to 2 ranks at best, whatever the program: two runs on 1 rank each at the same
 time, which share memory, cache and clock but send nothing, over one alone.
+
+`euler3d_physics` is what turbulence and tracers add to a step of the box on one rank: `euler3d_time_with_turbulence`,
+`…_with_a_tracer`, `…_with_four_tracers` are times over that of the dynamics alone.
 """
 
 from __future__ import annotations
@@ -58,7 +61,15 @@ KEYS = (
     "weather_2ranks_small",
     "weather_2ranks_big",
     "euler3d_2ranks",
+    "euler3d_physics",
 )
+PLAIN = "dynamics alone"
+PHYSICS: dict[str, dict[str, Any]] = {  # settings of the box
+    PLAIN: {},
+    "with turbulence": {"smagorinsky": {"coefficient": 0.2}},
+    "with a tracer": {"tracers": [{"name": "a"}]},
+    "with four tracers": {"tracers": [{"name": name} for name in "abcd"]},
+}
 # Case, sizes (x, (y,) z), steps a timing, rounds.
 FULL = (
     ("weather_2ranks_small", (400, 200), 20, 21),
@@ -243,7 +254,21 @@ def run(
         ratios[f"{one['key']}_ceiling"] = ratio(times["1 rank"], times["1 rank each"], RANKS)
         work = {"1 rank": 1, "all ranks": 1, "1 rank each": RANKS}
         rows += [_row(one["key"], name, times[name], one["steps"], n * one["cells"]) for name, n in work.items()]
+    if "euler3d_physics" in wanted:
+        more_rows, more_ratios = _physics(quick)
+        rows += more_rows
+        ratios |= more_ratios
     return {"bench": "weather", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
+
+
+def _physics(quick: bool) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Rows of the box with and without physics, and the times with it over those without."""
+    box = ("euler3d_physics", (128, 128, 128), PHYSICS, 2, 3 if quick else 9)
+    (one,) = run_ranks("hpckit.bench.weather_physics", 1, (box,))
+    times: Times = one["times"]
+    rows = [_row(one["key"], way, times[way], one["steps"], one["cells"]) for way in PHYSICS]
+    keys = {way: f"euler3d_time_{way.replace(' ', '_')}" for way in PHYSICS if way != PLAIN}
+    return rows, {key: ratio(times[way], times[PLAIN]) for way, key in keys.items()}
 
 
 def _against(

@@ -120,10 +120,13 @@ def find_preset(name: str) -> tuple[App, str]:
             return app, preset
     if named:
         app, preset = named[0]
+        elsewhere = [f"{other.name}/{preset}" for other in apps().values() if preset in other.presets]
         inner = [other.rpartition("/")[2] for other in apps() if other.startswith(f"{app.name}/")]
         raise InputError(
             f"the app {app.name} has no preset {preset!r}",
-            likely=did_you_mean(preset, [*app.presets, *inner]),
+            likely=f"did you mean {' or '.join(elsewhere)}?"
+            if elsewhere
+            else did_you_mean(preset, [*app.presets, *inner]),
             do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
         )
     owners = [app for app in apps().values() if name in app.presets]

@@ -49,7 +49,7 @@ def _is_name(word: str) -> bool:
 def _list(directory: RunDirectory) -> int:
     """A line for each generation; the manifest is read and checked, the shards are not."""
     root = directory.checkpoints
-    rows = [_row(root, number) for number in generations(root)]
+    rows = [row for number in generations(root) if (row := _row(root, number))]
     if rows:
         print_table(("generation", "step", "written (UTC)", "ranks", "size", "took", "state"), rows)
     else:
@@ -57,20 +57,26 @@ def _list(directory: RunDirectory) -> int:
     return 0
 
 
-def _row(root: Path, number: int) -> tuple[object, ...]:
+def _row(root: Path, number: int) -> tuple[object, ...] | None:
+    """What there is to say of a generation; None for one that a run removes meanwhile."""
     name = f"g{number:06d}"
     if number not in committed(root):
         return name, "", "", "", "", "", "refused" if is_refused(root, number) else "unfinished"
     try:
         it = open_generation(root, number)
     except HpckitError as error:
+        if number not in committed(root):
+            return None
         return name, "", "", "", "", "", f"damaged: {error.message}"
     facts, took = it.manifest, f"{it.manifest['seconds']:.2f} s"
     return name, it.step, facts["written"], facts["ranks"], bytes_text(it.nbytes), took, "complete"
 
 
 def _verify(directory: RunDirectory, names: list[str]) -> int:
-    """Check the generations; the exit code is that of corrupt data where one is not whole."""
+    """Check the generations; the exit code is that of corrupt data where one is not whole.
+
+    What a run under way removes meanwhile, its COMMIT first, is not damaged.
+    """
     root = directory.checkpoints
     there = committed(root)
     chosen = [int(name[1:]) for name in names] if names else there
@@ -85,6 +91,9 @@ def _verify(directory: RunDirectory, names: list[str]) -> int:
             shards = len(it.manifest["shards"])
             print(f"g{number:06d}: whole, {bytes_text(it.nbytes)} in {shards} shards, step {it.step}", flush=True)
         except HpckitError as error:
+            if number in there and number not in committed(root):
+                print(f"g{number:06d}: removed meanwhile", flush=True)
+                continue
             code = max(code, error.exit_code, CorruptDataError.exit_code)
             print(f"g{number:06d}: {error.message}", file=sys.stderr, flush=True)
     return code

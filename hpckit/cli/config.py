@@ -68,17 +68,19 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
     for layer in (_user_layer(environment, app), base, environment_layer(environment, schema), command_line):
         mistakes += settings.add(layer)
     settings.resolve_files(schema)
-    mistakes += [
-        Mistake(layer.origin(path), f"{dotted(path)}: must be finite")
+    endless = {
+        dotted(path): layer.origin(path)
         for path, value, layer in settings.leaves()
         if isinstance(value, int | float) and not _is_finite(value)
-    ]
+    }
+    mistakes += [Mistake(where, f"{key}: must be finite") for key, where in endless.items()]
     config = None
     try:
         config = check(app.config, settings.tree)
     except ValidationError as error:
-        mistakes += mistakes_of(error, schema, settings, base.source)
-        mistakes += _contradictions(app.config, error, schema, settings, base.source)
+        wrong = mistakes_of(error, schema, settings, base.source)
+        wrong += _contradictions(app.config, error, schema, settings, base.source)
+        mistakes += [each for each in wrong if not each.text.startswith(tuple(f"{key} = " for key in endless))]
     except ArithmeticError as error:
         mistakes.append(Mistake(base.source, f"{BEYOND}: {error}"))
     if config is None or mistakes:

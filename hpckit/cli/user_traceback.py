@@ -19,6 +19,7 @@ from hpckit.errors import HpckitError
 
 # What stands above and below the lines of a user: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
+READ_SECONDS = 0.1  # for the launcher to read the text: it may drop what it has not when this rank's end ends the job
 TOLD_SECONDS = 2.0  # that a rank waits for another one's text to be out, before its own end ends the job
 
 
@@ -33,6 +34,7 @@ def tell_own_lines(program: str, folder: str = "") -> None:
         mark = Path(folder, "failed-" + hashlib.sha256(text.encode()).hexdigest()[:16])
         if not folder or not _is_told(mark, said):
             _print(said)
+        time.sleep(READ_SECONDS)
 
     sys.excepthook = hook
 

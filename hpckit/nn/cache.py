@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
 
 
@@ -29,11 +30,11 @@ class KeyValues:
     def keep(self, name: str, tokens: Any) -> Any:
         """Keep keys and values [B, n, 2 kv_heads, d] of the layer `name`; those of all tokens so far, and room behind.
 
-        Raises ValueError where there is no room left.
+        Raises `InputError` where there is no room left.
         """
         batch, count, heads, width = tokens.shape
         if self.length + count > self.capacity:
-            raise ValueError(f"{self.length} + {count} tokens are more than the {self.capacity} that there is room for")
+            raise InputError(f"{self.length} + {count} tokens are more than the {self.capacity} that there is room for")
         if name not in self._kept:
             self._kept[name] = from_host(np.zeros((batch, self.capacity, heads, width), tokens.dtype), tokens)
         kept = self._kept[name]

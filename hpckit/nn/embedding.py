@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from hpckit.kernels.device_array import is_device_array, placed
+from hpckit.errors import InputError
+from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.layer import Pass
 from hpckit.nn.linear import rows
 from hpckit.nn.parameters import Parameter
+from hpckit.nn.whole_numbers import whole_numbers
 
 
 class Embedding:
@@ -34,17 +34,16 @@ class Embedding:
     def forward(self, tokens: Any, step: Pass) -> tuple[Any, Any]:
         """The tokens are what backward needs; the host's are copied to the GPU that the table is on.
 
-        Raises ValueError for tokens outside the table or too many.
+        Raises `InputError` for tokens outside the table, too many, or no integers.
         """
         vocab, table = self.token.shape[0], self.token.value
-        if not is_device_array(tokens):
-            tokens = np.ascontiguousarray(tokens, np.int64)
+        tokens = whole_numbers(tokens, "tokens")
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
-            raise ValueError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
+            raise InputError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
         first = 0 if step.cache is None else step.cache.length
         end = first + tokens.shape[1]
         if self.position is not None and end > self.position.shape[0]:
-            raise ValueError(f"{end} tokens a sample are more than the context of {self.position.shape[0]}")
+            raise InputError(f"{end} tokens a sample are more than the context of {self.position.shape[0]}")
         tokens = placed(tokens, table)
         y = empty((*tokens.shape, table.shape[1]), table)
         dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
@@ -17,6 +18,19 @@ from hpckit.nn.parameters import Parameter
 def rows(x: Any) -> Any:
     """[..., d] as a matrix [n, d]."""
     return x.reshape(-1, x.shape[-1])
+
+
+def _unfit(weight: Parameter, x: Any) -> InputError:
+    """What is wrong with the input of a linear map."""
+    if weight.value is None:
+        return InputError(
+            f"{weight.name} has no values yet", do="make Parameters(model.parameters()) and initialize it"
+        )
+    takes, given = weight.value.dtype, x.dtype
+    return InputError(
+        f"{weight.name} takes {takes}[..., {weight.shape[0]}], not {given}{list(x.shape)}",
+        do=f"give x.astype(np.{takes}), or make the parameters with dtype=np.{given}" if takes != given else "",
+    )
 
 
 class Linear:
@@ -49,8 +63,11 @@ class Linear:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X is what backward needs."""
-        y = empty((*x.shape[:-1], self.weight.shape[1]), x)
+        """X is what backward needs. Raises `InputError` for an x of other inputs or another dtype."""
+        value = self.weight.value
+        if value is None or x.dtype != value.dtype or x.shape[-1:] != value.shape[:1]:
+            raise _unfit(self.weight, x)
+        y = empty((*x.shape[:-1], value.shape[1]), x)
         self.apply(x, y)
         return y, x
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import is_device_array, placed
+from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.linear import rows
+from hpckit.nn.whole_numbers import whole_numbers
 
 
 class CrossEntropy:
@@ -32,15 +31,14 @@ class CrossEntropy:
         """The loss summed over all targets; the logits' memory is used for backward.
 
         The sum is a number, on a GPU an array of one that `float` waits for. logits: [..., padded]; targets: integers
-        [...] below vocab, the host's are copied to the logits' GPU. Raises ValueError for other shapes or targets.
+        [...] below vocab, the host's are copied to the logits' GPU. Raises `InputError` for other shapes or targets.
         """
-        if not is_device_array(targets):
-            targets = np.ascontiguousarray(targets, np.int64)
+        targets = whole_numbers(targets, "targets")
         flat, wanted = rows(logits), targets.reshape(-1)
         if flat.shape != (wanted.size, self.padded):
-            raise ValueError(f"{targets.shape} targets need logits {(*targets.shape, self.padded)}, not {logits.shape}")
+            raise InputError(f"{targets.shape} targets need logits {(*targets.shape, self.padded)}, not {logits.shape}")
         if wanted.size and wanted.max() >= self.vocab:
-            raise ValueError(f"target {wanted.max()} is none of {self.vocab} classes, 0 to {self.vocab - 1}")
+            raise InputError(f"target {wanted.max()} is none of {self.vocab} classes, 0 to {self.vocab - 1}")
         wanted, inverse = placed(wanted, flat), empty((len(flat),), flat)
         loss = dispatch.cross_entropy(flat, wanted, self.vocab, inverse)
         return loss, (logits, wanted, inverse)

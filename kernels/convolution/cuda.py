@@ -71,7 +71,7 @@ def _max_pool(out, place, image, size):
         largest, first = image[n, y * u8(size), x * u8(size), c], u8(0)
         for k in range(u8(1), u8(size) * u8(size)):
             value = image[n, y * u8(size) + u8(k) // u8(size), x * u8(size) + u8(k) % u8(size), c]
-            if value > largest:
+            if value > largest or (value != value and largest == largest):  # the first nan stays
                 largest, first = value, u8(k)
         out[n, y, x, c] = largest
         place[n, y, x, c] = np.uint8(first)

@@ -40,7 +40,8 @@ def add_patches(image: np.ndarray, patches: np.ndarray, stride: int, padding: in
 def max_pool(out: np.ndarray, place: np.ndarray, image: np.ndarray, size: int) -> None:
     """The largest value of each window of size x size cells, and its place in the window (uint8, the first of equals).
 
-    out, place: [n, height // size, width // size, channels]; cells that fill no window are left out.
+    Where a window has a nan, that is its largest. out, place: [n, height // size, width // size, channels]; cells that
+    fill no window are left out.
     """
     n, rows, columns, channels = out.shape
     windows = image[:, : rows * size, : columns * size].reshape(n, rows, size, columns, size, channels)

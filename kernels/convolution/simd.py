@@ -57,8 +57,8 @@ def max_pool(out, place, image, size):
                 for k in range(1, size * size):
                     row, column = y * size + k // size, x * size + k % size
                     for c in range(channels):
-                        value = image[n, row, column, c]
-                        if value > out[n, y, x, c]:
+                        value, most = image[n, row, column, c], out[n, y, x, c]
+                        if value > most or (value != value and most == most):  # the first nan stays
                             out[n, y, x, c] = value
                             place[n, y, x, c] = np.uint8(k)
 

@@ -124,6 +124,9 @@ def test_presets_by_app(tmp_path):
         find_preset("probe/shrt")
     assert "did you mean 'short'?" in caught.value.likely
     assert "twice" in caught.value.do
+    with pytest.raises(InputError, match="the app probe has no preset 'thermal3d'") as caught:
+        find_preset("probe/thermal3d")
+    assert "did you mean weather3d/thermal3d?" in caught.value.likely
     assert is_run_file("folder/short")
     (tmp_path / "probe").mkdir()
     (tmp_path / "probe" / "short").write_text("")

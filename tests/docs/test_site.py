@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from blocks import ROOT
@@ -87,6 +89,20 @@ def test_the_readme_links_to_what_is_there():
             assert (ROOT / target).exists(), f"{name}: {target}"
 
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+LONE = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+
+
+def check_that_its_search_finds(site: Path, words: str, page: str) -> None:
+    """In a browser, without a server."""
+    address = f"{(site / 'index.html').as_uri()}?q={words}"
+    options = [*LONE, f"--user-data-dir={site.parent / 'browser'}", "--virtual-time-budget=30000", "--dump-dom"]
+    outcome = run_limited([BROWSER, *options, address], 100)
+    assert re.search(r"\d+ matching documents", outcome.stdout), outcome.stderr
+    found = re.findall(r'<a href="([^"]+)" class="md-search-result__link', outcome.stdout)
+    assert any(page in each for each in found), found
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("material") is None, reason="mkdocs-material is not installed: extra `docs`"
 )
@@ -100,3 +116,5 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
         assert not FETCHED.search(text), f"{path} fetches {FETCHED.search(text)[0]}"
     for path in (tmp_path / "site").rglob("*.css"):
         assert not CSS_FETCHES.search(path.read_text(encoding="utf-8")), path
+    if BROWSER:
+        check_that_its_search_finds(tmp_path / "site", "requeue", "cluster.html")

@@ -295,3 +295,12 @@ def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     assert mf.prune(tmp_path, 2) == [1, 2, 3]
     assert mf.generations(tmp_path) == [4, 5]
     assert loaded(tmp_path)[0] == 5
+
+
+def test_a_program_of_a_users_own_goes_on_on_other_ranks(mpirun, tmp_path):
+    assert mpirun(3, "own_checkpoints.py", tmp_path / "saved", 8).stdout.split() == ["0", "8", "False"]
+    begin, end, stopped = mpirun(2, "own_checkpoints.py", tmp_path / "saved", 10**9).stdout.split()
+    assert begin == "5"
+    assert int(end) >= 17
+    assert stopped == "True"
+    assert mpirun(1, "own_checkpoints.py", tmp_path / "saved", int(end) + 1).stdout.split()[0] == end

@@ -60,6 +60,13 @@ def test_pooling(size):
         again = np.zeros(shape, np.float32)
         form.max_pool(again, place.copy(), np.where(back == 0, np.float32(-9), back), size)
         np.testing.assert_array_equal(again, out)
+    image[1, 0, 1] = image[1, 1, 0] = np.nan  # what is no number is not passed over, and the first of two counts
+    found = np.zeros((2, *shape), np.float32), np.zeros((2, *shape), np.uint8)
+    for number, form in enumerate((reference, simd)):
+        form.max_pool(found[0][number], found[1][number], image, size)
+    assert np.isnan(found[0][0]).any()
+    for mine, theirs in found:
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_wrong_shapes_are_refused():

@@ -32,3 +32,8 @@ def test_a_hang_fails_and_does_not_block(mpirun, tmp_path):
     )
     with pytest.raises(pytest.fail.Exception, match="ran past 6 s"):
         mpirun(2, program, timeout=2)
+
+
+def test_swarms_of_particles_with_fields_of_their_own(mpirun):
+    printed = {mpirun(ranks, "swarm.py", timeout=120).stdout for ranks in (1, 3, 6)}
+    assert len(printed) == 1

@@ -94,10 +94,10 @@ def test_norms_are_the_published_ones(kind):
 @pytest.mark.parametrize("context", [0, 7])
 def test_embedding(context):
     check(Embedding(11, 3, context=context), TOKENS)
-    with pytest.raises(ValueError, match="tokens go from 0 to 10, not 1 to 12"):
+    with pytest.raises(InputError, match="tokens go from 0 to 10, not 1 to 12"):
         _embedded(context).forward(TOKENS + np.array([[0, 0, 0, 0, 1], [3, 0, 0, 0, 0]]), Pass())
     if context:
-        with pytest.raises(ValueError, match="more than the context of 7"):
+        with pytest.raises(InputError, match="more than the context of 7"):
             _embedded(context).forward(np.ones((1, 8), int), Pass())
 
 

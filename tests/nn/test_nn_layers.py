@@ -25,6 +25,18 @@ def test_linear(bias):
     check(Linear(5, 3, bias=bias), numbers(2, 7, 5))
 
 
+def test_what_does_not_fit_a_linear_map_is_named():
+    layer = Linear(3, 2, name="head")
+    with pytest.raises(InputError, match=r"head\.weight has no values yet"):
+        layer.forward(np.ones((4, 3)), Pass())
+    Parameters(layer.parameters())
+    with pytest.raises(InputError, match=r"head\.weight takes float32\[\.\.\., 3\], not float64\[4, 3\]") as caught:
+        layer.forward(np.ones((4, 3)), Pass())
+    assert "x.astype(np.float32)" in caught.value.do
+    with pytest.raises(InputError, match=r"not float32\[4, 5\]"):
+        layer.forward(np.ones((4, 5), np.float32), Pass())
+
+
 @pytest.mark.parametrize("activation", [ReLU, GELU, ExactGELU, SiLU])
 def test_activations(activation):
     check(activation(), numbers(3, 7))
@@ -52,9 +64,11 @@ def test_cross_entropy():
     slope = loss.backward(saved, 0.5)
     assert not slope[:, 2].any()
     np.testing.assert_allclose(slope[:, 4], 7.5 * wanted[:, 4], rtol=1e-6, atol=1e-9)
-    with pytest.raises(ValueError, match="none of 7 classes"):
+    with pytest.raises(InputError, match="none of 7 classes"):
         loss.forward(logits.copy(), targets + 1)
-    with pytest.raises(ValueError, match="need logits"):
+    with pytest.raises(InputError, match="targets are integers, not float64"):
+        loss.forward(logits.copy(), targets.astype(float))
+    with pytest.raises(InputError, match="need logits"):
         loss.forward(logits[..., :7].copy(), targets)
     with pytest.raises(InputError, match="do not fit"):
         CrossEntropy(7, 6)

@@ -6,6 +6,8 @@ from mpi4py import MPI
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.tracers import start_of
+from hpckit.bench.weather import PHYSICS
+from hpckit.bench.weather_physics import case
 from hpckit.kernels.euler3d.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.timing import PhaseTimer
 
@@ -218,6 +220,17 @@ def shear_wave_decays() -> None:
     np.testing.assert_allclose(amplitude, 1e-3 * np.exp(-40.0 * (2 * np.pi / 3200.0) ** 2 * 300.0), rtol=2e-3)
 
 
+def bench_times_the_physics() -> None:
+    """What the ranks of the bench run: every way advances a box, and its physics is on."""
+    found = case("key", [8, 9, 7], PHYSICS, 1, 2)
+    assert found["cells"] == 504
+    assert [len(times) for times in found["times"].values()] == [2] * len(PHYSICS)
+    way = PHYSICS["with turbulence"] | PHYSICS["with four tracers"]
+    model = made({"grid": {"nx": 8, "ny": 9, "nz": 7}, "base": {"kind": "stable"}, **way})
+    run_to(model, model.dt)
+    assert model.watch().more.keys() >= {"eddy_viscosity_max", "d_mass"}
+
+
 for check in (
     inertial_oscillation,
     jet_in_balance,
@@ -228,5 +241,6 @@ for check in (
     walls_are_mirrors,
     tracer_comes_around,
     shear_wave_decays,
+    bench_times_the_physics,
 ):
     check()

@@ -128,9 +128,16 @@ def gaps(taken: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:
     return [*found, (at, size)] if at < size else found
 
 
-def write_shard(path: Path, pieces: Sequence[Piece], facts: dict[str, Any], hash_name: str = BEST) -> dict[str, Any]:
+def write_shard(
+    path: Path,
+    pieces: Sequence[Piece],
+    facts: dict[str, Any],
+    hash_name: str = BEST,
+    buffers: list[np.ndarray] | None = None,
+) -> dict[str, Any]:
     """Write the pieces of a rank, on disk when this returns; returns the shard's entry of the manifest.
 
+    buffers: memory that one call leaves to the next, see `Stream`.
     Raises `OSError` where it cannot be written; what was written stays.
     """
     hashed = hash_named(hash_name)
@@ -145,7 +152,7 @@ def write_shard(path: Path, pieces: Sequence[Piece], facts: dict[str, Any], hash
     try:
         for start, content in layout.structure:
             target.write(memoryview(content), start)
-        Stream(hasher_named(hash_name)).run([piece.block for piece in pieces], take)
+        Stream(hasher_named(hash_name), buffers).run([piece.block for piece in pieces], take)
         target.finish()
     finally:
         target.close()

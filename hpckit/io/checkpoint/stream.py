@@ -62,13 +62,15 @@ class _Stopped(Exception):
 class Stream:
     """Gives the bytes of arrays in pieces with their hashes; a thread copies and hashes ahead of the taker.
 
-    What is contiguous on aligned memory is not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays.
+    What is contiguous on aligned memory is not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays, in
+    `buffers`: a list that goes from stream to stream spares the next one fresh pages, which the system fills with 0.
     """
 
-    def __init__(self, begin: Callable[[], Hasher]) -> None:
+    def __init__(self, begin: Callable[[], Hasher], buffers: list[np.ndarray] | None = None) -> None:
         self._begin = begin  # a hash
+        self._buffers = [] if buffers is None else buffers
         self._free: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
-        self._made = 0
+        self._used = 0
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stop = False
 
@@ -134,9 +136,11 @@ class Stream:
         self._ready.put(item)
 
     def _buffer(self) -> np.ndarray:
-        if self._made < BUFFERS:
-            self._made += 1
-            return pages(PIECE + 2 * SLAB)
+        if self._used < BUFFERS:
+            if self._used == len(self._buffers):
+                self._buffers.append(pages(PIECE + 2 * SLAB))
+            self._used += 1
+            return self._buffers[self._used - 1]
         buffer = self._free.get()
         if self._stop:
             raise _Stopped

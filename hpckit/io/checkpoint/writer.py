@@ -62,6 +62,7 @@ class Writer:
         self.count, self.nbytes, self.seconds, self.stall = 0, 0, 0.0, 0.0
         self.latest: int | None = None  # the last generation committed
         self._staging = pages(0)
+        self._buffers: list[np.ndarray] = []
         self._pending: _Pending | None = None
         self._pruner: threading.Thread | None = None
 
@@ -178,7 +179,7 @@ class Writer:
         place = mf.folder(self.root, pending.number)
         facts = {"format": mf.FORMAT, "generation": pending.number, "step": pending.head["step"]}
         try:
-            pending.entry = write_shard(place / shard_name(self.comm.rank), pieces, facts)
+            pending.entry = write_shard(place / shard_name(self.comm.rank), pieces, facts, buffers=self._buffers)
             pending.entry["dtypes"] = {piece.name: piece.block.dtype.str for piece in pieces}
             pending.entry["shapes"] = {piece.name: list(piece.shape) for piece in pieces}
         except BaseException as error:
