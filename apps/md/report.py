@@ -106,8 +106,8 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     value, error = mean_after(run, config, "potential")
     rows.append(("potential energy per particle", f"{value / count:.6g}", _error(error / count), energy))
     numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
-    if config.dynamics.kind == "nve":
-        slope, spread = _drift(run, config, count)
+    slope, spread = _drift(run, config, count) if config.dynamics.kind == "nve" else (float("nan"),) * 2
+    if np.isfinite(slope):
         rows.append(("drift of the total energy per particle", f"{slope:.3g}", "", f"{energy}/{time}"))
         rows.append(("its fluctuation about that, root mean square", f"{spread:.3g}", "", energy))
         numbers |= {"drift": slope, "fluctuation": spread}

@@ -214,9 +214,10 @@ class System:
         if not due or not self.rebuilds.check:
             return due
         particles = self.particles
-        moved = np.array(largest_move(particles.positions, self.neighbors.built, particles.slots))
-        if self.mesh.size > 1:
-            self.mesh.comm.Allreduce(MPI.IN_PLACE, moved, op=MPI.MAX)
+        with self.timer("neighbor"):
+            moved = np.array(largest_move(particles.positions, self.neighbors.built, particles.slots))
+            if self.mesh.size > 1:
+                self.mesh.comm.Allreduce(MPI.IN_PLACE, moved, op=MPI.MAX)
         late = not moved <= (0.5 * self.skin) ** 2
         if late and self._since == max(1, self.rebuilds.delay, self.rebuilds.every):
             self.missed += self._since > 1

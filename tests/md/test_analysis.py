@@ -87,6 +87,10 @@ def test_the_sections_of_the_report(runs):
     state = found["state"].numbers
     assert state["temperature"]["mean"] == pytest.approx(np.mean(late))
     assert abs(state["drift"]) < 1e-3
+    run.metrics[:] = run.metrics[-2:]
+    few = next(iter(report.sections(run)))
+    assert ">nan<" not in few.html
+    assert "drift" not in few.numbers
     assert set(found["motion"].numbers) == {"all", "type 1", "type 2"}
 
 
