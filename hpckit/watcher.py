@@ -133,7 +133,10 @@ class Watcher:
                 self._compare()
             return
         stall = self._explained(stall)
-        if self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
+        if self.told is not None and self.told.hopeless:
+            # Ranks that were told so raise and leave: that others wait for them then is no cause.
+            stall = replace(self.told, seconds=self.told.seconds + now - self.told_at)
+        elif self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
             self.told_at = now
             self._report(stall)
         if self.options.end and stall.seconds > self.options.end and not self._spared(stall):

@@ -18,6 +18,10 @@ import pytest
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE = 3  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
 
+# Jobs in the background of a shell ignore Ctrl-C, and hand that on; a handler of one's own is not handed on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

@@ -210,5 +210,5 @@ def test_ranks_share_the_work(mpirun):
 
 def test_the_program_of_the_docs_runs():
     text = (Path(__file__).parents[2] / "docs" / "particles.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    (program,) = re.findall(r"<!-- program: observables -->\n```python\n(.*?)```", text, re.S)
     exec(program, {})
