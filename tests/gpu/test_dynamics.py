@@ -11,7 +11,7 @@ from test_simulated import SIMULATED, hpckit
 
 COMMON = ("time.monitor=2", "output.every=1e9", "output.single=false", "--no-report")
 RUNS = {
-    "thermal": ("grid.nx=19", "grid.nz=5", "time.end=6", "time.cfl=0.9", "diffusion=75"),
+    "thermal": ("grid.nx=19", "grid.nz=5", "time.end=4", "time.cfl=0.9", "diffusion=75"),
     "density_current3d": (
         "grid.nx=12", "grid.ny=7", "grid.nz=4", "time.end=3", "time.cfl=0.4", "coriolis=1e-3", "sides.y=walls",
     ),
@@ -21,7 +21,7 @@ RUNS = {
         'tracers=[{name="smoke"}]',
     ),
     "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
-    "eddies": ("grid.nx=13", "grid.ny=11", "time.end=6e3", "start.mode=2"),
+    "eddies": ("grid.nx=13", "grid.ny=11", "time.end=3e3", "start.mode=2"),
     "partial_dam_break": ("grid.nx=12", "grid.ny=9", "grid.sides_y=periodic", "physics.f=1e-2", "time.end=1.2"),
 }  # fmt: skip
 
