@@ -65,6 +65,8 @@ def run_program(
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
+    if failed.found:  # an exception; how the launcher and the other ranks ended follows from it
+        return 1
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well
     if left:
         end.lost.setdefault("how", "its process left before the program was over")

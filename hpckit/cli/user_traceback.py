@@ -47,6 +47,11 @@ class OwnLines:
         self._folder.mkdir()
         self._read: set[Path] = set()
 
+    @property
+    def found(self) -> bool:
+        """Whether any rank has left one."""
+        return bool(self._read)
+
     def new(self) -> list[str]:
         """The texts, each once, the first rank's first."""
         found = [path for path in self._folder.iterdir() if path.suffix and path not in self._read]
