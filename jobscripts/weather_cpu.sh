@@ -14,7 +14,7 @@
 
 set -o pipefail
 # shellcheck source=/dev/null
-source .venv/bin/activate
+source .venv/bin/activate || exit 3
 export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
 export NUMBA_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
 

@@ -143,12 +143,14 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 
 def _launcher(words: list[str], site: Site) -> list[str]:
     """How a scaling study starts its ranks, which it does itself."""
-    if words[:2] != ["bench", "scaling"] or site.mpi.launcher != "srun" or "--launcher" in words:
+    if words[:2] != ["bench", "scaling"] or "--launcher" in words:
         return []
+    if site.mpi.launcher == "mpiexec":
+        return ["--launcher", shlex.join(["mpiexec", *site.mpi.options])] if site.mpi.options else []
     pmi, bind = site.mpi.pmi, site.gpu.bind if "--gpu" in words else ""
     options = [f"--mpi={pmi}" if pmi else "", "--kill-on-bad-exit=1", "--cpu-bind=cores"]
     options += [f"--gpu-bind={bind}" if bind else "", *site.mpi.options]
-    return ["--launcher", " ".join(["srun", *filter(None, options)])]
+    return ["--launcher", shlex.join(["srun", *filter(None, options)])]
 
 
 def _subject(words: list[str]) -> str:

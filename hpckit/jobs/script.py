@@ -11,11 +11,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, SetupError
 from hpckit.jobs.site import Site, one_line
 
+EXIT_ENVIRONMENT = SetupError.exit_code
 _TIME = re.compile(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _OUTPUT = re.compile(r"[\w./@+=,:% -]+")
+_NAMED = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")  # $NAME and ${NAME}
 _DEPENDENCY = re.compile(r"(after|afterany|afterok|afternotok|aftercorr):\d+(:\d+)*|\d+(:\d+)*")
 
 
@@ -177,12 +179,12 @@ def _environment(site: Site) -> list[str]:
     lines = ["set -o pipefail"]
     if site.environment.modules:
         lines.append("module purge")
-        lines += [f"module load {shlex.quote(name)}" for name in site.environment.modules]
+        lines += [f"module load {shlex.quote(name)} || exit {EXIT_ENVIRONMENT}" for name in site.environment.modules]
     if site.environment.venv:
-        venv = shlex.quote(site.environment.venv.rstrip("/") + "/bin/activate")
-        lines += ["# shellcheck source=/dev/null", f"source {venv}"]
+        venv = _with_variables(_home(site.environment.venv.rstrip("/")) + "/bin/activate")
+        lines += ["# shellcheck source=/dev/null", f"source {venv} || exit {EXIT_ENVIRONMENT}"]
     lines += [f'export {name}="${{SLURM_CPUS_PER_TASK:-1}}"' for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in site.environment.variables.items()]
+    lines += [f"export {name}={_with_variables(value)}" for name, value in site.environment.variables.items()]
     return lines
 
 
@@ -195,7 +197,8 @@ def _run_directory(job: Job) -> list[str]:
         lines.append('case "$SLURM_ARRAY_TASK_ID" in')
         for task, settings in enumerate(job.array):
             run = f" run={shlex.quote(job.runs[task])}" if job.runs else ""
-            lines.append(f"{task}) settings=({shlex.join(settings)}){run} ;;")
+            # A run directory that is there already holds its settings.
+            lines.append(f"{task}){run or f' settings=({shlex.join(settings)})'} ;;")
         lines.append("esac")
     elif job.runs:
         lines.append(f"run={shlex.quote(job.runs[0])}")
@@ -209,7 +212,7 @@ def _kernel_cache(site: Site) -> list[str]:
     """Compiled kernels on each node's own disk: unpacked there by one task a node, packed again where new ones came."""
     if not site.scratch.node_local:
         return ["keep_cache() { :; }"]
-    local = shlex.quote(site.scratch.node_local.rstrip("/") or "/")
+    local = _with_variables(_home(site.scratch.node_local).rstrip("/") or "/")
     return [
         "on_each_node() {",
         '    srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"',
@@ -242,13 +245,13 @@ def _launch(job: Job, site: Site) -> list[str]:
     if job.serial:
         return []
     if site.mpi.launcher == "mpiexec":
-        words = ["mpiexec", *site.mpi.options, "-n", '"$SLURM_NTASKS"']
+        words = ["mpiexec", *map(shlex.quote, site.mpi.options), "-n", '"$SLURM_NTASKS"']
     else:
-        words = ["srun", f"--mpi={site.mpi.pmi}" if site.mpi.pmi else "", "--kill-on-bad-exit=1"]
+        words = ["srun", shlex.quote(f"--mpi={site.mpi.pmi}") if site.mpi.pmi else "", "--kill-on-bad-exit=1"]
         words += ['--cpus-per-task="$SLURM_CPUS_PER_TASK"', "--cpu-bind=cores"]
         if job.gpu and site.gpu.bind:
-            words.append(f"--gpu-bind={site.gpu.bind}")
-        words += site.mpi.options
+            words.append(shlex.quote(f"--gpu-bind={site.gpu.bind}"))
+        words += map(shlex.quote, site.mpi.options)
     return ["launch() {", f'    {" ".join(filter(None, words))} "$@"', "}"]
 
 
@@ -304,6 +307,21 @@ _END = ("keep_cache", 'exit "$code"')
 
 def _words(words: Sequence[str]) -> str:
     return " ".join(word if isinstance(word, _Variable) else shlex.quote(word) for word in words)
+
+
+def _home(path: str) -> str:
+    """`path` with the home folder of who runs the job in place of `~` at its begin."""
+    return "$HOME" + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _with_variables(text: str) -> str:
+    """`text` as one word of the shell in which $NAME and ${NAME} are the job's variables, and all else is itself."""
+    words, at = [], 0
+    for found in _NAMED.finditer(text):
+        words += [shlex.quote(text[at : found.start()])] if found.start() > at else []
+        words.append(f'"${{{found[1] or found[2]}}}"')
+        at = found.end()
+    return "".join([*words, *([shlex.quote(text[at:])] if at < len(text) or not words else [])])
 
 
 def _quoted(text: str) -> str:

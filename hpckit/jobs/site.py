@@ -15,6 +15,7 @@ from hpckit.errors import InputError
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9_.,:@%+=/\[\]*&|-]+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LAUNCH_WORD = re.compile(r"\S+")
 
 
 def _word(text: str) -> str:
@@ -36,6 +37,12 @@ def one_line(text: str) -> str:
     return text
 
 
+def _launch_word(text: str) -> str:
+    if not _LAUNCH_WORD.fullmatch(one_line(text)):
+        raise ValueError('one word of the command line a string: ["-bind-to", "core"]')
+    return text
+
+
 def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
         raise ValueError("no name of an environment variable")
@@ -45,6 +52,7 @@ def _variable(text: str) -> str:
 Word = Annotated[str, AfterValidator(_word)]
 Text = Annotated[str, AfterValidator(one_line)]
 Option = Annotated[str, AfterValidator(_option)]
+LaunchWord = Annotated[str, AfterValidator(_launch_word)]
 Variable = Annotated[str, AfterValidator(_variable)]
 
 
@@ -81,21 +89,29 @@ class Mpi(_Table):
     pmi: Word = Field(
         "pmi2", description="srun --mpi=: pmi2 for MPICH and its kin, pmix for Open MPI; see srun --mpi=list"
     )
-    options: tuple[Option, ...] = Field((), description="more options of srun or mpiexec")
+    options: tuple[LaunchWord, ...] = Field(
+        (), description='more words for srun or mpiexec, one a string: ["-bind-to", "core"]'
+    )
 
 
 class Environment(_Table):
     """What a job loads before it starts."""
 
     modules: tuple[Text, ...] = Field((), description="modules to load, in this order")
-    venv: Text = Field("", description="virtual environment to activate; empty: the one that hpckit submit runs in")
-    variables: dict[Variable, Text] = Field(default_factory=dict, description="environment variables to set")
+    venv: Text = Field(
+        "", description="virtual environment to activate ($NAME and ~/ are the job's); empty: that of hpckit submit"
+    )
+    variables: dict[Variable, Text] = Field(
+        default_factory=dict, description="environment variables to set; $NAME in a value is the job's"
+    )
 
 
 class Scratch(_Table):
     """Disks."""
 
-    node_local: Text = Field("/tmp", description="a disk of each node, for compiled kernels; empty: none")
+    node_local: Text = Field(
+        "/tmp", description="a disk of each node, for compiled kernels: /tmp, $TMPDIR, /scratch/$USER; empty: none"
+    )
 
 
 class Site(_Table):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.cli.submit import main
+from hpckit.cli.submit import _parse, main, ready_job
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs.script import RUN, Job, directives, job_script, seconds
 from hpckit.jobs.site import Cpu, Environment, Gpu, Mpi, Scratch, Site, load_site
@@ -33,7 +33,8 @@ SITES = {
         requeue=False,
         cpu=Cpu(ranks_per_node=2),
         gpu=Gpu(gpus_per_node=1),
-        mpi=Mpi(launcher="mpiexec", options=("--bind-to=core",)),
+        mpi=Mpi(launcher="mpiexec", options=("-bind-to", "core")),
+        environment=Environment(venv="~/v v", variables={"LD_LIBRARY_PATH": "/opt/lib:$LD_LIBRARY_PATH"}),
         scratch=Scratch(node_local=""),
     ),
 }
@@ -116,10 +117,17 @@ def test_what_a_site_says_is_in_the_script():
     ):
         assert words in text
     text = job_script(app_job(after="afterany:17:18"), SITES["mpiexec"])
-    assert 'mpiexec --bind-to=core -n "$SLURM_NTASKS" "$@"' in text
+    assert 'mpiexec -bind-to core -n "$SLURM_NTASKS" "$@"' in text
     assert "--dependency=afterany:17:18" in text
+    assert """source "${HOME}"'/v v/bin/activate' || exit 3""" in text
     assert "requeue" not in text
     assert "gres" not in text
+
+
+def test_runs_that_are_there_hold_their_settings():
+    text = job_script(app_job(array=[("a=1",), ("a=2",)], runs=("/home/me/x/000", "/home/me/x/001")), Site())
+    assert "1) run=/home/me/x/001 ;;" in text
+    assert "settings" not in text
 
 
 @pytest.mark.parametrize(
@@ -230,7 +238,9 @@ def test_what_stands_on_a_directive_has_harmless_signs_only(field):
     assert len(accepted) <= (0 if field != "output" else 12)
 
 
-@pytest.mark.parametrize("key", ["account", "cpu.partition", "cpu.options", "gpu.kind", "mpi.pmi", "environment.venv"])
+@pytest.mark.parametrize(
+    "key", ["account", "cpu.partition", "cpu.options", "gpu.kind", "mpi.pmi", "mpi.options", "environment.venv"]
+)
 def test_a_site_file_lets_nothing_through(key):
     table, _, name = key.rpartition(".")
     for text in INJECTIONS:
@@ -243,8 +253,53 @@ def test_a_site_file_lets_nothing_through(key):
             continue
         script = job_script(app_job(gpu=table == "gpu"), site)
         for line in [line for line in script.splitlines() if MARK in line or "--uid" in line]:
-            assert key == "environment.venv", line
-            assert shlex.split(line) == ["source", f"{text.rstrip('/')}/bin/activate"]
+            assert key in ("environment.venv", "mpi.options"), line
+            if key == "environment.venv":
+                named = re.sub(r"\$(\w+)", r"${\1}", text.rstrip("/"))
+                assert shlex.split(line) == ["source", f"{named}/bin/activate", "||", "exit", "3"]
+            else:
+                assert text in shlex.split(line)
+
+
+def test_variables_of_a_site_are_those_of_the_job(tmp_path, stand_ins):
+    """$NAME and ~ are what they are on the node; what else a shell would do with the text is not done."""
+    (tmp_path / "v '1/bin").mkdir(parents=True)
+    (tmp_path / "v '1/bin/activate").write_text("export VENV=yes\n")
+    values = {"A": "/opt:$PATH", "B": "${HOME}/x y", "C": "$(touch MARK) `touch MARK` $1 ~/", "D": "$GONE", "E": ""}
+    environment = Environment(venv="~/v '1", variables=values)
+    shown = 'printf "%s|" "$VENV" "$A" "$B" "$C" "$D" "$E" "$NUMBA_CACHE_DIR" >shown\n'
+    script = job_script(app_job(), Site(environment=environment, scratch=Scratch(node_local="$HOME/t m/")))
+    run_script(script.replace("mark=$(mktemp)", shown + "mark=$(mktemp)"), tmp_path, stand_ins)
+    found = (tmp_path / "shown").read_text().split("|")
+    assert found[1] == f"/opt:{stand_ins}:/usr/bin:/bin"
+    assert found[0::2][:3] == ["yes", f"{tmp_path}/x y", ""]
+    assert found[3] == values["C"]
+    assert found[6].startswith(f"{tmp_path}/t m/hpckit-")
+    assert not list(tmp_path.rglob("MARK"))
+
+
+def test_a_job_whose_environment_is_not_there_does_not_start(tmp_path, stand_ins):
+    (tmp_path / "words").touch()
+    for environment in (Environment(venv="/none"), Environment(modules=("gcc/13",))):
+        script = job_script(app_job(), Site(environment=environment, scratch=Scratch(node_local="")))
+        assert run_script(script, tmp_path, stand_ins) == []
+
+
+def test_words_for_mpiexec_reach_it_and_a_scaling_study():
+    site = Site(mpi=Mpi(launcher="mpiexec", options=("-bind-to", "core", "a&b")))
+    assert """mpiexec -bind-to core 'a&b' -n""" in job_script(app_job(), site)
+    options, words = _parse(["bench", "scaling", "md", "--ranks-per-node", "2", "--time", "10"])
+    start = list(ready_job(options, words, site).start)
+    assert shlex.split(start[start.index("--launcher") + 1]) == ["mpiexec", "-bind-to", "core", "a&b"]
+    with pytest.raises(ValueError, match="one word of the command line"):
+        Mpi(options=("--bind-to core",))
+
+
+def test_what_a_site_binds_by_is_one_word():
+    site = Site(mpi=Mpi(pmi="a|id"), gpu=Gpu(gpus_per_node=1, bind="b&id"))
+    text = job_script(app_job(gpu=True), site)
+    assert "'--mpi=a|id'" in text
+    assert "'--gpu-bind=b&id'" in text
 
 
 def _passes(call) -> bool:
