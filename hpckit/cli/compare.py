@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import math
+import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from hpckit.cli.run_jobs import run_directories
-from hpckit.cli.terminal import print_table
+from hpckit.cli.compare_fields import differences, is_file_of_numbers, outputs
+from hpckit.cli.listing import status_of
+from hpckit.cli.run_jobs import records_of, run_directories
+from hpckit.cli.terminal import print_table, ranks_text
 from hpckit.errors import InputError
-from hpckit.io.probe import require_sound
 from hpckit.run_directory import RunDirectory, plain
 
 SIGNIFICANT = 0.05  # the chance below which a difference of times is called one
 MOST_SHUFFLES = 10_000
-ROUNDING_ULP = 16  # up to so many units in the last place two fields are called equal but for rounding
+# Columns of metrics that are not compared: where the line stands, and how fast the machine was.
+NO_METRICS = {"step", "samples_per_second", "tokens_per_second", "mfu", "communication"}
 # Keys of resolved.json and summary.json that say nothing about what was computed.
 ASIDE = {"ranks", "phases", "decomposition", "blocks", "checkpoints", "attempt", "wall_seconds"}
 
 
 def main(arguments: list[str]) -> int:
-    """The verb `compare`; returns 0 where all fields have the same bits, 1 where they differ."""
+    """The verb `compare`; returns 0 where both have the same fields with the same bits, 1 where not, or no fields."""
     it = argparse.ArgumentParser(
         prog="hpckit compare",
         description="What two runs differ in. Give folders of repeated runs to compare times with more certainty.",
     )
-    it.add_argument("a", type=Path, metavar="A", help="a run directory, or a folder of runs that are repeats")
+    it.add_argument(
+        "a", type=Path, metavar="A", help="a run directory, a folder of runs that are repeats, or an HDF5 file"
+    )
     it.add_argument("b", type=Path, metavar="B")
     it.add_argument("--json", action="store_true", help="print one JSON object")
     options = it.parse_args(arguments)
@@ -42,59 +46,83 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(plain(found)))
     else:
         _print(found)
-    return int(any(row["bits"] for row in found["fields"]) or bool(found["only"]))
+    return 0 if found["same"] else 1
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
-    """Settings, figures, phases and fields in which A and B differ; of folders of repeats the first runs' fields."""
+    """Settings, figures, metrics, phases and fields in which A and B differ; of folders of repeats the first runs'
+    fields. Of two HDF5 files, their arrays.
+
+    Raises `InputError` where there is nothing to compare, `CorruptDataError` for a file that cannot be read.
+    """
+    files = [is_file_of_numbers(path) for path in (a, b)]
+    if any(files):
+        if not all(files):
+            raise InputError(f"{b if files[0] else a} is no HDF5 file", do="hpckit compare FILE.h5 FILE.h5, or DIR DIR")
+        return {"a": [str(a)], "b": [str(b)], **_fields(a, b)}
     left, right = _runs(a), _runs(b)
     first, other = left[0], right[0]
-    fields = field_differences(first.path, other.path)
-    names = [set(_datasets(run.path)) for run in (first, other)]
-    return {
-        "a": [str(run.path) for run in left],
-        "b": [str(run.path) for run in right],
-        "settings": _settings(first, other),
-        "figures": _figures(first, other),
-        "phases": phase_differences(left, right),
-        "fields": fields,
-        "only": sorted(names[0] ^ names[1]),
-    }
+    states = []
+    for run in (first, other):
+        with records_of(run.path):
+            states.append(_state(run))
+    with records_of(f"{first.path} or {other.path}"):
+        records = {
+            "state": states,
+            "settings": _settings(first, other),
+            "figures": _figures(first, other),
+            "metrics": metric_differences(first, other) if _app(first) == _app(other) else [],
+            "phases": phase_differences(left, right),
+        }
+    names = {"a": [str(run.path) for run in left], "b": [str(run.path) for run in right]}
+    return {**names, **records, **_fields(first.path, other.path)}
 
 
-def field_differences(a: Path, b: Path) -> list[dict[str, Any]]:
-    """For each dataset of numbers that both runs have in `output/`: values that differ in their bits, largest distance
-    in units in the last place (ulp), largest and root-mean-square difference, that relative to the field's own
-    deviation. Frames are compared one after the other.
+def _fields(a: Path, b: Path) -> dict[str, Any]:
+    with contextlib.ExitStack() as files:
+        ours, theirs = (outputs(path, files) for path in (a, b))
+        fields = differences(ours, theirs)
+    alike = all(
+        row["verdict"] == "same bits" and row.get("frames_a") == row.get("frames_b") == row.get("frames")
+        for row in fields
+    )
+    only = sorted(ours.keys() ^ theirs.keys())
+    return {"fields": fields, "only": only, "same": bool(fields) and alike and not only}
+
+
+def metric_differences(a: RunDirectory, b: RunDirectory) -> list[dict[str, Any]]:
+    """Of each metric at the steps that both runs have: the first step at which they differ, and the largest difference.
+
+    Rates, which tell of the machine, are left out.
     """
+    ours, theirs = ({row["step"]: row for row in _metric_lines(run)} for run in (a, b))
+    steps = sorted(ours.keys() & theirs.keys())
     rows = []
-    ours, theirs = _datasets(a), _datasets(b)
-    for name in sorted(ours.keys() & theirs.keys()):
-        with h5py.File(ours[name][0]) as one, h5py.File(theirs[name][0]) as two:
-            rows.append({"field": name, **_difference(one[ours[name][1]], two[theirs[name][1]])})
+    for name in dict.fromkeys(name for step in steps for name in ours[step] if name not in NO_METRICS):
+        pairs = [(step, ours[step].get(name), theirs[step].get(name)) for step in steps]
+        apart = [
+            (step, one, two)
+            for step, one, two in pairs
+            if isinstance(one, (int, float)) and isinstance(two, (int, float)) and one != two
+        ]
+        if apart:
+            step, one, two = max(apart, key=lambda each: abs(each[1] - each[2]))
+            gap = {"a": one, "b": two, "relative": abs(one - two) / max(abs(one), abs(two))}
+            rows.append({"metric": name, "first_step": apart[0][0], "largest_at": step, **gap})
     return rows
 
 
-def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How many floating-point numbers lie between `a` and `b` (float32 or float64, one shape); 0 for +0 and -0.
-
-    As float64, exact up to 2**53; inf where just one of them is not a number.
-    """
-    kind: Any = np.int32 if a.dtype.itemsize == 4 else np.int64
-    lowest = np.iinfo(kind).min
-
-    def ordered(values: np.ndarray) -> np.ndarray:
-        bits = np.ascontiguousarray(values).view(kind)
-        return np.where(bits < 0, lowest - bits, bits)
-
-    first, second = ordered(a), ordered(b)
-    high, low = np.maximum(first, second), np.minimum(first, second)
-    # The difference of two int64 may need 65 bits.
-    distance = np.where((high >= 0) == (low >= 0), high - low, 0).astype(np.float64)
-    apart = (high >= 0) != (low >= 0)
-    distance[apart] = high[apart].astype(np.float64) - low[apart].astype(np.float64)
-    lost = np.isnan(a) | np.isnan(b)
-    return np.where(lost, np.where(np.isnan(a) & np.isnan(b), 0.0, math.inf), distance)
+def _metric_lines(run: RunDirectory) -> list[dict[str, Any]]:
+    lines = []
+    try:
+        descriptor = os.open(run.path / "metrics.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(ValueError):  # the last line of a run that is going on
+                lines.append(json.loads(line))
+    return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step"), int)]
 
 
 def phase_differences(left: list[RunDirectory], right: list[RunDirectory]) -> list[dict[str, Any]]:
@@ -143,68 +171,6 @@ def chance_of(a: list[float], b: list[float]) -> float:
     return (1 + sum(hits)) / (1 + len(hits))
 
 
-def _difference(a: h5py.Dataset, b: h5py.Dataset) -> dict[str, Any]:
-    """Compare two datasets, a slab of the first dim at a time."""
-    if a.shape != b.shape:
-        return {"verdict": f"shape {list(a.shape)} and {list(b.shape)}", "bits": max(a.size, b.size)}
-    bits, ulp, largest, squares, own, own_squares = 0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for place in range(a.shape[0]) if a.ndim else [()]:
-        one, two = np.asarray(a[place]), np.asarray(b[place])
-        kind = np.result_type(one, two)
-        if kind.kind == "f":
-            kind = np.dtype(np.float32 if kind.itemsize <= 4 else np.float64)
-            distance = ulp_distance(np.atleast_1d(one.astype(kind)), np.atleast_1d(two.astype(kind)))
-            ulp = max(ulp, float(distance.max(initial=0.0)))
-        bits += int((one.astype(kind) != two.astype(kind)).sum() - (np.isnan(one) & np.isnan(two)).sum())
-        with np.errstate(invalid="ignore"):
-            gap = np.abs(one.astype(np.float64) - two.astype(np.float64))
-        largest = max(largest, float(np.nanmax(gap, initial=0.0)))
-        squares += float(np.nansum(gap**2))
-        own += float(np.nansum(one))
-        own_squares += float(np.nansum(one.astype(np.float64) ** 2))
-    count = max(a.size, 1)
-    deviation = math.sqrt(max(0.0, own_squares / count - (own / count) ** 2))
-    rms = math.sqrt(squares / count)
-    verdict = "same bits" if not bits else "rounding" if ulp <= ROUNDING_ULP else "differs"
-    return {
-        "verdict": verdict,
-        "bits": bits,
-        "ulp": ulp,
-        "largest": largest,
-        "rms": rms,
-        "rms_over_deviation": rms / deviation if deviation else None,
-    }
-
-
-def _datasets(directory: Path) -> dict[str, tuple[Path, str]]:
-    """Name -> file and path of every dataset of numbers in `output/`; a dataset that has several names once."""
-    found: dict[str, tuple[Path, str]] = {}
-    files = sorted((directory / "output").glob("*.h5"))
-    require_sound(files)
-    for path in files:
-        seen: set[Any] = set()
-        with h5py.File(path) as file:
-            for name, dataset in _numbers(file):
-                place = (dataset.file.filename, h5py.h5o.get_info(dataset.id).addr)
-                if place not in seen:
-                    seen.add(place)
-                    found[f"{path.name}:{name}"] = (path, name)
-    return found
-
-
-def _numbers(group: h5py.Group, above: str = "", within: tuple[int, ...] = ()) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Datasets of numbers with their names. Links by name, which may lead anywhere, and links back up are left out."""
-    within = (*within, h5py.h5o.get_info(group.id).addr)
-    for name in sorted(group):
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            continue
-        item = group[name]
-        if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).addr not in within:
-            yield from _numbers(item, f"{above}{name}/", within)
-        elif isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
-            yield f"{above}{name}", item
-
-
 def _runs(path: Path) -> list[RunDirectory]:
     if not path.is_dir():
         raise InputError(f"no folder {path}", do="hpckit ls lists runs")
@@ -212,6 +178,17 @@ def _runs(path: Path) -> list[RunDirectory]:
     if not found:
         raise InputError(f"no run in {path}", do="hpckit compare DIR DIR")
     return [RunDirectory(found[0])] if found[0] == path else [RunDirectory(run) for run in found]
+
+
+def _app(run: RunDirectory) -> str:
+    return str((run.read_json("resolved.json") or {}).get("app", ""))
+
+
+def _state(run: RunDirectory) -> str:
+    resolved = run.read_json("resolved.json") or {}
+    progress = run.read_json("progress.json") or {}
+    done = f" at {100 * progress['fraction']:.0f} %" if progress.get("fraction", 1) < 1 else ""
+    return f"{resolved.get('app', '')} on {ranks_text(resolved.get('ranks', 0))}, {status_of(run, None)}{done}"
 
 
 def _settings(a: RunDirectory, b: RunDirectory) -> list[dict[str, Any]]:
@@ -229,7 +206,10 @@ def _figures(a: RunDirectory, b: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _differing(ours: dict[str, Any], theirs: dict[str, Any], title: str) -> list[dict[str, Any]]:
-    names = dict.fromkeys([*ours, *theirs])
+    """What both have and is not the same, and what only one has; of different apps the former only."""
+    names = list(dict.fromkeys([*ours, *theirs]))
+    if ours.get("app") != theirs.get("app"):
+        names = [name for name in names if name in ours and name in theirs]
     return [
         {title: name, "a": ours.get(name), "b": theirs.get(name)}
         for name in names
@@ -254,11 +234,13 @@ def _phase_samples(runs: list[RunDirectory], repeats: bool) -> dict[str, list[fl
 
 
 def _print(found: dict[str, Any]) -> None:
-    print(f"A {found['a'][0]}\nB {found['b'][0]}")
-    for title, key in (("settings", "settings"), ("figures", "figures")):
-        if found[key]:
-            print_table(list(found[key][0]), [list(row.values()) for row in found[key]], title)
-    if found["phases"]:
+    for side, state in zip("ab", found.get("state", ["", ""]), strict=True):
+        print(f"{side.upper()} {found[side][0]}{'  ' + state if state else ''}")
+    for key in ("settings", "figures", "metrics"):
+        if found.get(key):
+            columns = [name.replace("_", " ") for name in found[key][0]]
+            print_table(columns, [list(row.values()) for row in found[key]], key)
+    if found.get("phases"):
         rows = [
             (
                 row["phase"],
@@ -271,9 +253,22 @@ def _print(found: dict[str, Any]) -> None:
             for row in found["phases"]
         ]
         print_table(("phase", "A, s", "B, s", "B/A", "chance", "significant"), rows)
-    columns = ("verdict", "bits", "ulp", "largest", "rms", "rms_over_deviation")
+    columns = ["bits", "ulp", "largest", "rms", "rms_over_deviation"]
     if found["fields"]:
-        rows = [(row["field"], *(row.get(column) for column in columns)) for row in found["fields"]]
-        print_table(("field", "verdict", "values", "ulp", "largest", "rms", "rms/deviation"), rows)
+        rows = [
+            (row["field"], row["verdict"], _frames(row), *(row.get(column) for column in columns))
+            for row in found["fields"]
+        ]
+        print_table(("field", "verdict", "frames", "values", "ulp", "largest", "rms", "rms/deviation"), rows)
     for name in found["only"]:
         print(f"only one of them has {name}")
+    if not found["fields"]:
+        print("no fields to compare: they have none in common")
+
+
+def _frames(row: dict[str, Any]) -> str:
+    """How many frames were compared: `3`, or `2 (of 3 and 5)` where one has more."""
+    if "frames" not in row:
+        return ""
+    whole = row["frames"] == row["frames_a"] == row["frames_b"]
+    return f"{row['frames']}" if whole else f"{row['frames']} (of {row['frames_a']} and {row['frames_b']})"

@@ -23,7 +23,7 @@ from hpckit.errors import InputError
 from hpckit.jobs.site import one_line
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
-_FUNCTION = re.compile(r"([\w./-]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
+_FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 BLOCK_BYTES = 1 << 20
 
 
@@ -36,8 +36,11 @@ def inner_path(text: str) -> str:
 
 
 def _function(text: str) -> str:
-    if not _FUNCTION.fullmatch(text):
+    found = _FUNCTION.fullmatch(text)
+    if not found:
         raise ValueError(f"{text!r}: give file.py:name or module:name")
+    if found[1]:
+        inner_path(found[1])
     return text
 
 
@@ -188,25 +191,29 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
     """
     mistakes: list[str] = []
     tasks: dict[str, Task] = {}
+    wrong: dict[str, Any] = {}
     for task, table in tables.items():
         if not _NAME.fullmatch(task):
             mistakes.append(f"{task!r} is no name of a task: letters, digits, _ and -")
         try:
             tasks[task] = table if isinstance(table, Task) else Task.model_validate(table)
         except ValidationError as error:
+            wrong[task] = table
             for entry in error.errors(include_url=False):
                 place = ".".join(map(str, (task, *entry["loc"])))
                 mistakes.append(f"{place}: {entry['msg'].removeprefix('Value error, ')}")
     graph = Graph(name, Path(folder).absolute(), tasks)
-    mistakes += _contradictions(graph)
+    mistakes += _contradictions(graph, wrong)
     if mistakes:
         raise InputError("\n".join(mistakes), where=f"the graph {name}")
     _ = graph.order  # raises for a circle
     return graph
 
 
-def _contradictions(graph: Graph) -> Iterable[str]:
+def _contradictions(graph: Graph, wrong: Mapping[str, Any]) -> Iterable[str]:
+    """What the tasks say against each other; of `wrong` tables only their names and outputs are taken to be meant."""
     makers: dict[str, str] = {}
+    promised = {str(path) for table in wrong.values() if isinstance(table, dict) for path in table.get("outputs", ())}
     for name, task in graph.tasks.items():
         for path in task.outputs:
             if path in makers:
@@ -214,12 +221,12 @@ def _contradictions(graph: Graph) -> Iterable[str]:
             makers[path] = name
     for name, task in graph.tasks.items():
         for other in (*task.after, *([task.near] if task.near else [])):
-            if other not in graph.tasks:
+            if other not in graph.tasks and other not in wrong:
                 yield f"{name}: there is no task {other!r}"
         if task.near and task.near in graph.tasks and task.near not in graph.parents[name]:
             yield f"{name}: near = {task.near!r} is for a task that it needs a file of"
         for path in task.reads:
-            if path not in makers and not (graph.folder / path).exists():
+            if path not in makers and path not in promised and not (graph.folder / path).exists():
                 yield f"{name}: no task makes its input {path}, and it is not there"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import mean
 from xml.sax.saxutils import escape
 
 from hpckit.jobs.graph import Graph
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 150, 40, 60, 18, 16
+LEAST_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 150, 40, 60, 18, 16
+SIGN_WIDTH = 7.5  # of a letter of the name, with some room
 COLORS = {
     "done": "#7bb77b",
     "running": "#f2c14e",
@@ -20,11 +22,19 @@ COLORS = {
 
 
 def columns(graph: Graph) -> list[list[str]]:
-    """The tasks by the length of the longest way to them."""
+    """The tasks by the length of the longest way to them, in the order of their parents, so that few arrows cross."""
     depth: dict[str, int] = {}
     for name in graph.order:
         depth[name] = 1 + max((depth[parent] for parent in graph.parents[name]), default=-1)
-    return [[name for name in graph.order if depth[name] == level] for level in range(max(depth.values()) + 1)]
+    place: dict[str, float] = {}
+    found = []
+    for level in range(max(depth.values()) + 1):
+        names = [name for name in graph.order if depth[name] == level]
+        middle = {name: mean([place[parent] for parent in graph.parents[name]] or [0.0]) for name in names}
+        names.sort(key=middle.__getitem__)
+        place |= {name: (i + 0.5) / len(names) for i, name in enumerate(names)}
+        found.append(names)
+    return found
 
 
 def draw_text(graph: Graph, states: Mapping[str, str]) -> str:
@@ -43,11 +53,12 @@ def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
     place: dict[str, tuple[float, float]] = {}
     levels = columns(graph)
     tallest = max(map(len, levels))
+    box = max(LEAST_WIDTH, round(SIGN_WIDTH * max(map(len, graph.order))) + 16)
     for x, level in enumerate(levels):
         offset = (tallest - len(level)) * (BOX_HEIGHT + GAP_Y) / 2
         for y, name in enumerate(level):
-            place[name] = (MARGIN + x * (BOX_WIDTH + GAP_X), MARGIN + offset + y * (BOX_HEIGHT + GAP_Y))
-    width: float = 2 * MARGIN + len(levels) * (BOX_WIDTH + GAP_X) - GAP_X
+            place[name] = (MARGIN + x * (box + GAP_X), MARGIN + offset + y * (BOX_HEIGHT + GAP_Y))
+    width: float = 2 * MARGIN + len(levels) * (box + GAP_X) - GAP_X
     height: float = 2 * MARGIN + tallest * (BOX_HEIGHT + GAP_Y) - GAP_Y
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}" '
@@ -57,20 +68,21 @@ def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
     ]
     for name in graph.order:
         for parent in graph.parents[name]:
-            parts.append(_arrow(place[parent], place[name], _files(graph, parent, name)))
+            parts.append(_arrow((place[parent][0] + box, place[parent][1]), place[name], _files(graph, parent, name)))
     for name, (left, top) in place.items():
         state = states.get(name, "waiting")
-        middle = left + BOX_WIDTH / 2
+        middle = left + box / 2
         parts.append(
-            f'<rect x="{left:g}" y="{top:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
-            f'stroke="#555"/><text x="{middle:g}" y="{top + 17:g}" text-anchor="middle">{escape(name[:20])}</text>'
+            f'<rect x="{left:g}" y="{top:g}" width="{box}" height="{BOX_HEIGHT}" rx="6" fill="{COLORS[state]}" '
+            f'stroke="#555"/><text x="{middle:g}" y="{top + 17:g}" text-anchor="middle">{escape(name)}</text>'
             f'<text x="{middle:g}" y="{top + 32:g}" text-anchor="middle" font-size="10">{state}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float], title: str) -> str:
-    x0, y0 = start[0] + BOX_WIDTH, start[1] + BOX_HEIGHT / 2
+    """From the right upper corner of one box to the left upper corner of another, at half their height."""
+    x0, y0 = start[0], start[1] + BOX_HEIGHT / 2
     x1, y1 = end[0], end[1] + BOX_HEIGHT / 2
     half = GAP_X / 2
     return (

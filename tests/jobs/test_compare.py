@@ -9,8 +9,11 @@ import h5py
 import numpy as np
 import pytest
 
-from hpckit.cli.compare import chance_of, field_differences, main, ulp_distance
+from hpckit.cli.compare import chance_of, compare, main
+from hpckit.cli.compare_fields import field_differences, same_times, ulp_distance
 from hpckit.cli.terminal import print_table
+from hpckit.errors import InputError
+from hpckit.io.safetensors import save_safetensors
 from hpckit.run_directory import RunDirectory
 
 
@@ -39,13 +42,17 @@ def test_the_chance_is_that_of_all_splits():
     assert chance_of(same, [value + 3 for value in other]) < 0.001
 
 
-def make(path, field, *, nx=8, seconds=(1.0, 1.1)):
+def make(path, field, *, nx=8, seconds=(1.0, 1.1), app="weather", times=None):
     run = RunDirectory.create(path)
-    run.write_json("resolved.json", {"app": "weather", "ranks": 2, "values": {"grid": {"nx": nx, "nz": 4}}})
+    run.write_json("resolved.json", {"app": app, "ranks": 2, "values": {"grid": {"nx": nx, "nz": 4}}})
     run.write_json("summary.json", {"status": "done", "t_eff": 2.0, "phases": {"halo": list(seconds)}})
     with h5py.File(run.output / "fields.h5", "w") as file:
         file["theta"] = field
         file["VTKHDF/theta"] = file["theta"]
+        if times is not None:
+            file["time"] = np.asarray(times, float)
+            file["time"].make_scale("time")
+            file["theta"].dims[0].attach_scale(file["time"])
         file.attrs["title"] = "x"
     return run.path
 
@@ -76,6 +83,76 @@ def test_rounding_and_differences_are_told_apart(tmp_path, field, capsys):
     assert row["rms"] == pytest.approx(2 / math.sqrt(105))
     assert row["rms_over_deviation"] == pytest.approx(2 / math.sqrt(105) / field.std(), rel=1e-6)
     assert found["settings"] == [{"setting": "grid.nx", "a": 8, "b": 9}]
+
+
+def test_frames_are_matched_by_their_times(tmp_path, field, capsys):
+    """A run that stopped early, or that was written at other times, is held against the same moments of the other."""
+    late = field.copy()
+    late[1] = -1
+    a = make(tmp_path / "a", field, times=[0, 10, 20])
+    half = make(tmp_path / "half", field[::2], times=[0, 20 * (1 + 1e-12)])
+    other = make(tmp_path / "other", late[1:], times=[30, 40])
+    rows = {row["field"]: row for row in field_differences(a, half)}
+    assert rows["fields.h5:theta"]["verdict"] == "same bits"
+    assert [rows["fields.h5:theta"][key] for key in ("frames", "frames_a", "frames_b")] == [2, 3, 2]
+    assert main([str(a), str(half)]) == 1  # one has a frame that the other has not
+    assert "2 (of 3 and 2)" in capsys.readouterr().out
+    [theta] = [row for row in field_differences(a, other) if "theta" in row["field"]]
+    assert theta["verdict"] == "no frame at the same time"
+    assert main([str(a), str(other)]) == 1
+    assert same_times(np.array([1.0, 2.0, 3.0, 5.0]), np.array([0.0, 2.0, 4.0, 5.0])) == [(1, 1), (3, 3)]
+
+
+def test_integers_that_differ_are_no_rounding_and_norms_hold_far_from_zero(tmp_path):
+    run = RunDirectory.create
+    one, two = run(tmp_path / "a"), run(tmp_path / "b")
+    values = 1e9 + np.arange(3_000_001.0) / 3_000_001
+    for it, change in ((one, 0), (two, 1)):
+        with h5py.File(it.output / "x.h5", "w") as file:
+            file["id"] = np.arange(5) + change
+            file["far"] = values + change / 2
+            file["none"] = h5py.Empty("f8")
+            file["scalar"] = 3.0
+    rows = {row["field"]: row for row in field_differences(one.path, two.path)}
+    assert rows["x.h5:id"]["verdict"] == "differs"
+    assert rows["x.h5:scalar"]["verdict"] == "same bits"
+    far = rows["x.h5:far"]
+    assert (far["bits"], far["rms_over_deviation"]) == (3_000_001, pytest.approx(0.5 * math.sqrt(12), rel=1e-6))
+    assert "x.h5:none" not in rows
+
+
+def test_models_files_and_runs_without_fields(tmp_path, field, capsys):
+    a, b = (make(tmp_path / name, field, app=app) for name, app in (("a", "train"), ("b", "md")))
+    (tmp_path / "b/output/fields.h5").unlink()
+    assert main([str(a), str(b), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["fields"], found["same"], found["only"]) == ([], False, ["fields.h5:theta"])
+    assert main([str(b), str(b)]) == 1  # nothing was shown to be equal
+    assert "no fields to compare" in capsys.readouterr().out
+    for name, weight in (("a", 1.0), ("b", 1.0 + 1e-7)):
+        save_safetensors(tmp_path / name / "output/model.safetensors", {"w": np.full((3, 2), weight, np.float32)})
+    [row] = field_differences(a, b)
+    assert (row["field"], row["verdict"], row["ulp"]) == ("model.safetensors:w", "rounding", 1)
+    one = tmp_path / "a/output/fields.h5"
+    assert main([str(one), str(one)]) == 0
+    with pytest.raises(InputError, match="is no HDF5 file"):
+        main([str(one), str(a)])
+
+
+def test_metrics_tell_the_step_from_which_runs_part(tmp_path, field):
+    a, b = make(tmp_path / "a", field), make(tmp_path / "b", field)
+    for path, losses in ((a, (3.0, 2.0, 1.5, 1.2)), (b, (3.0, 2.0, 1.0))):
+        lines = [json.dumps({"step": i, "loss": loss, "mfu": len(losses)}) for i, loss in enumerate(losses)]
+        (path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"step": 3, "lo')
+    [row] = compare(a, b)["metrics"]
+    assert row == {
+        "metric": "loss",
+        "first_step": 2,
+        "largest_at": 2,
+        "a": 1.5,
+        "b": 1.0,
+        "relative": pytest.approx(1 / 3),
+    }
 
 
 def test_repeats_make_a_difference_of_times_significant(tmp_path, field, capsys):

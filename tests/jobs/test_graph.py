@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from hpckit.cli.graph import task_states
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.jobs.graph import Graph, load_graph, make_graph
-from hpckit.jobs.graph_draw import draw_svg, draw_text
+from hpckit.jobs.graph_draw import columns, draw_svg, draw_text
 from hpckit.jobs.graph_slurm import chains
 from hpckit.jobs.graph_state import GraphState
 
@@ -355,6 +356,7 @@ def test_a_second_driver_is_refused(here):
         ({"a": {"command": ["true"], "rankz": 2}}, "rankz"),
         ({"a b": {"command": ["true"]}}, "no name of a task"),
         ({"a": {"function": "os.system"}}, "file.py:name or module:name"),
+        ({"a": {"function": "../x.py:f"}}, "plain path below"),
         ({"a": {"command": ["true"], "outputs": ["x"]}, "b": {"command": ["true"], "outputs": ["x"]}}, "by a and by b"),
         ({"a": {"command": ["true"], "after": ["b"]}, "b": {"command": ["true"], "after": ["a"]}}, "in a circle"),
         ({"a": {"command": ["true"]}, "b": {"command": ["true"], "near": "a"}}, "that it needs a file of"),
@@ -363,6 +365,24 @@ def test_a_second_driver_is_refused(here):
 def test_graphs_that_cannot_be_are_refused(tmp_path, tables, said):
     with pytest.raises(InputError, match=said):
         make_graph("it", tmp_path, tables)
+
+
+def test_names_of_files_may_hold_blanks_and_a_mistake_is_told_once(here):
+    Path("my work.py").write_text(WORK)
+    tables = {
+        "a": {"function": "my work.py:add", "outputs": ["out put/the sum.txt"], "arguments": {"value": 3}},
+        "b": {
+            "command": ["cp", "out put/the sum.txt", "b.txt"],
+            "inputs": ["out put/the sum.txt"],
+            "outputs": ["b.txt"],
+        },
+    }
+    assert main(["graph", "run", str(write(tables, "my study.toml"))]) == 0
+    assert Path("b.txt").read_text() == "3\n"
+    tables["a"]["retries"] = -1
+    with pytest.raises(InputError, match="retries") as caught:
+        make_graph("it", here, {**tables, "c": {"command": ["true"], "after": ["a"]}})
+    assert len(caught.value.message.splitlines()) == 1
 
 
 def test_tasks_that_want_to_be_near_share_a_job_unless_they_would_wait_for_themselves():
@@ -389,3 +409,15 @@ def test_pictures_show_every_task_and_edge(here):
     assert (svg.count("<rect"), svg.count("marker-end")) == (8, 8)
     assert main(["graph", "draw", "study.toml", "--svg", "it.svg"]) == 0
     assert Path("it.svg").read_text() == svg
+
+
+def test_pictures_show_whole_names_and_cross_no_arrows_without_need():
+    names = [f"simulate-with-a-resolution-of-{n}" for n in (128, 256, 512)]
+    tables = {name: {"command": ["true"]} for name in names}
+    tables |= {f"of-{i}": {"command": ["true"], "after": [names[i]]} for i in (2, 0, 1)}
+    graph = make_graph("it", Path("/nonexistent"), tables)
+    svg = draw_svg(graph, {})
+    assert all(f">{name}<" in svg for name in names)
+    assert columns(graph) == [names, ["of-0", "of-1", "of-2"]]
+    width = float(re.search(r'<rect[^>]* width="(\d+)"', svg)[1])
+    assert width > 7 * len(names[0])
