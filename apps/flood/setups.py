@@ -8,12 +8,11 @@ at rest has a level surface to the bit.
 from __future__ import annotations
 
 import math
-from tokenize import TokenError
 
 import numpy as np
 
+from hpckit import heights
 from hpckit.apps.flood.config import Config
-from hpckit.errors import InputError
 from hpckit.exact.shallow_water import bowl, stoker, thacker_planar, thacker_radial
 
 LEVEL_STEP = 2.0**-30  # m
@@ -106,20 +105,5 @@ def _whole(height: np.ndarray) -> np.ndarray:
 
 def read_heights(config: Config) -> np.ndarray:
     """The heights of bottom.file, not yet in memory. Raises `InputError` where the file does not hold them."""
-    path, shape = config.bottom.file, (config.grid.ny, config.grid.nx)
-    assert path is not None  # as bottom.kind says
-    try:
-        heights = np.lib.format.open_memmap(path, mode="r")  # of np.load, the form that takes arrays alone
-    except (OSError, ValueError, SyntaxError, TokenError, MemoryError, OverflowError) as error:  # its head is parsed
-        raise InputError(
-            f"bottom.file {path} is no NumPy file of numbers: {error}",
-            do="write it with numpy.save, as an array of numbers [ny, nx]",
-        ) from error
-    if heights.shape != shape or heights.dtype.kind not in "fiu":
-        raise InputError(
-            f"bottom.file {path} holds {heights.dtype}{list(heights.shape)}, the grid has {list(shape)} cells (y, x)",
-            do="make the file and grid.nx, grid.ny agree",
-        )
-    if not np.isfinite(heights).all():
-        raise InputError(f"bottom.file {path} holds values that are not finite", do="fill the gaps")
-    return heights
+    assert config.bottom.file is not None  # as bottom.kind says
+    return heights.read_heights(config.bottom.file, (config.grid.ny, config.grid.nx), "bottom.file")

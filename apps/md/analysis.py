@@ -16,7 +16,7 @@ from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.md.system import System
-from hpckit.observables.measurements import Measured, Measurements
+from hpckit.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.run_context import Run
 
 FILE = "analysis.json"
@@ -34,7 +34,7 @@ def diameters(config: Config, types: int) -> list[float]:
 def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
     """What the settings ask for in a box of these edges. Raises `InputError` for what does not fit into it."""
     given = config.analysis
-    shortest = min((float(edge) for edge, wraps in zip(lengths, periodic, strict=True) if wraps), default=np.inf)
+    shortest = shortest_edge(lengths, periodic)
     if given.reach > 0.5 * shortest:
         raise InputError(
             f"analysis.reach is {given.reach:g}, and the shortest periodic edge of the box {shortest:g}",

@@ -41,7 +41,7 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    for line in (*start.notes, *brick_lines(system.bricks)):
+    for line in (*(f"note: {note}" for note in start.notes), *brick_lines(system.bricks)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:

@@ -52,7 +52,7 @@ class Start:
                 f"{system.file} has particles of {highest} types and no masses",
                 do=f"give system.masses of {highest} types",
             )
-        self.notes = [f"note: {system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
+        self.notes = [f"{system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
 
     def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
         """Where the file says something else than the run does, or more than it can use."""

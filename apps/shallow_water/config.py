@@ -10,13 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
+from hpckit.run_directory import InputFile
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
 # The coordinates that each kind of start and of bottom has; the others are not looked at.
 PLACES = {
-    "rest": "", "step": "", "hill": "xy", "jet": "y", "eddies": "", "poincare": "", "kelvin": "",
+    "rest": "", "step": "", "hill": "xy", "jet": "y", "eddies": "", "poincare": "", "kelvin": "", "file": "",
     "flat": "", "ridge": "x", "seamount": "xy", "shelf": "x",
 }  # fmt: skip
 
@@ -83,24 +84,28 @@ class Wind(Section):
 class Bottom(Section):
     """Topography that rises from the flat bottom."""
 
-    kind: Literal["flat", "ridge", "seamount", "shelf"] = Field(
+    kind: Literal["flat", "ridge", "seamount", "shelf", "file"] = Field(
         "flat",
-        description="ridge: Gaussian in x; seamount: Gaussian in x and y; shelf: rises along x as (1 + tanh) / 2",
+        description="ridge: Gaussian in x; seamount: Gaussian in x and y; shelf: rises along x as (1 + tanh) / 2;"
+        " file: heights from bottom.file",
     )
     height: float = Field(50.0, description="how high it rises, m")
     x: float = Field(500_000.0, description="middle, m")
     y: float = Field(500_000.0, description="middle (seamount), m")
     radius: float = Field(100_000.0, gt=0, description="standard deviation, or half width of the rise, m")
+    file: InputFile | None = Field(
+        None, description="a NumPy file (.npy) of float64[ny, nx]: heights above the flat bottom, m"
+    )
 
 
 class Start(Section):
     """What the run starts from."""
 
-    kind: Literal["rest", "step", "hill", "jet", "eddies", "poincare", "kelvin"] = Field(
+    kind: Literal["rest", "step", "hill", "jet", "eddies", "poincare", "kelvin", "file"] = Field(
         "jet",
         description="rest; step: the surface jumps at the middle in x; hill: a Gaussian in the surface; jet: u ="
         " speed / cosh(d / radius)**2 in balance, with a small bump; eddies: random waves in balance; poincare, kelvin:"
-        " one linear wave that travels along x",
+        " one linear wave that travels along x; file: a surface from start.file, at rest",
     )
     amplitude: float = Field(0.1, description="of the surface: step (half of it), hill, bump on the jet, waves, m")
     speed: float = Field(1.0, description="greatest speed of the jet; root mean square of the eddies, m/s")
@@ -109,6 +114,9 @@ class Start(Section):
     y: float = Field(500_000.0, description="middle of hill, bump and jet, m")
     mode: int = Field(1, ge=1, description="waves along x (poincare, kelvin); middle wave number of the eddies")
     seed: int = Field(1, ge=0, description="start of the random phases: the same seed, the same eddies on any ranks")
+    file: InputFile | None = Field(
+        None, description="a NumPy file (.npy) of float64[ny, nx]: elevations of the surface, m"
+    )
 
 
 class Time(Section):
@@ -180,7 +188,10 @@ class Config(Section):
             )
         if grid.slip == "none" and (grid.sides == "periodic" or not physics.viscosity):
             yield "grid.slip = 'none' needs walls (grid.sides) and physics.viscosity above 0"
-        if self.bottom.kind != "flat" and self.bottom.height >= physics.depth:
+        for name, section in (("bottom", self.bottom), ("start", start)):
+            if (section.kind == "file") != (section.file is not None):
+                yield f"{name}.file goes with {name}.kind = 'file': give both or neither"
+        if self.bottom.kind not in ("flat", "file") and self.bottom.height >= physics.depth:
             yield (
                 f"bottom.height of {self.bottom.height:g} m reaches the surface of {physics.depth:g} m of water:"
                 " lower it; this scheme has no dry land"

@@ -75,13 +75,13 @@ class Model:
         self.v = Field.zeros(self.decomposition.at(("face", "center")), mesh, name="v", units="m s-1")
         self.bottom = self.h.like(name="bottom")
         self.exchange = HaloExchange(mesh, self.fields, walls=self._walls)
-        self._add(self.bottom, setups.bottom(config))
+        self._add(self.bottom, setups.bottom(config), setups.map_of(config, "bottom"))
         self.bottom.data[...] = np.rint(self.bottom.data / LEVEL_STEP) * LEVEL_STEP
         self.depth = round(config.physics.depth / LEVEL_STEP) * LEVEL_STEP
         with HaloExchange(mesh, self.bottom, walls=self._walls[0]) as exchange:
             exchange(self.bottom)
         for field, terms in zip(self.fields, setups.start(config), strict=True):
-            self._add(field, terms)
+            self._add(field, terms, setups.map_of(config, "start") if field is self.h else None)
         self.h.interior[...] += self.depth - self.bottom.interior
         self.free = setups.is_free(config)
         cuts = [slice(first, first + n + 2 * self.halo) for first, n in zip(*self._block, strict=True)]
@@ -105,9 +105,11 @@ class Model:
     def _block(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return self.decomposition.start(self.mesh.rank), self.decomposition.owned(self.mesh.rank)
 
-    def _add(self, field: Field, terms: list[setups.Term]) -> None:
-        """Add terms of the whole grid to what this rank owns of a field."""
+    def _add(self, field: Field, terms: list[setups.Term], heights: np.ndarray | None = None) -> None:
+        """Add terms and a map, of the whole grid, to what this rank owns of a field."""
         cut_y, cut_x = field.decomposition.global_slices(self.mesh.rank)
+        if heights is not None:
+            field.interior[...] += heights[cut_y, cut_x]
         for along_y, along_x in terms:
             field.interior[...] += along_y[cut_y, None] * along_x[cut_x]
 
@@ -241,9 +243,8 @@ def inverse_width(config: Config) -> float:
 def time_step(config: Config) -> float:
     """The full time step, s: `cfl` for long waves on the deepest water, or what viscosity stands."""
     physics, time = config.physics, config.time
-    trench = max(0.0, -config.bottom.height) if config.bottom.kind != "flat" else 0.0
-    deepest = physics.depth + trench + abs(config.start.amplitude)
-    dt = time.cfl / ((math.sqrt(physics.gravity * deepest) + time.max_speed) * inverse_width(config))
+    waves = math.sqrt(physics.gravity * setups.deepest(config))
+    dt = time.cfl / ((waves + time.max_speed) * inverse_width(config))
     if physics.viscosity:
         dt = min(dt, time.cfl * STABLE_DIFFUSION / (4 * physics.viscosity * inverse_width(config) ** 2))
     return dt

@@ -1,16 +1,20 @@
 """What a run starts from, its bottom, wind, rotation and walls, as arrays for the kernels.
 
-All fields are sums of products of a function of y and one of x. These are computed for the whole grid on every rank, so
-that the bits do not depend on the decomposition.
+Maps are read from files. All other fields are sums of products of a function of y and one of x. These are computed for
+the whole grid on every rank, so that the bits do not depend on the decomposition.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from hpckit import heights
 from hpckit.apps.shallow_water.config import Config
+from hpckit.errors import InputError
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 
 Term = tuple[np.ndarray, np.ndarray]  # a function of y, one of x, over all points of the grid
@@ -41,6 +45,36 @@ def bottom(config: Config) -> list[Term]:
     if shape.kind == "shelf":
         return [(np.full(y.shape, shape.height), 0.5 + 0.5 * np.tanh((x - shape.x) / shape.radius))]
     return []
+
+
+def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | None:
+    """Heights of the bottom or of the surface from a file, [ny, nx] (m), not yet in memory; None where none is given.
+
+    Raises `InputError` for a file that does not fit the grid, and for a bottom that reaches the surface.
+    """
+    path: Path | None = getattr(config, section).file
+    if path is None:
+        return None
+    found = heights.read_heights(path, (config.grid.ny, config.grid.nx), f"{section}.file")
+    if section == "bottom" and found.max() >= config.physics.depth:
+        y, x = np.unravel_index(found.argmax(), found.shape)
+        raise InputError(
+            f"bottom.file {path} reaches {found.max():g} m at cell (y {y}, x {x}), the surface is"
+            f" {config.physics.depth:g} m above the flat bottom",
+            likely="heights above the sea where those above the flat bottom belong, or land",
+            do="add physics.depth to heights above the sea; this scheme has no dry land, the app flood has",
+        )
+    return found
+
+
+def deepest(config: Config) -> float:
+    """The greatest depth that the start has, at least: of the bottom at its lowest below the highest surface, m."""
+    trench = -config.bottom.height if config.bottom.kind not in ("flat", "file") else 0.0
+    found, surface = map_of(config, "bottom"), map_of(config, "start")
+    if found is not None:
+        trench = -float(found.min())
+    swell = abs(config.start.amplitude) if surface is None else float(surface.max())
+    return config.physics.depth + max(0.0, trench) + max(0.0, swell)
 
 
 def is_free(config: Config) -> bool:

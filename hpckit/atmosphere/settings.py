@@ -37,7 +37,7 @@ class Base(Section):
     temperature: float = Field(250.0, gt=100, le=1000, description="temperature, K (isothermal)")
     u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
     file: InputFile | None = Field(
-        None, description="sounding: WRF input_sounding or University of Wyoming listing, found out by itself"
+        None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV, found out by itself"
     )
     wind: bool = Field(False, description="take the wind of the sounding (its component toward east)")
     virtual: bool = Field(False, description="take the virtual potential temperature of the sounding, not theta")

@@ -1,9 +1,10 @@
-"""Soundings: observed or idealized columns of the atmosphere, read from the two text forms in common use."""
+"""Soundings: observed or idealized columns of the atmosphere, read from the text forms in common use."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -11,8 +12,10 @@ from typing import NoReturn
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.euler2d.constants import CP, P0, RD
 
 KNOT = 1852 / 3600  # m s-1
+ZERO_CELSIUS = 273.15  # K
 LARGEST = 1 << 22  # bytes: no sounding is longer
 LIMITS = {  # what a quantity can be in an atmosphere; outside, units or columns are mistaken
     "pressure": (1e-2, 1100.0, "hPa"),
@@ -20,10 +23,32 @@ LIMITS = {  # what a quantity can be in an atmosphere; outside, units or columns
     "theta": (150.0, 5000.0, "K"),
     "mixing ratio": (0.0, 60.0, "g/kg"),
     "wind": (-200.0, 200.0, "m/s"),
-    "speed": (0.0, 400.0, "knot"),
+    "temperature": (-150.0, 70.0, "C"),
+    "speed": (0.0, 200.0, "m/s"),
+    "speed in knots": (0.0, 400.0, "knot"),
     "direction": (0.0, 360.0, "degrees"),
 }
-EXPECTED = "give a WRF input_sounding (p theta qv, then lines of z theta qv u v) or a University of Wyoming listing"
+LISTING = {  # columns of a listing of the University of Wyoming that are used; it gives knots or, since 2025, m/s
+    "PRES": "pressure",
+    "HGHT": "height",
+    "THTA": "theta",
+    "MIXR": "mixing ratio",
+    "DRCT": "direction",
+    "SKNT": "speed in knots",
+    "SPED": "speed",
+}
+CSV = {  # the same in its comma-separated form
+    "pressure_hPa": "pressure",
+    "geopotential height_m": "height",
+    "temperature_C": "temperature",
+    "mixing ratio_g/kg": "mixing ratio",
+    "wind direction_degree": "direction",
+    "wind speed_m/s": "speed",
+}
+EXPECTED = (
+    "give a WRF input_sounding (p theta qv, then lines of z theta qv u v), or a listing or CSV file of the University"
+    " of Wyoming"
+)
 
 
 @dataclass(frozen=True)
@@ -75,15 +100,19 @@ def read_sounding(path: Path) -> Sounding:
 
     WRF `input_sounding`: a surface line (pressure in hPa, theta in K, mixing ratio in g/kg), then levels of z (m above
     the surface), theta, mixing ratio, u and v (m/s). University of Wyoming listing: a header with PRES HGHT … THTV,
-    levels with values in the header's columns; lines without pressure, height or theta (below the ground, or not
-    observed) are left out, a missing mixing ratio counts as dry, a missing wind is nan.
+    levels with values in the header's columns, wind as SKNT (knots) or SPED (m/s). University of Wyoming CSV: a header
+    with pressure_hPa,geopotential height_m,temperature_C, theta from these. Of both, lines without pressure, height or
+    theta (below the ground, or not observed) and lines that repeat height or pressure of the last one (dense ascents,
+    rounded) are left out, a missing mixing ratio counts as dry, a missing wind is nan.
 
     Raises `InputError` with file, line number and reason for what is neither, is damaged, or does not rise.
     """
     lines = _lines(path)
     for index, line in enumerate(lines):
         if {"PRES", "HGHT", "THTA"} <= set(line.text.split()):
-            return _wyoming(lines, index)
+            return _observed(lines, _listing(lines, index))
+        if {"pressure_hPa", "geopotential height_m", "temperature_C"} <= set(_split(line)):
+            return _observed(lines, _csv(lines, index))
     return _wrf(lines)
 
 
@@ -143,52 +172,62 @@ def _wrf(lines: list[_Line]) -> Sounding:
     return Sounding(100 * pressure, height, theta, mixing_ratio / 1000, u, v)
 
 
-def _wyoming(lines: list[_Line], header: int) -> Sounding:
-    """The listing of the University of Wyoming: columns stand where the header's names end."""
+def _listing(lines: list[_Line], header: int) -> Iterator[tuple[_Line, dict[str, float]]]:
+    """The values of each level of a listing by quantity: columns stand where the header's names end."""
     ends = {match[0]: match.end() for match in re.finditer(r"\S+", lines[header].text)}
     starts = dict(zip(ends, [0, *ends.values()][:-1], strict=True))
-    rows: list[tuple[float, ...]] = []
     for line in lines[header + 1 :]:
         if re.match(r"\s*(-{5,}|hPa\b)", line.text):
             continue
         if not re.match(r"\s*[-+.\d]|\s*(nan|inf)", line.text, re.IGNORECASE):  # the end of the listing in its page
-            break
-        words = {name: line.text[starts[name] : end].strip() for name, end in ends.items()}
+            return
         if line.text[max(ends.values()) :].strip():
             line.refuse("there is text beyond the last column of the header")
-        values = {name: line.number_of(word, kind) for name, kind, word in _columns(words)}
-        if not {"PRES", "HGHT", "THTA"} <= set(values):
+        words = {name: line.text[starts[name] : end].strip() for name, end in ends.items()}
+        yield line, {kind: line.number_of(words[name], kind) for name, kind in LISTING.items() if words.get(name)}
+
+
+def _csv(lines: list[_Line], header: int) -> Iterator[tuple[_Line, dict[str, float]]]:
+    """The same of comma-separated lines; what was not observed is empty or nan there."""
+    names = _split(lines[header])
+    for line in lines[header + 1 :]:
+        if line.text.lstrip().startswith("<"):  # the end of the page around it
+            return
+        if len(_split(line)) != len(names):
+            line.refuse(f"{len(_split(line))} values where the header has {len(names)} names")
+        words = {name: word for name, word in zip(names, _split(line), strict=True) if word.lower() not in ("", "nan")}
+        yield line, {kind: line.number_of(words[name], kind) for name, kind in CSV.items() if name in words}
+
+
+def _split(line: _Line) -> list[str]:
+    return [word.strip() for word in line.text.split(",")]
+
+
+def _observed(lines: list[_Line], levels: Iterator[tuple[_Line, dict[str, float]]]) -> Sounding:
+    """The column of these levels, heights from the first of them that is complete."""
+    rows: list[tuple[float, ...]] = []
+    for line, values in levels:
+        if {"temperature", "pressure"} <= set(values):
+            exner = (100 * values["pressure"] / P0) ** (RD / CP)
+            values["theta"] = (values["temperature"] + ZERO_CELSIUS) / exner
+        if not {"pressure", "height", "theta"} <= set(values):
             continue
-        if rows and values["HGHT"] <= rows[-1][1]:
-            line.refuse(f"the levels must rise: {values['HGHT']:g} m follows {rows[-1][1]:g} m")
-        if rows and values["PRES"] >= rows[-1][0]:
-            line.refuse(f"the pressure must fall: {values['PRES']:g} hPa follows {rows[-1][0]:g} hPa")
-        rows.append(
-            (values["PRES"], values["HGHT"], values["THTA"], values.get("MIXR", 0.0), *_wind(values)),
-        )
+        pressure, height = values["pressure"], values["height"]
+        if rows and height < rows[-1][1]:
+            line.refuse(f"the levels must rise: {height:g} m follows {rows[-1][1]:g} m", "take such levels out")
+        if rows and pressure > rows[-1][0]:
+            line.refuse(f"the pressure must fall: {pressure:g} hPa follows {rows[-1][0]:g} hPa", "take such levels out")
+        if not rows or (height > rows[-1][1] and pressure < rows[-1][0]):
+            rows.append((pressure, height, values["theta"], values.get("mixing ratio", 0.0), *_wind(values)))
     _require_levels(lines, len(rows))
     pressure, height, theta, mixing_ratio, u, v = np.array(rows).T
     return Sounding(100 * pressure[0], height - height[0], theta, mixing_ratio / 1000, u, v)
 
 
-def _columns(words: dict[str, str]) -> list[tuple[str, str, str]]:
-    """Name, quantity and word of the columns that are used and hold something."""
-    kinds = {
-        "PRES": "pressure",
-        "HGHT": "height",
-        "THTA": "theta",
-        "MIXR": "mixing ratio",
-        "DRCT": "direction",
-        "SKNT": "speed",
-    }
-    return [(name, kind, words[name]) for name, kind in kinds.items() if words.get(name)]
-
-
 def _wind(values: dict[str, float]) -> tuple[float, float]:
-    """U and v in m/s from the direction the wind comes from and its speed in knots; nan where either is missing."""
-    if "DRCT" not in values or "SKNT" not in values:
-        return math.nan, math.nan
-    speed, direction = values["SKNT"] * KNOT, math.radians(values["DRCT"])
+    """U and v in m/s from the direction the wind comes from and its speed; nan where either is missing."""
+    speed = values.get("speed", values.get("speed in knots", math.nan) * KNOT)
+    direction = math.radians(values.get("direction", math.nan))
     return -speed * math.sin(direction), -speed * math.cos(direction)
 
 

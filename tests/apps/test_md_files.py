@@ -115,7 +115,7 @@ def test_what_a_file_says_beyond_the_run_is_told(tmp_path):
         assert said in notes
     path = write(tmp_path / "some.h5", [frame(1)])
     notes = Start(config(path, periodic=("x",))).notes
-    assert notes == [f"note: {path} is periodic along x y, this run along x (system.periodic)"]
+    assert notes == [f"{path} is periodic along x y, this run along x (system.periodic)"]
 
 
 def test_a_trajectory_of_any_name_is_known_by_its_first_bytes(tmp_path):

@@ -26,15 +26,16 @@ def test_rows_of_three_tiles_have_an_inner_part():
     assert [has_inner(cells) for cells in (6, TILE, 2 * TILE, 2 * TILE + 1, 10 * TILE)] == [False] * 3 + [True] * 2
 
 
-def test_overlap_leaves_the_bits(mpirun, tmp_path):
+@pytest.mark.parametrize("counts", [(1, 2, 4), pytest.param((1, 3), marks=pytest.mark.nightly)], ids=str)
+def test_overlap_leaves_the_bits(mpirun, tmp_path, counts):
     """Slab and box, forced, open and with tracers; the program knows which splits overlap."""
-    for ranks in (1, 2, 3, 4):
+    for ranks in counts:
         mpirun(ranks, "overlap_ranks.py", tmp_path, timeout=150)
     for name, variants in (*((n, [""]) for n in ("near", "collision", "forced", "diffusing", "thin")), *BOX):
         one = np.load(tmp_path / f"{name}{'0' if variants != [''] else ''}-1.npy")
         assert np.isfinite(one).all()
         assert np.abs(one[2]).max() > 0
-        for ranks in (2, 3, 4):
+        for ranks in counts[1:]:
             for variant in variants if ranks == 2 else variants[:1]:
                 many = np.load(tmp_path / f"{name}{variant}-{ranks}.npy")
                 np.testing.assert_array_equal(many, one, err_msg=f"{name}{variant} on {ranks} ranks")

@@ -13,14 +13,27 @@ from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import time_step
 from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run
-from hpckit.errors import DecompositionError
+from hpckit.errors import DecompositionError, InputError
 from hpckit.time_steps import step_count
 
-RANKS = (1, 2, 3, 4, 6)
 FOUND: dict = {}
 
 
-def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path):
+def mapped(settings, folder):
+    """A seamount and a hill by formulas, their middles in cells, and the same from files."""
+    config = Config.model_validate(settings)
+    y, x = (float(places[n // 2]) for places, n in zip(setups.centers(config), (23, 29), strict=True))
+    formulas = settings | {"bottom": {"kind": "seamount"}, "start": {"kind": "hill", "amplitude": 5.0, "y": y, "x": x}}
+    config = Config.model_validate(formulas)
+    maps = {"bottom": setups.bottom(config), "start": setups.start(config)[0]}
+    for name, [(along_y, along_x)] in maps.items():
+        np.save(folder / f"{name}.npy", along_y[:, None] * along_x)
+    files = {name: {"kind": "file", "file": str(folder / f"{name}.npy")} for name in maps}
+    return {"formulas": formulas, "maps": settings | files}
+
+
+@pytest.mark.parametrize("counts", [(1, 3, 6), pytest.param((1, 2, 4), marks=pytest.mark.nightly)], ids=str)
+def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, counts):
     """Every preset and every kind of side on 23 x 29 cells, and the refusals, which are collective."""
     grid = {"nx": 29, "ny": 23}
     cases = {name: {**settings, "grid": settings.get("grid", {}) | grid} for name, (_, settings) in PRESETS.items()}
@@ -34,18 +47,22 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path):
             "start": {"kind": "hill", "amplitude": 5.0},
             "wind": {"stress": 0.1},
         }
+    cases |= mapped(cases["closed"], tmp_path)
     cases["poincare"] = {"grid": grid, "start": {"kind": "poincare"}}
     cases["kelvin"] = {"grid": {**grid, "sides": "channel"}, "start": {"kind": "kelvin"}}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
-    for ranks in RANKS:
+    for ranks in counts:
         mpirun(ranks, "shallow_water_ranks.py", tmp_path)
+    for field in ("h", "u", "v"):  # the same bottom and surface from files
+        formulas, maps = (np.load(tmp_path / f"{name}-1.npz")[field] for name in ("formulas", "maps"))
+        np.testing.assert_array_equal(maps, formulas, err_msg=field)
     for name, settings in cases.items():
         one, sides = np.load(tmp_path / f"{name}-1.npz"), settings["grid"].get("sides", "periodic")
         assert one["h"].shape == (23, 29)
         assert one["u"].shape == (23, 29 + (sides == "closed"))
         assert one["v"].shape == (23 + (sides != "periodic"), 29)
         assert np.abs(one["u"]).max() > 0, f"{name} does not move"
-        for ranks in RANKS[1:]:
+        for ranks in counts[1:]:
             many = np.load(tmp_path / f"{name}-{ranks}.npz")
             for field in ("h", "u", "v", "vorticity"):
                 np.testing.assert_array_equal(many[field], one[field], err_msg=f"{name} on {ranks} ranks")
@@ -176,6 +193,8 @@ def test_eddies_are_in_balance_and_as_fast_as_asked():
         ({"grid": {"slip": "none", "sides": "closed"}, "start": {"kind": "rest"}}, "viscosity above 0"),
         ({"time": {"cfl": 0.95}}, "waves of 31.3 m/s alone have a Courant number of 0.893.* at most 0.92"),
         ({"bottom": {"kind": "ridge", "height": 100.0}}, "reaches the surface"),
+        ({"bottom": {"kind": "file"}, "start": {"kind": "file"}}, "bottom.file goes with.*\n.*start.file goes with"),
+        ({"start": {"kind": "rest", "file": __file__}}, "start.file goes with start.kind = 'file'"),
         ({"start": {"kind": "hill", "amplitude": -100.0}}, "not below physics.depth"),
         ({"start": {"kind": "kelvin"}}, "needs grid.sides = 'channel'"),
         ({"start": {"kind": "poincare"}, "grid": {"sides": "channel"}}, "needs grid.sides = 'periodic'"),
@@ -193,6 +212,31 @@ def test_eddies_are_in_balance_and_as_fast_as_asked():
 def test_settings_that_cannot_be_are_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         Config.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("heights", "reason"),
+    [
+        (np.zeros((7, 5)), r"holds float64\[7, 5\], the grid has \[5, 7\] cells"),
+        (np.full((5, 7), np.nan), "not finite"),
+        (np.array([[0.0] * 6 + [200.0]] * 5), r"reaches 200 m at cell \(y 0, x 6\), the surface is 100 m above"),
+    ],
+)
+def test_maps_that_do_not_fit_are_refused(tmp_path, heights, reason):
+    np.save(tmp_path / "map.npy", heights)
+    grid = {"nx": 7, "ny": 5}
+    bottom = {"kind": "file", "file": str(tmp_path / "map.npy")}
+    with pytest.raises(InputError, match=reason):
+        dry_run(Config.model_validate({"grid": grid, "bottom": bottom}), 1)
+
+
+def test_steps_reckon_with_the_deepest_water_of_a_map(tmp_path):
+    np.save(tmp_path / "map.npy", np.linspace(-300.0, 50.0, 35).reshape(5, 7))
+    bottom = {"kind": "file", "file": str(tmp_path / "map.npy")}
+    config = {"grid": {"nx": 7, "ny": 5}, "start": {"kind": "rest", "amplitude": 0.0}}
+    trench = {"kind": "ridge", "height": -300.0}
+    steps = [time_step(Config.model_validate(config | {"bottom": each})) for each in (bottom, trench)]
+    assert steps[0] == steps[1]
 
 
 def test_dry_run_refuses_what_the_run_would():

@@ -1,4 +1,4 @@
-"""Soundings: both text forms, what is refused and why, and the columns that are made of them."""
+"""Soundings: the text forms, what is refused and why, and the columns that are made of them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,17 @@ LEVELS = [  # an invented ascent with an inversion, a level without theta and a 
 ]
 WYOMING = "72357 Observations at 00Z 04 May\n\n" + HEADER + "\n".join(LEVELS) + "\n</PRE><H3>Station information</H3>\n"
 
+CSV = """\
+time,longitude,latitude,pressure_hPa,geopotential height_m,temperature_C,dew point temperature_C,\
+ice point temperature_C,relative humidity_%,humidity wrt ice_%,mixing ratio_g/kg,wind direction_degree,wind speed_m/s
+2026-07-05 11:17:50,-97.44,35.18,970.0,  366, 24.4, 19.1, 19.1, 72, 72,14.60,170, 12.0
+2026-07-05 11:19:20,-97.44,35.18,925.0,  784, 21.2, 17.8, 17.8, 81, 81,14.10,180, 25.0
+2026-07-05 11:19:21,-97.44,35.18,925.0,  785, 21.2, 17.8, 17.8, 81, 81,14.10,180, 25.0
+2026-07-05 11:22:00,-97.43,35.19,nan, 1512, 18.6,  9.6,  9.6, 56, 56, 8.90,200, 30.0
+2026-07-05 11:28:00,-97.42,35.20,700.0, 3145,  8.8, -9.2, -8.2, 27, 29, 2.70,220, 35.0
+2026-07-05 11:37:00,-97.40,35.22,500.0, 5840,-11.7,nan,nan,nan,nan,nan,,
+"""
+
 
 @pytest.fixture
 def write(tmp_path):
@@ -84,7 +95,27 @@ def test_wyoming_form(write):
     assert sounding.wind[4] > 0  # from the southwest
 
 
-@pytest.mark.parametrize("text", [WRF, WYOMING])
+def test_wyoming_form_of_today_gives_wind_in_meters_per_second(write):
+    """The listing as its server gives it since 2025: SPED in place of SKNT."""
+    now = WYOMING.replace("SKNT", "SPED").replace("deg   knot", "deg    m/s")
+    old, new = read_sounding(write(WYOMING)), read_sounding(write(now))
+    np.testing.assert_array_equal(new.theta, old.theta)
+    np.testing.assert_allclose(new.wind, old.wind / KNOT, rtol=1e-14)
+
+
+def test_wyoming_csv(write):
+    """The same levels in comma-separated form, temperature in place of theta; repeated heights are left out."""
+    sounding = read_sounding(write(CSV))
+    assert sounding.surface_pressure == 97_000.0
+    assert list(sounding.height) == [0, 418, 2779, 5474]
+    assert sounding.theta == pytest.approx([(24.4 + 273.15) / 0.97 ** (RD / CP), 300.9, 312.2, 318.8], abs=0.1)
+    assert list(sounding.mixing_ratio) == [0.0146, 0.0141, 0.0027, 0.0]
+    assert sounding.wind[1:3] == pytest.approx([0, 35 * np.cos(np.radians(50))], abs=1e-12)
+    assert sounding.wind_v[1:3] == pytest.approx([25, 35 * np.cos(np.radians(40))])
+    assert np.isnan(sounding.wind[3])
+
+
+@pytest.mark.parametrize("text", [WRF, WYOMING, CSV])
 def test_line_ends_and_byte_order_mark_do_not_matter(write, text):
     plain = read_sounding(write(text))
     for other in (text.replace("\n", "\r\n"), "\ufeff" + text, text.replace("\n", "\n\n").replace("\n\n", "\n", 4)):
@@ -125,6 +156,9 @@ BAD = {
     "Wyoming nan": (wyoming_with(4, LEVELS[4].replace("312.2", "  nan")), 9, "theta of nan"),
     "Wyoming shifted": (wyoming_with(4, "  " + LEVELS[4]), 9, "not a number|beyond"),
     "Wyoming tail": (wyoming_with(4, LEVELS[4] + "  17"), 9, "beyond the last column"),
+    "Wyoming CSV short": (CSV.replace("220, 35.0", "220"), 6, "12 values where the header has 13"),
+    "Wyoming CSV falling": (CSV.replace(" 3145", "  745"), 6, "must rise: 745 m follows 784 m"),
+    "Wyoming CSV kelvin": (CSV.replace(" 24.4", "297.5"), 2, "temperature of 297.5 C"),
     "Wyoming empty": (HEADER, 4, "0 complete levels"),
     "Wyoming incomplete": (HEADER + LEVELS[0] + "\n" + LEVELS[1] + "\n", 6, "1 complete levels"),
 }
