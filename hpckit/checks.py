@@ -35,7 +35,7 @@ class Check:
     def allowed(self) -> str:
         """The range in words: `12 ± 0.5`, `at most 1e-10`, `1 to 2`."""
         if self.expected is not None and math.isclose(self.high - self.expected, self.expected - self.low):
-            return f"{self.expected:.6g} ± {self.high - self.expected:.2g}"
+            return f"{self.expected:.6g} ± {self.high - self.expected:.3g}"
         if math.isinf(self.low):
             return f"at most {self.high:.3g}"
         if math.isinf(self.high):

@@ -155,11 +155,19 @@ class Field:
         return self.device.to_host(self.interior)
 
     def set_from_host(self, values: npt.ArrayLike) -> None:
-        """Set the owned cells to NumPy values (or numbers) that broadcast to them, wherever they live."""
-        if self.device.is_gpu:
-            shape = self.interior.shape
-            values = self.device.to_device(np.broadcast_to(np.asarray(values, self.data.dtype), shape))
-        self.interior[...] = values
+        """Set the owned cells to NumPy values (or numbers) that broadcast to them, wherever they live.
+
+        Raises `InputError` for values that do not.
+        """
+        given, shape = np.asarray(values, self.data.dtype), self.interior.shape
+        try:
+            owned = np.broadcast_to(given, shape)
+        except ValueError:
+            raise InputError(
+                f"the values are {given.shape}, the owned cells of the field {shape}",
+                do="give this rank's part: decomposition.start(rank) and decomposition.owned(rank) tell which",
+            ) from None
+        self.interior[...] = self.device.to_device(owned) if self.device.is_gpu else owned
 
     @property
     def core(self) -> Slices:

@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import SilentCorruptionError
-from hpckit.kernels.checksum.dispatch import checksum as words_checksum
 
 # Whether messages are checked; set before exchanges are made, alike on all ranks. A run sets it.
 on = False
@@ -27,6 +26,8 @@ SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 
 
 def checksum(arrays: Iterable[Any]) -> int:
     """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
+    from hpckit.kernels.checksum.dispatch import checksum as words_checksum  # a rank that checks nothing loads no Numba
+
     total = done = 0
     for array in arrays:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

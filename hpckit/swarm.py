@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,16 @@ import numpy.typing as npt
 from hpckit.errors import InputError
 from hpckit.mesh import Mesh
 from hpckit.migration import exchange
+from hpckit.plan.blocks import block
 from hpckit.plan.bricks import DIMS, Bricks
 from hpckit.plan.counts import checked_root
+from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
 
 class Swarm:
-    """Particles in the box lower <= x < upper, cut into equal bricks along the axes of `mesh` (one to three dims).
+    """Particles in the box lower <= x < upper, cut into equal bricks along the axes of `mesh` (one to three dims), or
+    into those of a grid's cells (`on_grid`).
 
     Dims are periodic as the axes of the mesh are; along others the outer bricks reach to infinity. `fields` are what a
     particle has besides `position` (float64, one number a dim) and `id` (int64): a dtype each, or (dtype, shape), as in
@@ -27,6 +31,8 @@ class Swarm:
     """
 
     def __init__(self, mesh: Mesh, lower: npt.ArrayLike, upper: npt.ArrayLike, **fields: Any) -> None:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a swarm lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
         names = mesh.topology.names
         if len(names) > DIMS:
             raise InputError(f"particles move in one to {DIMS} dims, and the mesh has the axes {', '.join(names)}")
@@ -42,6 +48,30 @@ class Swarm:
         self.lower, self.upper = low, high
         self.data: npt.NDArray[Any] = np.zeros(0, _record(self.dims, fields))
 
+    @classmethod
+    def on_grid(
+        cls, grid: Decomposition, mesh: Mesh, spacing: npt.ArrayLike, origin: npt.ArrayLike = 0.0, **fields: Any
+    ) -> Self:
+        """A swarm in the box of a grid of cells: each particle is on the rank that owns its cell.
+
+        For particles that deposit on fields or are moved by them. The box begins at `origin`, cells are `spacing` wide.
+        A particle on the face between two ranks may by rounding count to either cell. Raises `InputError` for a grid
+        that is not on `mesh`, or not of cells.
+        """
+        if not isinstance(mesh, Mesh) or grid.topology != mesh.topology:
+            raise InputError("the grid of a swarm is on another mesh", do="make both of the same mesh")
+        if set(grid.location) != {"center"}:
+            raise InputError("the grid of a swarm is one of cells", do='give the decomposition of location="center"')
+        step, low = _corner(spacing, grid.ndim), _corner(origin, grid.ndim)
+        swarm = cls(mesh, low, low + step * grid.global_shape, **fields)
+        starts = [
+            [block(n, parts, i)[0] for i in range(parts)] + [n]
+            for n, parts in zip(grid.global_shape, mesh.topology.sizes, strict=True)
+        ]
+        cuts = (tuple(float(x) for x in low[d] + step[d] * np.array(each)) for d, each in enumerate(starts))
+        swarm.bricks = Bricks(swarm.bricks.topology, (*cuts, *swarm.bricks.cuts[grid.ndim :]))
+        return swarm
+
     def __len__(self) -> int:
         """Particles of this rank."""
         return len(self.data)
@@ -53,11 +83,20 @@ class Swarm:
         return self.data[name]
 
     def __setitem__(self, name: str, values: npt.ArrayLike) -> None:
-        self[name][...] = values
+        try:
+            self[name][...] = values
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{name} of {len(self)} particles: {error}") from None
 
     def count(self) -> int:
         """Particles of all ranks. Collective."""
-        return int(self._counts().sum())
+        return int(self.counts().sum())
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Particles of each rank. Collective."""
+        counts = np.empty(self.mesh.size, np.int64)
+        self.mesh.comm.Allgather(np.array([len(self)], np.int64), counts)
+        return counts
 
     def add(self, position: npt.ArrayLike | None = None, **values: npt.ArrayLike) -> None:
         """Collective: take up particles, each given by one rank, whichever, and send them home.
@@ -66,7 +105,10 @@ class Swarm:
         are left out go on from the largest there is, in the order of the ranks. Raises `InputError` for unknown fields,
         shapes that do not fit and places that are not finite.
         """
-        given = np.empty((0, self.dims)) if position is None else np.asarray(position, np.float64)
+        try:
+            given = np.empty((0, self.dims)) if position is None else np.asarray(position, np.float64)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"positions are [n, {self.dims}] numbers: {error}") from None
         if given.ndim != 2 or given.shape[1] != self.dims:
             raise InputError(f"positions are [n, {self.dims}], not {list(given.shape)}")
         if not np.isfinite(given).all():
@@ -107,8 +149,12 @@ class Swarm:
         return len(going)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Remove this rank's particles where `mask` is False."""
-        self.data = self.data[np.asarray(mask, bool)]
+        """Remove this rank's particles where `mask` is False. Raises `InputError` for what is no bool a particle."""
+        chosen = np.asarray(mask)
+        if chosen.dtype != bool or chosen.shape != self.data.shape:
+            what = f"{chosen.dtype}{list(chosen.shape)}"
+            raise InputError(f"a mask is bool[{len(self)}], one of each particle of this rank, not {what}")
+        self.data = self.data[chosen]
 
     def ghosts(self, reach: float) -> npt.NDArray[Any]:
         """Collective: copies of all particles, and of their images across the box, within `reach` of this rank's brick.
@@ -118,7 +164,7 @@ class Swarm:
         moved by whole lengths of the box, so that distances need no wrapping. Call `migrate` before, where particles
         moved. Raises `InputError` for a reach that is no length.
         """
-        if not (math.isfinite(reach) and reach >= 0):
+        if not isinstance(reach, Real) or not (math.isfinite(reach) and reach >= 0):
             raise InputError(f"the reach of ghosts is a length, not {reach!r}")
         options, segments = self.bricks.ghosts(self.mesh.rank, float(reach))
         places = self._padded()
@@ -142,11 +188,6 @@ class Swarm:
         counts[checked_root(root, self.mesh.size)] = len(self)
         everyone = exchange(self.mesh, np.ascontiguousarray(self.data), counts)
         return everyone[np.argsort(everyone["id"], kind="stable")] if self.mesh.rank == root else None
-
-    def _counts(self) -> npt.NDArray[np.int64]:
-        counts = np.empty(self.mesh.size, np.int64)
-        self.mesh.comm.Allgather(np.array([len(self)], np.int64), counts)
-        return counts
 
     def _padded(self) -> npt.NDArray[np.float64]:
         """Positions with the dims that are missing, [n, 3]."""
@@ -182,7 +223,7 @@ def _record(dims: int, fields: dict[str, Any]) -> np.dtype[Any]:
     parts: list[Any] = [("position", np.float64, (dims,)), ("id", np.int64)]
     for name, kind in fields.items():
         try:
-            dtype = np.dtype(kind)
+            dtype = np.dtype(kind).newbyteorder("=")
         except (TypeError, ValueError):
             raise InputError(f"the field {name} is {kind!r}", do="give a dtype, or (dtype, shape)") from None
         if name in ("position", "id") or dtype.hasobject:

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from hpckit.collectives.work import Work
 
-OPS = {"sum": "NCCL_SUM", "mean": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN"}
+OPS = {"sum": "NCCL_SUM", "mean": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN", "prod": "NCCL_PROD"}
 TYPES = {
     "int8": "NCCL_INT8",
     "uint8": "NCCL_UINT8",

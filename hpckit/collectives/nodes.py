@@ -137,7 +137,7 @@ def _steps(
         working = reduction.own(values, keep=False)
         starts = block_starts(working.size, group.size)
         block = working[starts[group.rank] : starts[group.rank + 1]]
-        op = reduction.op if reduction.op in ("max", "min") else "sum"
+        op = "sum" if reduction.op in ("mean", "average") else reduction.op
         scattered: Any = Attempted(group.bind("reduce_scatter", working, out=block, op=op, algorithm="staged"))
         yield scattered
         algorithm = "ring" if starts[1] * working.itemsize >= RING_FROM else "halving_doubling"

@@ -17,7 +17,9 @@ from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
 from hpckit.collectives.work import Steps
 from hpckit.plan.collective import NOBODY
 
-MPI_OPS = {"sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+MPI_OPS = {
+    "sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN,
+}  # fmt: skip
 
 
 def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:

@@ -11,7 +11,9 @@ import numpy as np
 
 from hpckit.errors import InputError
 
-UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "mean": np.add, "average": np.add}
+UFUNCS = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "mean": np.add, "average": np.add,
+}  # fmt: skip
 BFLOAT16 = "bfloat16"
 
 
@@ -24,7 +26,7 @@ def reduction_of(dtype: np.dtype, op: str, weight: float | None = None, kind: st
 class Reduction:
     """One operation on numbers of one dtype.
 
-    op: "sum", "max", "min", "mean" (the sum over the number of ranks), or "average", sum(w x) / sum(w) with the
+    op: "sum", "prod", "max", "min", "mean" (the sum over the number of ranks), or "average", sum(w x) / sum(w) with the
     `weight` w of each rank. float16 and bfloat16 are widened to float32, combined, and rounded once at the end;
     bfloat16 is a dtype of ml_dtypes, or uint16 with kind="bfloat16". max and min are nan where any number is. Raises
     `InputError` for what cannot be combined.

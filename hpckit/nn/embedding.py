@@ -38,6 +38,8 @@ class Embedding:
         """
         vocab, table = self.token.shape[0], self.token.value
         tokens = whole_numbers(tokens, "tokens")
+        if tokens.ndim != 2:
+            raise InputError(f"tokens are [samples, context], not {list(tokens.shape)}", do="give tokens[None] for one")
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
             raise InputError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
         first = 0 if step.cache is None else step.cache.length

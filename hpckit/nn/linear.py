@@ -49,6 +49,8 @@ class Linear:
         std: float | None = None,
         input_gradient: bool = True,
     ) -> None:
+        if inputs < 1 or outputs < 1:
+            raise InputError(f"{name} maps {inputs} numbers to {outputs}", do="give 1 or more of each")
         bound = 1 / math.sqrt(inputs)
         shape = (inputs, outputs)
         self.weight = Parameter(

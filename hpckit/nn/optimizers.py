@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.errors import InputError
 from hpckit.kernels.device_array import set_from_host, to_host
 from hpckit.kernels.nn import dispatch
 from hpckit.nn.parameters import Parameters
@@ -24,10 +25,24 @@ def decay_parts(parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
     return np.array(bounds, np.int64), np.array(decays, bool)
 
 
+def _check(parameters: Parameters, fractions: dict[str, float], others: dict[str, float]) -> None:
+    """Raise `InputError` for what are no parameters, fractions outside of [0, 1), others below 0 or not finite."""
+    if not hasattr(parameters, "grads"):
+        raise InputError(
+            f"an optimizer changes Parameters, and was given a {type(parameters).__name__}",
+            do="give Parameters(model.parameters()), or the .parameters of DataParallel or Pipeline",
+        )
+    wrong = [f"{name} is {value!r}: from 0 to below 1" for name, value in fractions.items() if not 0 <= value < 1]
+    wrong += [f"{name} is {value!r}: 0 or more" for name, value in others.items() if not 0 <= value < math.inf]
+    if wrong:
+        raise InputError("; ".join(wrong))
+
+
 class AdamW:
     """Adam with decoupled weight decay, as PyTorch computes it (Loshchilov and Hutter 2019).
 
-    weight_decay: the part of a value lost a step is rate weight_decay, for parameters with `decay`.
+    weight_decay: the part of a value lost a step is rate weight_decay, for parameters with `decay`. Raises `InputError`
+    for settings that cannot be.
     """
 
     def __init__(
@@ -37,6 +52,8 @@ class AdamW:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ) -> None:
+        fractions = dict(zip(("betas[0]", "betas[1]"), betas, strict=True))
+        _check(parameters, fractions, {"eps": eps, "weight_decay": weight_decay})
         self.parameters, self.betas, self.eps, self.weight_decay = parameters, betas, eps, weight_decay
         self.bounds, self.decays = decay_parts(parameters)
         self.mean, self.square = np.zeros_like(parameters.values), np.zeros_like(parameters.values)
@@ -65,11 +82,15 @@ class AdamW:
 
 
 class SGD:
-    """Stochastic gradient descent with momentum, as PyTorch computes it (no dampening)."""
+    """Stochastic gradient descent with momentum, as PyTorch computes it (no dampening).
+
+    Raises `InputError` for settings that cannot be.
+    """
 
     def __init__(
         self, parameters: Parameters, momentum: float = 0.9, weight_decay: float = 0.0, nesterov: bool = False
     ) -> None:
+        _check(parameters, {"momentum": momentum}, {"weight_decay": weight_decay})
         self.parameters, self.momentum, self.weight_decay, self.nesterov = parameters, momentum, weight_decay, nesterov
         self.bounds, self.decays = decay_parts(parameters)
         self.velocity = np.zeros_like(parameters.values)

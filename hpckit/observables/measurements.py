@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Self
@@ -37,6 +37,11 @@ class Measured:
     slabs: int = 100
     lags: int = 200
     spacing: int = 5
+
+
+def shortest_edge(edges: Sequence[float] | np.ndarray, periodic: Sequence[bool] | np.ndarray) -> float:
+    """The shortest of the edges of a box that are periodic, inf where none is: g(r) reaches to half of it."""
+    return min((float(edge) for edge, wraps in zip(edges, periodic, strict=True) if wraps), default=np.inf)
 
 
 class Measurements:

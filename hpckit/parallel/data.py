@@ -59,6 +59,11 @@ class DataParallel:
         averaging: LocalSGD | None = None,
         device: Device = HOST,
     ) -> None:
+        if not hasattr(model, "parameters"):
+            raise InputError(
+                f"a model is a layer or a Sequential of them, not a {type(model).__name__}",
+                do="give it forward, backward_input, backward_weight and parameters (docs/layers.md)",
+            )
         self.replicas = Replicas(mesh_axis, deterministic, device)
         self.averaging = averaging
         self.parameters = Parameters(model.parameters(), np.dtype(dtype), self.replicas.allocate)

@@ -96,6 +96,8 @@ def test_embedding(context):
     check(Embedding(11, 3, context=context), TOKENS)
     with pytest.raises(InputError, match="tokens go from 0 to 10, not 1 to 12"):
         _embedded(context).forward(TOKENS + np.array([[0, 0, 0, 0, 1], [3, 0, 0, 0, 0]]), Pass())
+    with pytest.raises(InputError, match=r"tokens are \[samples, context\], not \[3\]"):
+        _embedded(context).forward(np.ones(3, int), Pass())
     if context:
         with pytest.raises(InputError, match="more than the context of 7"):
             _embedded(context).forward(np.ones((1, 8), int), Pass())

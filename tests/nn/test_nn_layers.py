@@ -26,6 +26,8 @@ def test_linear(bias):
 
 
 def test_what_does_not_fit_a_linear_map_is_named():
+    with pytest.raises(InputError, match="head maps 0 numbers to 2"):
+        Linear(0, 2, name="head")
     layer = Linear(3, 2, name="head")
     with pytest.raises(InputError, match=r"head\.weight has no values yet"):
         layer.forward(np.ones((4, 3)), Pass())
@@ -103,6 +105,17 @@ def test_a_shared_parameter_gets_both_gradients_once():
     first.weight.second_grad[...] = 5
     parameters.zero_grads()
     assert parameters.squared_norm() == 0
+
+
+def test_settings_that_no_optimizer_has_are_told_together():
+    layer = Linear(5, 3)
+    parameters = Parameters(layer.parameters())
+    with pytest.raises(InputError, match=r"betas\[1\] is 1.0: .*; weight_decay is nan"):
+        AdamW(parameters, (0.9, 1.0), weight_decay=float("nan"))
+    with pytest.raises(InputError, match=r"momentum is -0\.1"):
+        SGD(parameters, -0.1)
+    with pytest.raises(InputError, match="was given a Linear"):
+        AdamW(layer)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "nesterov"])

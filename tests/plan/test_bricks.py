@@ -34,6 +34,8 @@ def test_every_image_within_reach_is_sent_exactly_once(sizes, periodic, reach):
     positions = rng.uniform(lower, upper, (60, 3))
     open_dims = ~bricks.periodic
     positions[:9, open_dims] += rng.uniform(-3, 3, (9, int(open_dims.sum())))
+    for d, cuts in enumerate(bricks.cuts):  # on a cut: the upper brick's
+        positions[9 + d, d] = cuts[(len(cuts) - 1) // 2]
     owners = bricks.owners(positions)
     sent = set()
     for rank in range(bricks.topology.size):

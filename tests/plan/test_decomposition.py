@@ -36,6 +36,13 @@ def test_owned_blocks_tile_the_points_exactly_once(dec):
         for index in (dec.start(rank), tuple(s + n - 1 for s, n in zip(dec.start(rank), dec.owned(rank), strict=True))):
             assert dec.owner(index) == rank
             assert dec.to_global(rank, dec.to_local(rank, index)) == index
+        before = tuple(
+            (s - 1) % n if closed else s - 1
+            for s, n, closed in zip(dec.start(rank), dec.global_shape, dec.periodic, strict=True)
+        )
+        assert dec.to_global(rank, (0,) * dec.ndim) == before
+        assert tuple(dec.all_starts()[:, rank]) == dec.start(rank)
+        assert tuple(dec.all_owned()[:, rank]) == dec.owned(rank)
     assert (count == 1).all()
     for d in range(dec.ndim):
         sizes = [dec.owned(rank)[d] for rank in range(dec.topology.size)]

@@ -44,6 +44,7 @@ def reductions(op, count, dtype):
         return (stack * weights[:, None].astype(dtype)).sum(0, dtype=dtype) / stack.dtype.type(weights.sum())
     return {
         "sum": stack.sum,
+        "prod": lambda axis: stack.prod(axis, dtype=dtype),
         "max": stack.max,
         "min": stack.min,
         "mean": lambda axis: stack.sum(axis, dtype=dtype) / stack.dtype.type(P),
@@ -75,7 +76,7 @@ def check_all_reduce(mesh):
 
 def check_operations_and_dtypes(mesh):
     dtypes = (np.float32, np.float64, np.int8, np.int32, np.int64, np.uint16, np.complex128)
-    for dtype, op in itertools.product(dtypes, ("sum", "max", "min", "mean", "average")):
+    for dtype, op in itertools.product(dtypes, ("sum", "prod", "max", "min", "mean", "average")):
         kind = np.dtype(dtype).kind
         if (op in ("mean", "average") and kind in "iu") or (op in ("max", "min") and kind == "c"):
             continue

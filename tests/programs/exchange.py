@@ -8,9 +8,9 @@ import itertools
 
 import numpy as np
 from mpi4py import MPI
+from refusals import refused
 
 import hpckit as hp
-from hpckit.errors import InputError
 
 COMM = MPI.COMM_WORLD
 SHAPE = (13, 17)
@@ -121,15 +121,6 @@ def test_overlap_equals_the_exchange_in_one():
             average(split.data, box)
         average(at_once.data, tuple(slice(1, n - 1) for n in field.data.shape))
         assert np.array_equal(split.interior, at_once.interior)
-
-
-def refused(call, words):
-    try:
-        call()
-    except InputError as error:
-        assert words in error.message, error.message
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def test_wrong_use_is_refused_on_every_rank():

@@ -9,7 +9,14 @@ from hpckit import node
 from hpckit.collectives.nodes import Nodes
 
 comm = MPI.COMM_WORLD
-CASES = (("float64", "sum"), ("float32", "mean"), ("int32", "max"), ("float16", "min"), ("float64", "average"))
+CASES = (
+    ("float64", "sum"),
+    ("float32", "mean"),
+    ("int32", "max"),
+    ("float16", "min"),
+    ("float64", "average"),
+    ("float64", "prod"),
+)
 
 
 def in_nodes_of(count: int) -> MPI.Intracomm:
@@ -29,7 +36,7 @@ def expected(count: int, dtype: str, op: str) -> np.ndarray:
     every = np.array([values_of(rank, count, dtype) for rank in range(comm.size)])
     wide = every.astype(np.float64)
     weights = np.arange(comm.size) + 1.0
-    found = {"sum": wide.sum(0), "max": wide.max(0), "min": wide.min(0), "mean": wide.mean(0)}
+    found = {"sum": wide.sum(0), "max": wide.max(0), "min": wide.min(0), "mean": wide.mean(0), "prod": wide.prod(0)}
     found["average"] = (wide * weights[:, None]).sum(0) / weights.sum()
     return found[op].astype(dtype)
 
@@ -39,13 +46,7 @@ for per_node in (n for n in (1, 2, 3) if comm.size % n == 0 and n < comm.size):
     both = in_nodes_of(per_node)
     axis = axes.axis_of(both)
     for count in (0, 1, 5, 1003, 600_001):
-        for dtype, op in (
-            ("float64", "sum"),
-            ("float32", "mean"),
-            ("int32", "max"),
-            ("float16", "min"),
-            ("float64", "average"),
-        ):
+        for dtype, op in CASES:
             x = values_of(comm.rank, count, dtype)
             options = {"weight": comm.rank + 1.0} if op == "average" else {}
             assert hp.all_reduce(x, both, op, "hierarchical", **options).wait() is x

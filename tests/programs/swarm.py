@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from refusals import refused
 
 import hpckit as hp
-from hpckit.errors import InputError
 
 COMM = hp.world()
 COUNT = 97
@@ -83,6 +83,26 @@ def test_ghosts_are_all_that_is_near(mesh):
         assert (near["spin"] == np.outer(near["id"], [1, 2, 3])).all()
 
 
+def test_particles_of_a_grid_are_with_their_cells(mesh):
+    """Cells are dealt unevenly; what the particles deposit is what one rank finds."""
+    shape, origin, spacing = (11, 17)[-len(mesh.topology.names) :], -1.5, 0.25
+    shape = (*shape, 13)[: len(mesh.topology.names)]
+    grid = hp.Decomposition(shape, mesh.topology)
+    swarm = hp.Swarm.on_grid(grid, mesh, spacing, origin)
+    places = origin + np.random.default_rng(4).random((COUNT, len(shape))) * spacing * shape
+    swarm.add(places if mesh.rank == 0 else None)
+    field = hp.Field.zeros(grid, mesh)
+    cells = np.floor((swarm["position"] - origin) / spacing).astype(int) - np.array(grid.start(mesh.rank))
+    assert (cells >= 0).all()
+    assert (cells < np.array(grid.owned(mesh.rank))).all()
+    np.add.at(field.interior, tuple(cells.T), 1)
+    whole = field.gather()
+    counted = np.histogramdd(places, [origin + spacing * np.arange(n + 1) for n in shape])[0]
+    assert whole is None or np.array_equal(whole, counted)
+    refused(lambda: hp.Swarm.on_grid(hp.Decomposition(shape, mesh.topology, location="face"), mesh, 1.0), "of cells")
+    refused(lambda: hp.Swarm.on_grid(grid, mesh.topology, 1.0), "another mesh")
+
+
 def flock(mesh):
     """Vicsek's model: each takes the mean direction of those within 1; numbers that must not depend on the ranks."""
     rng = np.random.default_rng(3)
@@ -116,14 +136,15 @@ def test_refusals(mesh):
         (lambda: swarm.add(np.zeros((2, len(names))), spin=np.zeros(7)), "spin of 2"),
         (lambda: swarm.add(np.full((1, len(names)), np.nan)), "not finite"),
         (lambda: swarm.ghosts(-1.0), "a length"),
+        (lambda: swarm.ghosts("1"), "a length"),
+        (lambda: hp.Swarm(mesh.topology, 0.0, 1.0), "lives on a mesh"),
+        (lambda: swarm.add([["a"] * len(names)]), "numbers"),
+        (lambda: swarm.__setitem__("heading", np.zeros(COUNT + 1)), "heading of"),
+        (lambda: swarm.keep(np.arange(len(swarm))), "a mask is bool"),
+        (lambda: swarm.keep(np.ones(COUNT + 1, bool)), "a mask is bool"),
         (lambda: swarm.gather(mesh.size), "is none"),
     ):
-        try:
-            wrong()
-        except InputError as error:
-            assert words in error.message, error.message
-        else:
-            raise AssertionError(f"taken: {words}")
+        refused(wrong, words)
 
 
 if __name__ == "__main__":
@@ -131,6 +152,7 @@ if __name__ == "__main__":
         with hp.Mesh(COMM, periodic=closed, **dict.fromkeys(axes, 0)) as the_mesh:
             test_walkers_keep_their_ids_and_fields(the_mesh)
             test_ghosts_are_all_that_is_near(the_mesh)
+            test_particles_of_a_grid_are_with_their_cells(the_mesh)
             test_refusals(the_mesh)
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x")) as the_mesh:
         hp.print_root(flock(the_mesh))

@@ -8,9 +8,10 @@ from time import sleep
 
 import numpy as np
 from mpi4py import MPI
+from refusals import refused
 
 import hpckit as hp
-from hpckit.errors import InputError, MismatchError
+from hpckit.errors import MismatchError
 from hpckit.nn.convolution import Flatten
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
@@ -287,6 +288,7 @@ def what_does_not_fit_is_refused(comm):
         refused(lambda: hp.Pipeline(model, loss, mesh, plan), "dp=2 x pp=1")
     with hp.Mesh(comm, dp=1, pp=2) as mesh:
         refused(lambda: hp.Pipeline(mlp(SIZES[1:]), loss, mesh, plan), "7 layers")
+        refused(lambda: hp.DataParallel(None, mesh["dp"]), "not a NoneType")
         tied = hp.training_plan(2, 8, pp=2, batch=4, microbatches=2, tied=True)
         refused(lambda: hp.Pipeline(model, loss, mesh, tied), "tie")
         refused(lambda: hp.Pipeline(Sequential([model.layers[0]] * 8), loss, mesh, plan), "share")
@@ -297,15 +299,6 @@ def what_does_not_fit_is_refused(comm):
     two = hp.training_plan(1, 2, batch=4, schedule="interleaved", chunks=2)
     it = hp.Pipeline(late, loss, hp.Mesh(MPI.COMM_SELF, dp=1, pp=1), two)
     refused(lambda: it.run(X32[:4], TARGETS[:4]), "stage 1 begins with a layer that gives no gradient")
-
-
-def refused(call, words):
-    try:
-        call()
-    except InputError as error:
-        assert words in error.message, error.message
-    else:
-        raise AssertionError(f"{words}: not refused")
 
 
 def gradients_leave_before_the_last_weights(comm):
