@@ -29,6 +29,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+import importlib.util
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -177,6 +180,7 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
         return load(signature, context) if found is None and lock.take() else found
 
     def compile_or_load(signature: Any) -> Any:
+        _load_registries()
         try:
             return compile_kernel(signature)
         finally:
@@ -184,6 +188,23 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
 
     kernel._cache.load_overload = load_overload
     kernel.compile = compile_or_load
+
+
+@functools.cache
+def _load_registries() -> None:
+    """Have Numba load what arrays need without SciPy's linear algebra, the slowest import of a rank's start.
+
+    Numba imports that at once, but only to see whether it is there (`numba.np.arraymath`), and again for a function
+    that calls BLAS: until then its name is enough.
+    """
+    name = "scipy.linalg.cython_blas"
+    if name in sys.modules or importlib.util.find_spec("scipy") is None:
+        return
+    sys.modules[name] = types.ModuleType(name)
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        del sys.modules[name]
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,24 @@ def wait_asleep(comm: Any, nap: float = 0.002) -> None:
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(nap)
+
+
+def alone_in_turn(
+    comm: Any, seconds_of: Callable[[], float], ranks: Sequence[int] | None = None, nap: float = 0.002
+) -> float:
+    """What `seconds_of` returns on some ranks (all) in turn, the others asleep: the mean. Collective.
+
+    Cores that a host shares out differ in speed, and ranks together are as fast as the slowest: beside one core's time
+    alone, the fastest's or the slowest's, a speed-up would tell of the cores and not of the program.
+    """
+    chosen = list(range(comm.size) if ranks is None else ranks)
+    own, every = np.zeros(1), np.empty(comm.size)
+    for rank in chosen:
+        if comm.rank == rank:
+            own[0] = seconds_of()
+        wait_asleep(comm, nap)
+    comm.Allgather(own, every)
+    return float(every[chosen].mean())
 
 
 def slowest(comm: Any, seconds: float) -> float:

@@ -173,7 +173,7 @@ def _require_same_energy(melt: Melt, theirs: float) -> None:
 
 
 def _two_ranks(rounds: int, folder: Path | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Two ranks beside one, in one job, and beside LAMMPS on two, in turn.
+    """Two ranks beside one (the mean of each alone), in one job, and beside LAMMPS on two, in turn.
 
     `md_2ranks_ceiling` is the efficiency of two runs of half of the particles each, side by side, that have nothing to
     do with each other: what the machine allows.

@@ -1,4 +1,4 @@
-"""What each rank of `hpckit bench md` runs: the melt on all ranks, on rank 0 alone, and a part on each, in turn."""
+"""What each rank of `hpckit bench md` runs: the melt on all ranks, on every rank alone, and a part on each, in turn."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.job import answer, wait_asleep
+from hpckit.bench.job import alone_in_turn, answer
 from hpckit.bench.md_case import Melt
 
 
 def case(cells: int, rounds: int) -> dict[str, Any]:
-    """Seconds of the loop on all ranks, on rank 0 alone, and of a share of the particles on each rank by itself (the
-    slowest counts); and the energy at the end of the first two.
+    """Seconds of the loop on all ranks, on every rank alone in turn (the mean), and of a share of the particles on each
+    rank by itself (the slowest counts); and the energy at the end of the first two.
     """
     comm = MPI.COMM_WORLD
     together = Melt(cells, comm)
     share = Melt((cells // comm.size, cells, cells))
-    alone = Melt(cells) if comm.rank == 0 else None
+    alone = Melt(cells)
     times: dict[str, list[float]] = {"together": [], "alone": [], "halves": []}
     totals = [0.0, 0.0]
+
+    def run_alone() -> float:
+        seconds, last = alone.run()
+        totals[1] = last.total
+        return seconds
+
     for _ in range(rounds):
         seconds, last = together.run()
         times["together"].append(seconds)
@@ -30,11 +36,7 @@ def case(cells: int, rounds: int) -> dict[str, Any]:
         slowest = np.array(share.run()[0])
         comm.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
         times["halves"].append(float(slowest))
-        if alone is not None:
-            seconds, last = alone.run()
-            times["alone"].append(seconds)
-            totals[1] = last.total
-        wait_asleep(comm)
+        times["alone"].append(alone_in_turn(comm, run_alone))
     return {"cells": cells, "times": times, "totals": totals}
 
 

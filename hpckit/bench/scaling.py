@@ -67,6 +67,11 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
         raise InputError("nothing is measured so", do="--repeats 1 or more, --seconds above 0, --steps 1 or more")
     _check_start(options["launcher"], options["gpu"])
     rest = {"counts": counts, "gpu": options["gpu"], "launcher": options["launcher"]}
+    if name.endswith(".py"):
+        raise InputError(
+            f"{name} is a program: a study must know its steps, and how its problem grows",
+            do="make it an app of your own (docs/scaling.md), or time it whole:  hpckit run PROGRAM.py -n 1, -n 2, …",
+        )
     if name == "all":
         if settings:
             raise InputError("settings belong to one app", do=f"hpckit bench scaling {next(iter(ALL))} {settings[0]}")
@@ -148,7 +153,10 @@ def _folder(given: Path | None, name: str, ranks: int) -> Path:
 
 def _check_start(launcher: str, gpu: bool) -> None:
     """Raise for ranks that cannot be started, or would find no GPU where they start here."""
-    words = shlex.split(launcher)
+    try:
+        words = shlex.split(launcher)
+    except ValueError as error:
+        raise InputError(f"--launcher {launcher!r}: {error}", do="--launcher 'srun --mpi=pmix'") from None
     if words and shutil.which(words[0]) is None:
         raise InputError(
             f"--launcher: there is no program {words[0]!r}", do="leave it out for mpiexec, or load its module"

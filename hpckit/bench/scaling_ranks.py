@@ -23,7 +23,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import waits
-from hpckit.bench.job import answer, slowest, wait_asleep
+from hpckit.bench.job import alone_in_turn, answer, slowest, wait_asleep
 from hpckit.bench.scaling_rounds import CALM, disturbance
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
@@ -34,6 +34,7 @@ from hpckit.run_context import Run
 from hpckit.run_settings import with_common
 
 NAP = 0.005  # s between two looks of a rank that has no part in a turn
+ALONE = 4  # so many ranks at the most make the run on one rank, one after the other
 Record = dict[str, Any]
 
 
@@ -180,9 +181,10 @@ class InTurn:
 
 def case(case: Record) -> Record:
     """All runs of a study, `rounds` turns each: on each number of ranks together, and on one rank each at once, as many
-    as `apart` says. Before the first round all make their first steps, untimed. Rounds in which a rank waited for its
-    core, as another program had it, are made again, up to `most` rounds in all; turns on the numbers of ranks in
-    `crowded`, whose ranks take each other's cores, do not tell.
+    as `apart` says. Those also make the run on one rank in turn, of which the mean counts: cores that a host shares out
+    differ in speed, and ranks together are as fast as the slowest. Before the first round all make their first steps,
+    untimed. Rounds in which a rank waited for its core, as another program had it, are made again, up to `most` rounds
+    in all; turns on the numbers of ranks in `crowded`, whose ranks take each other's cores, do not tell.
 
     Returns where the ranks are, a record a turn, and the phases of a step by the number of ranks, a value a rank. Every
     second round goes through the numbers backward: a machine that becomes slower all the time favors none of them.
@@ -192,14 +194,20 @@ def case(case: Record) -> Record:
     places = gather_json(comm, {"host": socket.gethostname(), "cores": sorted(os.sched_getaffinity(0))})
     runs = _made(case, parts)
     turns = [("together", ranks) for ranks in case["counts"]] + [("apart", ranks) for ranks in case["apart"]]
+    most = max(case["apart"], default=1)
+    alone = sorted({place * (most - 1) // max(1, min(most, ALONE) - 1) for place in range(min(most, ALONE))})
     found: list[Record] = []
     number, wanted = -1, case["rounds"]
     while wanted and number < case["most"]:
         here = []
+        steps = case["steps"], case["steps"] if number >= 0 else 1
         for kind, ranks in turns[:: -1 if number % 2 else 1]:
+            seconds = waited = 0.0
+            if ranks == 1:
+                seconds, waited = _alone(comm, runs.get(1), alone, steps)
+            elif comm.rank < ranks:
+                seconds, waited = runs[1 if kind == "apart" else ranks].go(parts[ranks], *steps)
             if comm.rank < ranks:
-                run, gate = runs[1 if kind == "apart" else ranks], parts[ranks]
-                seconds, waited = run.go(gate, case["steps"], case["steps"] if number >= 0 else 1)
                 here.append({"kind": kind, "ranks": ranks, "turn": number, "seconds": seconds, "waited": waited})
             wait_asleep(comm, NAP)
         if number >= 0:
@@ -229,6 +237,22 @@ def _made(case: Record, parts: dict[int, MPI.Intracomm]) -> dict[int, InTurn]:
             folder = Path(case["folder"], f"{ranks}-{rank if ranks == 1 else 0}")
             runs[ranks] = InTurn(case, case["values"][str(ranks)], group, folder)
     return runs
+
+
+def _alone(comm: MPI.Intracomm, run: InTurn | None, ranks: list[int], steps: tuple[int, int]) -> tuple[float, float]:
+    """What `InTurn.go` says of the run on one rank, made by some ranks one after the other: the mean, and the most that
+    one of them waited. Collective.
+    """
+    waited = 0.0
+
+    def seconds() -> float:
+        nonlocal waited
+        assert run is not None
+        taken, waited = run.go(MPI.COMM_SELF, *steps)
+        return taken
+
+    mean = alone_in_turn(comm, seconds, ranks, NAP)
+    return mean, slowest(comm, waited)
 
 
 def _agreed(comm: MPI.Intracomm, yes: bool) -> bool:

@@ -11,8 +11,9 @@ in turn; its fields must agree to 1e-10 of each field's range before the timing 
 JAX goes on for some 30 ms after its result is there, on the core that both share, so every round of JAX is followed by
 a pause that counts for neither.
 
-`shallow_water_2ranks` is the speed-up of the app's model, MPI included; `shallow_water_2ranks_ceiling` what the machine
-gives 2 ranks at best, whatever the program: two runs on 1 rank each at the same time. `--only` takes some of all.
+`shallow_water_2ranks` is the speed-up of the app's model, MPI included, over the mean of each rank alone;
+`shallow_water_2ranks_ceiling` what the machine gives 2 ranks at best, whatever the program: two runs on 1 rank each at
+the same time. `--only` takes some of all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each rank of `hpckit bench shallow_water` runs: the app's model on all ranks and on rank 0 alone, in turn."""
+"""What each rank of `hpckit bench shallow_water` runs: the app's model on all ranks and on each alone, in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpckit.timing import PhaseTimer
 
 
 def case(key: str, n: int, calls: int, rounds: int) -> dict[str, Any]:
-    """Times of a free periodic basin of n x n cells on all ranks, on rank 0 alone, and on every rank alone at once."""
+    """Times of a free periodic basin of n x n cells on all ranks, on every rank alone in turn, and at once."""
     preset = PRESETS["eddies"][1]
     config = Config.model_validate(
         {**preset, "grid": {"nx": n, "ny": n}, "physics": {**preset["physics"], "viscosity": 0.0}}

@@ -71,7 +71,7 @@ SCRATCH_BYTES = 8 * BLOCK
 # ---- what a collective returns
 GOOD, MISMATCH, UNMATCHED, NO_WEIGHT, STALLED, LOST, ABORTED, NOT_YET = range(8)
 
-OPS = ("sum", "max", "min", "mean", "average")
+OPS = ("sum", "max", "min", "mean", "average", "prod")
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 KINDS = FLOATS + INTEGERS

@@ -53,7 +53,7 @@ def fold(parts: Sequence[np.ndarray], op: str, factors: Sequence[float] | None =
         if op == "average" and factors is not None:
             wide = [x * x.dtype.type(factor) for x, factor in zip(wide, factors, strict=True)]
         total = wide[0]
-        combine = {"max": np.maximum, "min": np.minimum}.get(op, np.add)
+        combine = {"max": np.maximum, "min": np.minimum, "prod": np.multiply}.get(op, np.add)
         for x in wide[1:]:
             total = combine(total, x)
         if op == "mean":

@@ -53,6 +53,11 @@ def _add(x, y):
 
 
 @inlined(math=STRICT)
+def _times(x, y):
+    return x * y
+
+
+@inlined(math=STRICT)
 def _larger(x, y):
     return x if x > y or x != x else y
 
@@ -64,7 +69,7 @@ def _smaller(x, y):
 
 _WIDEN = {"float16": widen_half, "bfloat16": _widen_bfloat}
 _NARROW = {"float16": narrow_half, "bfloat16": _narrow_bfloat}
-_COMBINE = {"max": _larger, "min": _smaller}
+_COMBINE = {"max": _larger, "min": _smaller, "prod": _times}
 
 
 @functools.cache

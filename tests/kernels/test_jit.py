@@ -13,6 +13,7 @@ from hpckit.kernels import jit as options
 from hpckit.kernels.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
 
 PROGRAM = """
+import importlib.util
 import sys
 from pathlib import Path
 import numpy as np
@@ -52,6 +53,14 @@ for kernel, expected in (*twos, (plain, 2.0), (users, 3.0)):
     kernel(a)
     assert (a == expected).all(), (a, expected)
     print(sum(kernel.stats.cache_hits.values()), end=" ")
+
+@jit
+def product(a, b):
+    return np.dot(a, b)
+
+assert "scipy.linalg" not in sys.modules, "0.3 s of each rank's start"
+if importlib.util.find_spec("scipy"):
+    assert product(np.ones(3), np.arange(3.0)) == 3.0
 """
 
 

@@ -27,7 +27,7 @@ START_SECONDS = 60.0  # for the ranks to appear
 # What a rank of the program does -> (exit code, words that must be in what the user sees).
 OWN_ENDS = {
     "raise": (1, ("Traceback", "a mistake of rank {who}")),
-    "code": (1, ("HPK-200", "bad on rank {who}")),
+    "code": (2, ("HPK-200", "bad on rank {who}")),
     "exit": (7, ("HPK-700", "rank {who} on {host} ended without an answer: exit code 5")),
     "memory": (1, ("MemoryError",)),
     "segmentation": (7, ("HPK-700", "rank {who} on {host} ended without an answer: Segmentation fault", "in die")),
