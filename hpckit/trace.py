@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 FILE = "trace.json"
+RESOLUTION = 1e-3  # µs of what is written
 EVENTS = 400_000  # of all ranks together, about
 Event = dict[str, Any]
 
@@ -99,11 +100,11 @@ def _messages(logs: Sequence[Sequence[Log]], zero: float) -> Iterator[Event]:
             known = [(peer, other) for peer, other in others if other is not None and other.stride == log.stride]
             for peer, (begun, posted, *_), left in _arrows(rank, log, known):
                 # It may be here before the call that sent it is over.
-                sent = max(begun, min(posted, left))
+                sent = _within(_us(begun - zero), _us(max(begun, min(posted, left)) - zero))
                 number += 1
                 common = {"name": log.name, "cat": "message", "id": number, "tid": 0}
-                yield {**common, "ph": "s", "pid": peer, "ts": _us(sent - zero)}
-                yield {**common, "ph": "f", "bp": "e", "pid": rank, "ts": _us(max(left, sent) - zero)}
+                yield {**common, "ph": "s", "pid": peer, "ts": sent}
+                yield {**common, "ph": "f", "bp": "e", "pid": rank, "ts": _within(sent, _us(left - zero))}
 
 
 def _arrows(rank: int, log: Log, known: Sequence[tuple[int, Log]]) -> Iterator[tuple[int, list[float], float]]:
@@ -121,5 +122,12 @@ def _arrows(rank: int, log: Log, known: Sequence[tuple[int, Log]]) -> Iterator[t
         yield peer, other.samples[call].tolist(), float(log.samples[call, 3])
 
 
+def _within(begin: float, end: float) -> float:
+    """The last moment before `end`, not before `begin`: a viewer ties an arrow to the bar around its moment, and a bar
+    has ended at its end.
+    """
+    return max(begin, round(end - RESOLUTION, 3))
+
+
 def _us(seconds: float) -> float:
-    return round(1e6 * seconds, 3)
+    return round(1e6 * seconds, 3)  # RESOLUTION

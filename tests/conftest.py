@@ -22,6 +22,8 @@ PATIENCE = 3  # limits are for a quiet machine: on a busy one a test takes its t
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of processes import hpckit: without it each would compile all its modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

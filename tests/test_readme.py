@@ -40,7 +40,9 @@ def test_the_numpy_program_becomes_parallel_in_at_most_ten_lines():
     assert 0 < max(added, removed) <= 10
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "ranks", [1, pytest.param(2, marks=pytest.mark.nightly), 3, pytest.param(4, marks=pytest.mark.nightly)]
+)
 def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path, ranks):
     serial = subprocess.run([sys.executable, "-c", PROGRAMS["serial"]], capture_output=True, text=True, check=True)
     program = tmp_path / "plate.py"
@@ -49,7 +51,7 @@ def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path
     assert serial.stdout.startswith("hottest 0.")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.nightly), 4])
 def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
     found = programs(GRIDS) | programs(WATCH)
     assert len(found) == GRIDS.count("```python") + WATCH.count("```python") > 4

@@ -45,7 +45,7 @@ def _check_nesting(spans: list[dict[str, Any]]) -> None:
 
 
 def _holds(span: dict[str, Any], moment: float) -> bool:
-    return span["ts"] - ROUNDING <= moment <= span["ts"] + span["dur"] + ROUNDING
+    return span["ts"] - 1e-6 <= moment < span["ts"] + span["dur"] - 1e-6
 
 
 def arrows(trace: dict[str, Any], name: str) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from hpckit.io.particles.frames import read_frames
 from hpckit.io.particles.snapshot import Snapshot
 from hpckit.io.particles.unwrapping import with_images
 from hpckit.md.units import UNITS
-from hpckit.observables.measurements import Measured, Measurements
+from hpckit.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.report.page import caption, escape, page, section
 from hpckit.run_directory import plain
 
@@ -77,7 +77,7 @@ def analyze(options: argparse.Namespace) -> dict[str, Any]:
     types = int(first.types.max()) + 1 if first.masses is None else len(first.masses)
     made = Measurements(_measured(options, first), types)
     motion, notes, count, last = True, list[str](), 0, first
-    for frame in _chained(first, frames):
+    for frame in chain([first], frames):
         made.add_structure(frame)
         if motion:
             problem = _add_motion(made, frame, first)
@@ -108,8 +108,9 @@ def _frames(options: argparse.Namespace) -> Iterator[Snapshot]:
         raise InputError(f"--periodic is {options.periodic!r}", do="give some of x, y and z, as xy")
     x, y, z = (axis in options.periodic for axis in AXES)
     masses = _masses(options.masses) if options.masses else None
-    for number, frame in enumerate(islice(with_images(read_frames(options.file, (x, y, z))), *_chosen(options.frames))):
-        step = _chosen(options.frames)[2] or 1
+    chosen = _chosen(options.frames)
+    step = chosen[2] or 1
+    for number, frame in enumerate(islice(with_images(read_frames(options.file, (x, y, z))), *chosen)):
         time = frame.time if options.interval is None else number * step * options.interval
         yield replace(frame, time=time, masses=_checked(masses, frame) if masses is not None else frame.masses)
 
@@ -145,7 +146,7 @@ def _checked(masses: np.ndarray, frame: Snapshot) -> np.ndarray:
 
 
 def _measured(options: argparse.Namespace, first: Snapshot) -> Measured:
-    shortest = min((edge for edge, wraps in zip(first.edges, first.periodic, strict=True) if wraps), default=np.inf)
+    shortest = shortest_edge(first.edges, first.periodic)
     reach = options.reach or min(SPACINGS * float((np.prod(first.edges) / first.count) ** (1 / 3)), 0.5 * shortest)
     for name in ("bins", "shells", "slabs", "lags", "spacing"):
         if getattr(options, name) < 1:
@@ -164,11 +165,6 @@ def _measured(options: argparse.Namespace, first: Snapshot) -> Measured:
         lags=options.lags,
         spacing=options.spacing,
     )
-
-
-def _chained(first: Snapshot, rest: Iterator[Snapshot]) -> Iterator[Snapshot]:
-    yield first
-    yield from rest
 
 
 def _add_motion(made: Measurements, frame: Snapshot, first: Snapshot) -> str:

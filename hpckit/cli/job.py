@@ -16,10 +16,10 @@ from typing import Any
 
 from hpckit.cli import launch
 from hpckit.cli.first_exit import FirstExit
-from hpckit.cli.joined import Joined, check_world
+from hpckit.cli.joined import Joined, check_world, joined, leave
 from hpckit.cli.run_lock import locked
 from hpckit.cli.terminal import LiveBar, display
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
 
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
@@ -124,8 +124,32 @@ def run_joined(
         return end_of_run(directory, launch.JobEnd(0), report=report) if above.rank == 0 else 0
 
 
+def of_the_job(verb: Callable[[Joined | None], int]) -> int:
+    """The exit code of a verb that starts ranks, or that a launcher has started on all of them: what is wrong is told
+    once.
+    """
+    above = joined(os.environ)
+    with _only_root_speaks(above):
+        try:
+            return leave(above, verb(above))
+        except HpckitError as error:
+            print(error.report(), file=sys.stderr, flush=True)
+            return leave(above, error.exit_code)
+        except SystemExit as error:  # argparse has said what is wrong
+            return leave(above, error.code if isinstance(error.code, int) else 2)
+
+
+def require_ranks(asked: int | None, above: Joined | None) -> None:
+    """Raises `InputError` where `-n` asks for other ranks than the launcher above has started."""
+    if asked and above and asked != above.size:
+        raise InputError(
+            f"-n {asked}, but {above.launcher} has started {above.size} ranks",
+            do=f"leave -n out, or start without {above.launcher}",
+        )
+
+
 @contextlib.contextmanager
-def only_root_speaks(above: Joined | None) -> Iterator[None]:
+def _only_root_speaks(above: Joined | None) -> Iterator[None]:
     """Under a launcher all ranks run the front end: one of them is enough to say what is wrong."""
     if above is None or above.rank == 0:
         yield

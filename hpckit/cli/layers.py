@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 import tomllib
@@ -10,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.schema import Schema, dotted
+from hpckit.cli.schema import Schema, dotted, repr_toml
 from hpckit.cli.toml_lines import Key, key_lines, line_of
 from hpckit.errors import InputError
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
 RESERVED = {"HPCKIT_CONFIG"}  # variables of that prefix that are no settings
+PLACE = re.compile("[0-9]{1,6}")  # of a table in a list
 USER_FILE = Path("~/.config/hpckit/config.toml")
 
 
@@ -60,11 +62,17 @@ class Settings:
         for name, value in above.items():
             here = (*path, name)
             old = below.get(name, value)
-            if isinstance(old, dict) != isinstance(value, dict):
-                origin = self.origin(here)
-                yield Mistake(
-                    layer.origin(here), f"{dotted(here)}: a table here and a value in {origin}, or the reverse"
-                )
+            if isinstance(old, list) and isinstance(value, dict) and value and all(map(PLACE.fullmatch, value)):
+                below[name] = old = copy.deepcopy(old)  # a preset's list stays as it is
+                self.owner[here] = layer
+                yield from self._merge_list(old, value, layer, here)
+            elif isinstance(old, dict) != isinstance(value, dict):
+                if isinstance(value, dict):
+                    said = f": a table here and a value in {self.origin(here)}"
+                else:
+                    known = f", as in {dotted((*here, next(iter(old))))}" if old else ""
+                    said = f" = {repr_toml(value)}: expected a table{known}"
+                yield Mistake(layer.origin(here), dotted(here) + said)
             elif isinstance(value, dict):
                 yield from self._merge(below.setdefault(name, {}), value, layer, here)
                 if not value:
@@ -72,6 +80,18 @@ class Settings:
             else:
                 below[name] = value
                 self.owner[here] = layer
+
+    def _merge_list(self, below: list[Any], above: Mapping[str, Any], layer: Layer, path: Key) -> Iterator[Mistake]:
+        """`bubbles.0.x = 5` changes a table of a list, all of which belongs to `layer` then."""
+        for number, value in above.items():
+            here = (*path, number)
+            if int(number) >= len(below):
+                known = f"0 to {len(below) - 1}" if below else "none"
+                yield Mistake(layer.origin(here), f"{dotted(here)}: {dotted(path)} has {known}; give the whole list")
+            elif isinstance(below[int(number)], dict) and isinstance(value, dict):
+                yield from Settings(below[int(number)])._merge(below[int(number)], value, layer, here)
+            else:
+                below[int(number)] = value
 
     def origin(self, path: Key) -> str:
         """Where the value at `path` was said; `default` where nobody did."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.failure import failure_file
-from hpckit.cli.run_jobs import job_of, job_states, run_directories, status_with_job
+from hpckit.cli.run_jobs import job_of, job_states, records_of, run_directories, status_with_job
 from hpckit.cli.terminal import print_table, rate_text
 from hpckit.errors import HpckitError, InputError
 from hpckit.jobs.slurm import JobState
@@ -41,8 +41,9 @@ def main(arguments: list[str]) -> int:
             else f"{path.parent.name}/{path.name}"
         )
         try:
-            directory = RunDirectory(path)
-            rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
+            with records_of(path):
+                directory = RunDirectory(path)
+                rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
         except HpckitError as error:
             rows.append((name, "", "", f"unreadable: {error.message}", "", "", "", ""))
     if rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import hpckit
@@ -64,17 +65,11 @@ VERBS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; returns the exit code (`hpckit explain` lists them)."""
     arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0 if arguments else 2
-    if arguments[0] in ("--version", "-V"):
-        print(f"hpckit {hpckit.__version__}")
-        return 0
-    verb = arguments[0]
-    if verb not in VERBS:
-        return _unknown(verb)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not all locales can say all
+            stream.reconfigure(errors="replace")
     try:
-        return importlib.import_module(VERBS[verb][0]).main(arguments[1:])
+        return _verb(arguments)
     except HpckitError as error:
         print(error.report(), file=sys.stderr, flush=True)
         return error.exit_code
@@ -85,6 +80,20 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, `head` or `less`, has gone
         silence(sys.stdout)
         return 0
+
+
+def _verb(arguments: list[str]) -> int:
+    """Run the verb that the arguments begin with."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage(), flush=True)
+        return 0 if arguments else 2
+    if arguments[0] in ("--version", "-V"):
+        print(f"hpckit {hpckit.__version__}")
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        return _unknown(verb)
+    return importlib.import_module(VERBS[verb][0]).main(arguments[1:])
 
 
 def usage() -> str:

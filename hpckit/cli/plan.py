@@ -97,12 +97,12 @@ def _parser() -> argparse.ArgumentParser:
 def _operation(name: str) -> str:
     """The operation that a name stands for: allreduce, all-reduce and all_reduce are one."""
     plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
-    # Unknown names go on as they are: collective_plan knows what to say of them.
     operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
-    if operation not in ALGORITHMS and operation != GOSSIP:
-        if get_close_matches(name.lower(), [PIPELINE]):
-            raise InputError(f"there is no operation {name!r}", do="did you mean: hpckit plan pipeline")
-        collective_plan(operation, "", 1)
+    known = [*ALGORITHMS, GOSSIP, PIPELINE]
+    if operation not in known:
+        near = get_close_matches(name.lower(), known, 1)
+        do = f"did you mean {near[0]!r}: hpckit plan {near[0]}" if near else f"choose one of {', '.join(known)}"
+        raise InputError(f"there is no operation {name!r}", do=do)
     return operation
 
 

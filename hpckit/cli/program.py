@@ -29,7 +29,8 @@ def run_program(
     watch: arguments of `hpckit.Watch`, None for none. A watch that was not asked for leaves programs alone that start
     MPI in their own way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
 
-    Returns the program's exit code: an exception on any rank ends all of them with 1, a lost rank with 7.
+    Returns the program's exit code: an exception on any rank ends all of them with 1, an error of hpckit with its
+    own code, a lost rank with 7.
     """
     program = Path(words[0])
     if not program.is_file():
@@ -60,13 +61,13 @@ def run_program(
         command = launch.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.guest")
         end = launch.run_job(command, launch.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
         on_tick()
-        stall = stall_that_ended(Path(folder, "watch"))
+        stall, code = stall_that_ended(Path(folder, "watch")), failed.code
     if end.stops:
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
-    if failed.found:  # an exception; how the launcher and the other ranks ended follows from it
-        return 1
+    if code:  # an exception; how the launcher and the other ranks ended follows from it
+        return code
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well
     if left:
         end.lost.setdefault("how", "its process left before the program was over")

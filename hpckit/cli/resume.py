@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-import os
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from pydantic import ValidationError
 from hpckit.cli import launch
 from hpckit.cli.apps import App, find_app
 from hpckit.cli.config import check, mistakes_of
-from hpckit.cli.job import only_root_speaks, run_joined, run_launched
-from hpckit.cli.joined import Joined, joined, leave
+from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
+from hpckit.cli.joined import Joined
 from hpckit.cli.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.cli.provenance import provenance
 from hpckit.cli.run import check_plan, positive
 from hpckit.cli.run_lock import locked
 from hpckit.cli.schema import Schema, dotted
-from hpckit.errors import HpckitError, InputError
+from hpckit.errors import InputError
 from hpckit.run_directory import RunDirectory
 
 # Settings, and sections of them, that may be others when a run goes on: how it is spread over ranks, saved and watched.
@@ -60,24 +59,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """The verb `resume`; returns the exit code of the job."""
-    above = joined(os.environ)
-    with only_root_speaks(above):
-        try:
-            return leave(above, _main(arguments, above))
-        except HpckitError as error:
-            print(error.report(), file=sys.stderr, flush=True)
-            return leave(above, error.exit_code)
-        except SystemExit as error:  # argparse has said what is wrong
-            return leave(above, error.code if isinstance(error.code, int) else 2)
+    return of_the_job(partial(_main, arguments))
 
 
 def _main(arguments: list[str], above: Joined | None) -> int:
     options = parser().parse_intermixed_args(arguments)
-    if options.ranks and above and options.ranks != above.size:
-        raise InputError(
-            f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
-            do=f"leave -n out, or start without {above.launcher}",
-        )
+    require_ranks(options.ranks, above)
     directory = RunDirectory(options.directory)
     record = _changed(_record(directory), options.settings)
     if directory.is_done():

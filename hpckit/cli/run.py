@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli import launch
 from hpckit.cli.apps import App, apps
-from hpckit.cli.job import only_root_speaks, run_joined, run_launched
-from hpckit.cli.joined import Joined, joined, leave
+from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
+from hpckit.cli.joined import Joined, joined
 from hpckit.cli.run_lock import locked
 from hpckit.cli.terminal import bytes_text, print_table, ranks_text
-from hpckit.errors import HpckitError, InputError
+from hpckit.errors import InputError
 from hpckit.gpu_driver import missing, no_gpu
 from hpckit.run_directory import RunDirectory, run_name
 from hpckit.run_settings import WatchSettings
@@ -76,15 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """The verb `run`; returns the exit code of the job."""
-    above = joined(os.environ)
-    with only_root_speaks(above):
-        try:
-            return leave(above, _main(arguments, above))
-        except HpckitError as error:
-            print(error.report(), file=sys.stderr, flush=True)
-            return leave(above, error.exit_code)
-        except SystemExit as error:  # argparse has said what is wrong
-            return leave(above, error.code if isinstance(error.code, int) else 2)
+    return of_the_job(partial(_main, arguments))
 
 
 def _main(arguments: list[str], above: Joined | None) -> int:
@@ -92,11 +84,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     options = parser().parse_intermixed_args(words)
     if not options.words:
         raise InputError("nothing to run", do="hpckit run FILE|PRESET|PROGRAM.py; hpckit init lists presets")
-    if options.ranks and above and options.ranks != above.size:
-        raise InputError(
-            f"-n {options.ranks}, but {above.launcher} has started {above.size} ranks",
-            do=f"leave -n out, or start without {above.launcher}",
-        )
+    require_ranks(options.ranks, above)
     if program is not None:
         from hpckit.cli.program import run_program
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hpckit.cli.prepared import JOB, has_begun
-from hpckit.errors import HpckitError
+from hpckit.errors import CorruptDataError, HpckitError
 from hpckit.jobs import slurm
 from hpckit.jobs.slurm import JobState
 from hpckit.run_directory import RunDirectory
@@ -27,9 +28,24 @@ def run_directories(folder: Path) -> list[Path]:
     return found
 
 
+@contextlib.contextmanager
+def records_of(path: Path | str) -> Iterator[None]:
+    """Where the records of a run are read: raises `CorruptDataError` for those that are not what ours are."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"the records of {path} are damaged, or not those of a run ({error})",
+            do="look at its resolved.json, summary.json and progress.json, or move the folder away",
+        ) from None
+
+
 def job_of(directory: RunDirectory) -> str:
-    """The number of the job that works on a run, or did; empty for a run without one."""
-    return str((directory.read_json(JOB) or {}).get("job", ""))
+    """The number of the job that works on a run, or did; empty for a run without one, or where that cannot be read."""
+    with contextlib.suppress(HpckitError):
+        record = directory.read_json(JOB)
+        return str(record.get("job", "")) if isinstance(record, dict) else ""
+    return ""
 
 
 def job_states(directories: Iterable[RunDirectory]) -> dict[str, JobState]:

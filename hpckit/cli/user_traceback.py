@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -32,7 +33,8 @@ def tell_own_lines(program: str, folder: str = "") -> None:
         text = user_text(error, trace, file)
         here = joined(os.environ)
         whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
-        if not folder or not _leave(said, text, whole):
+        code = error.exit_code if isinstance(error, HpckitError) else 1
+        if not folder or not _leave(said, text, whole, code):
             sys.stderr.write(whole)  # all in one, so that lines of other ranks cannot come between
             sys.stderr.flush()
 
@@ -48,15 +50,15 @@ class OwnLines:
         self._read: set[Path] = set()
 
     @property
-    def found(self) -> bool:
-        """Whether any rank has left one."""
-        return bool(self._read)
+    def code(self) -> int:
+        """The exit code of the error that was left first, 0 where no rank has left one."""
+        return int(_by_time(self._read)[0].stem.rpartition("-")[2]) if self._read else 0
 
     def new(self) -> list[str]:
         """The texts, each once, the first rank's first."""
         found = [path for path in self._folder.iterdir() if path.suffix and path not in self._read]
         self._read.update(found)
-        return [path.read_text("utf-8") for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
+        return [path.read_text("utf-8") for path in _by_time(found)]
 
 
 def user_text(error: BaseException, trace: TracebackType | None, file: str) -> str:
@@ -74,13 +76,21 @@ def user_lines(error: HpckitError, trace: TracebackType | None = None) -> str:
     return "".join(traceback.format_list([frame for frame in frames if not frame.filename.startswith(FOREIGN)]))
 
 
-def _leave(folder: Path, text: str, whole: str) -> bool:
-    """Leave the text there, whole or not at all, unless a rank that failed alike has done so; False where it cannot."""
+def _by_time(paths: Iterable[Path]) -> list[Path]:
+    """Files in the order in which they were written."""
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+
+
+def _leave(folder: Path, text: str, whole: str, code: int) -> bool:
+    """Leave the text, its exit code in the name, unless a rank that failed alike has done so; False where it cannot.
+
+    It is there whole or not at all.
+    """
     own = folder / str(os.getpid())
     try:
         own.write_text(whole, "utf-8")
         with contextlib.suppress(FileExistsError):
-            os.link(own, folder / (hashlib.sha256(text.encode()).hexdigest()[:16] + ".txt"))
+            os.link(own, folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}-{code}.txt")
         own.unlink()
     except OSError:
         return False

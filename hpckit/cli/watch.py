@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.listing import status_of
-from hpckit.cli.run_jobs import job_of, job_states, run_directories
-from hpckit.errors import EXIT_STOPPED, InputError
+from hpckit.cli.run_jobs import job_of, job_states, records_of, run_directories
+from hpckit.errors import EXIT_STOPPED, HpckitError, InputError
 from hpckit.jobs.slurm import JobState
 from hpckit.progress_lines import clock_text
 from hpckit.run_directory import RunDirectory
@@ -22,7 +22,7 @@ from hpckit.watch_file import node_lines, read_nodes
 
 TAIL_BYTES = 8192  # of metrics.jsonl: the last line is in it
 MOST_METRICS = 6
-ENDED = ("done", "stopped", "missed", "failed", "lost?", "ended", "never started")
+ENDED = ("done", "stopped", "missed", "failed", "lost?", "ended", "never started", "unreadable")
 RECENT = 8  # samples that the lower or upper end of the time left is taken from
 
 
@@ -188,7 +188,20 @@ class _Nothing:
 def _look(watches: Iterable[RunWatch]) -> list[dict[str, Any]]:
     watches = list(watches)
     jobs = job_states(watch.directory for watch in watches)
-    return [watch.state(jobs.get(job_of(watch.directory))) for watch in watches]
+    return [_state(watch, jobs) for watch in watches]
+
+
+def _state(watch: RunWatch, jobs: dict[str, JobState]) -> dict[str, Any]:
+    """The state of a run; of one whose records cannot be read, that."""
+    path = watch.directory.path
+    try:
+        with records_of(path):
+            return watch.state(jobs.get(job_of(watch.directory)))
+    except HpckitError as error:
+        unknown = dict.fromkeys(("ranks", "step", "time", "end", "fraction", "rate", "steps_per_second", "left"))
+        empty = dict.fromkeys(("app", "job", "job_state", "reason", "starts", "limit_left"), "")
+        status = f"unreadable: {error.message}"
+        return {"run": str(path), **unknown, **empty, "status": status, "metrics": {}, "nodes": []}
 
 
 def _exit_code(states: list[dict[str, Any]]) -> int:

@@ -66,6 +66,8 @@ def test_drawings(capsys, tmp_path):
     [
         (["allredce"], "did you mean 'all_reduce'"),
         (["allreduce", "--machine", "nix"], "there is no machine 'nix'"),
+        (["halo"], "choose one of all_reduce"),
+        (["gosip"], "did you mean 'gossip'"),
         (["allreduce", "--bytes", "3foo"], "'3foo' is no size"),
         (["allreduce", "--ranks", "0"], "0 ranks"),
         (["broadcast", "--root", "16"], "root 16 is none of the 16 ranks"),

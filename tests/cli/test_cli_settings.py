@@ -139,6 +139,7 @@ def test_contradictions_are_told_with_the_wrong_values() -> None:
         ("app = 'probe'\n", ["grid.spacing=[1]"], "command line: grid.spacing"),
         ("app = 'probe'\n", ["input.table=."], "is a folder; give a file"),
         ("app = 'probe'\n", ["input.label=" + "x" * 21], "expected a text, of at most 20 characters"),
+        ("app = 'probe'\ngrid.nz = 3\n", ["grid=5"], "line: grid = 5: expected a table, as in grid.nz"),
         ("app = 'probe'\n", ["grid={nxx=1}"], "command line: grid.nxx: unknown key; did you mean grid.nx?"),
         ("app = 'probe'\ngrid.nx = 2\ngrid.nzz = 3", [], "run.toml:3: grid.nzz: unknown key"),
     ],
@@ -174,6 +175,24 @@ def test_a_user_file_that_is_named_must_be_there_and_know_its_apps(monkeypatch: 
     assert "user.toml:1: probe is a table here" in mistakes("short")
     monkeypatch.setenv("HPCKIT_CONFIG", file("\n[probe.grid]\nnx = 0\n", "user.toml"))
     assert "user.toml:3: grid.nx = 0: expected" in mistakes("short")
+
+
+def test_a_table_of_a_list_by_its_number() -> None:
+    """What it does not name stays, in the other tables too; the preset itself is not touched."""
+    found = load("collision", ["bubbles.1.amplitude=-5", "bubbles.0.of=temperature"])
+    assert [bubble["amplitude"] for bubble in found.values()["bubbles"]] == [20.0, -5.0]
+    assert [bubble["z"] for bubble in found.values()["bubbles"]] == [2000.0, 8000.0]
+    assert found.values()["bubbles"][0]["of"] == "temperature"
+    assert found.origins["bubbles"] == "command line"
+    assert load("collision", []).values()["bubbles"][1]["amplitude"] == -20.0
+    for word, reason in {
+        "bubbles.2.x=1": "bubbles.2: bubbles has 0 to 1; give the whole list",
+        "bubbles.0.y=1": "bubbles.0.y: unknown key",
+        "bubbles.x=1": "bubbles: a table here and a value in preset collision",
+        "bubbles={}": "bubbles: a table here",
+    }.items():
+        with pytest.raises(InputError, match=reason):
+            load("collision", [word])
 
 
 def test_words_of_the_command_line_are_toml_or_bare_text() -> None:

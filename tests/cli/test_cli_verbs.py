@@ -200,11 +200,19 @@ def test_benchmarks_are_found_without_being_imported(capsys: pytest.CaptureFixtu
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     outcome = hpckit("explain", cwd=tmp_path)
     assert outcome.code == 0
-    line = f"{sys.executable} -m hpckit.cli.main explain | true"
-    done = subprocess.run(
-        line, shell=True, capture_output=True, text=True, timeout=90, check=False, executable="/bin/bash"
-    )
-    assert "Traceback" not in done.stderr
+    for words in ("explain", ""):
+        line = f"{sys.executable} -m hpckit.cli.main {words} | true"
+        done = subprocess.run(
+            line, shell=True, capture_output=True, text=True, timeout=90, check=False, executable="/bin/bash"
+        )
+        assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_few_letters_is_no_error(tmp_path: Path) -> None:
+    outcome = hpckit("init", "probe", "ü.toml", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert outcome.code == 0
+    assert "wrote ?.toml" in outcome.stdout
+    assert hpckit(cwd=tmp_path, PYTHONIOENCODING="latin-1").stdout.startswith("An MPI toolkit")
 
 
 def test_init_takes_settings_and_refuses_wrong_ones(capsys: pytest.CaptureFixture[str]) -> None:

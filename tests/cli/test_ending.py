@@ -38,7 +38,9 @@ make(sys.argv[1])
 """
     (tmp_path / "mine.py").write_text(lines[1:])
     for kind in ("all", "one"):
-        said = hpckit("run", "mine.py", "-n", 2, kind, cwd=tmp_path).stderr
+        outcome = hpckit("run", "mine.py", "-n", 2, kind, cwd=tmp_path)
+        said = outcome.stderr
+        assert outcome.code == 1
         assert said.count("ValueError: mine") == 1
         assert '"mine.py", line 11' in said
         assert '"mine.py", line 8' in said
@@ -46,7 +48,9 @@ make(sys.argv[1])
         assert "guest.py" not in said
     assert "rank 1 failed" in said
     for under in (0, 2):  # ranks that hpckit starts, and those of a launcher
-        said = hpckit("run", "mine.py", "hpckit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under).stderr
+        outcome = hpckit("run", "mine.py", "hpckit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under)
+        said = outcome.stderr
+        assert under or outcome.code == 2
         assert "cannot be laid over axes" in said
         assert '"mine.py", line 6' in said
         assert "mesh.py" not in said

@@ -156,6 +156,7 @@ def test_checks():
     assert not at_most("c", "q", float("inf"), 1.0, "s").passed
     assert not at_least("c", "q", 0.9, 1.0, "s").passed
     assert near("c", "q", 0, 12.0, 0.5, "s").allowed == "12 ± 0.5"
+    assert near("c", "q", 0, 15537.0, 400.0, "s").allowed == "15537 ± 400"
     assert at_most("c", "q", 0, 1e-9, "s").allowed == "at most 1e-09"
     assert at_least("c", "q", 0, 1.9, "s").allowed == "at least 1.9"
     assert Check("c", "q", 0.0, 1.0, 2.0, "s").allowed == "1 to 2"

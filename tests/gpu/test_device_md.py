@@ -22,7 +22,7 @@ def hpckit(*words: object, cwd: Path, **more: str):
     return run_limited(command, 150, cwd=cwd, env={**os.environ, "HPCKIT_CONFIG": os.devnull, **more})
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 4))])
 def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert "all good 3" in mpirun(ranks, "md_device.py", timeout=280).stdout

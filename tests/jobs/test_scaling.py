@@ -115,7 +115,9 @@ def test_a_problem_that_cannot_grow_or_be_cut_is_refused(tmp_path):
         ({"repeats": 0}, "nothing is measured"),
         ({"seconds": 0.0}, "nothing is measured"),
         ({"launcher": "no-such-launcher -x"}, "no program 'no-such-launcher'"),
+        ({"launcher": "srun '--mpi=pmix"}, "No closing quotation"),
         ({"machine": "no-such-machine"}, "no machine"),
+        ({"words": ["mine.py"]}, "is a program"),
         ({"words": ["all", "grid.nx=9"]}, "settings belong to one app"),
     ],
 )

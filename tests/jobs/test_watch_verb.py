@@ -145,6 +145,29 @@ def test_the_exit_code_tells_the_end(run, capsys, status, code):
     assert (state["status"], state["fraction"]) == (status, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("resolved.json", "[1]"), ("resolved.json", '{"app"'), ("progress.json", '{"fraction": "x"}'), ("job.json", "[]")],
+)
+def test_one_run_with_foreign_records_hides_no_other(run, capsys, file, text):
+    progress(run, 1.0, None, "done")
+    run.write_json("summary.json", {"status": "done"})
+    odd = RunDirectory.create("runs/odd")
+    odd.write_json("resolved.json", {"app": "weather", "ranks": 2})
+    odd.write_json("summary.json", {"status": "done"})
+    odd.write_text(file, text)
+    wrong = file != "job.json"
+    assert main(["ls"]) == 0
+    listed = capsys.readouterr().out
+    assert listed.count("done") == 2 - wrong
+    assert listed.count("unreadable") == wrong
+    assert main(["watch", "runs"]) == int(wrong)
+    assert capsys.readouterr().out.count("unreadable") == wrong
+    if wrong:
+        assert main(["compare", "runs/one", "runs/odd"]) == 5
+        assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_folder_without_runs_is_told(tmp_path, capsys):
     assert main(["watch", str(tmp_path)]) == 2
     assert "no runs in" in capsys.readouterr().err
