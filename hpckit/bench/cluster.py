@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hpckit.bench.measure import machine
 from hpckit.bench.requeue import limited, requeued, same_bits
 from hpckit.jobs.graph import load_graph
 from hpckit.jobs.graph_state import GraphState
+from hpckit.scratch import scratch
 
 Ratios = dict[str, dict[str, float]]
 Part = Callable[[Cluster, Path, bool, Ratios], list[dict[str, Any]]]
@@ -50,7 +50,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     wanted = only or [key for key in KEYS if not (quick and key in LONG)]
     results: list[dict[str, Any]] = []
     ratios: Ratios = {}
-    with tempfile.TemporaryDirectory(prefix="hpckit-") as name:
+    with scratch() as name:
         folder = Path(name)
         if "graph_kills" in wanted:
             kills, same = graph_kills(folder / "graph", QUICK_KILLS if quick else KILLS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from hpckit.bench.measure import machine
 from hpckit.errors import SetupError
+from hpckit.scratch import scratch
 
 ROOT = Path(__file__).parents[2]
 README = re.compile(r"<!-- command: run -->\n```sh\n(?P<command>.+)\n```")
@@ -25,7 +25,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     its own cache of downloads, as on a machine that has installed NumPy before. `first_run_s`: seconds in all (a time:
     less is better).
     """
-    with tempfile.TemporaryDirectory(prefix="hpckit-first-") as folder:
+    with scratch("hpckit-first-") as folder:
         parts = first_run(Path(folder))
     total = sum(parts.values())
     rows = [

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,13 +15,14 @@ import numpy as np
 
 from hpckit.cli.launch import find_mpiexec
 from hpckit.errors import SetupError
+from hpckit.scratch import scratch
 
 
 def run_ranks(module: str, ranks: int, cases: tuple) -> list[dict[str, Any]]:
     """Run `module` on that many ranks with the JSON object {"cases", "result"} as its argument; what rank 0 wrote to
     the file `result`. Raises `SetupError` where the job fails.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         result = Path(folder, "rows.json")
         request = json.dumps({"cases": cases, "result": str(result)})
         # One thread a rank: a BLAS or Numba pool would take the other rank's core.

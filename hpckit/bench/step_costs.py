@@ -77,6 +77,7 @@ def _steps(comm: Any, preset: str, replay: int = 0, messages: bool = False) -> t
         with redirect_stdout(io.StringIO()):
             importlib.import_module(f"{config.app.package}.run").run(config.config, run)
     message_checks.on = False
+    comm.Barrier()  # ranks write files of their own
     if folder is not None:
         shutil.rmtree(folder)
     (begun, begin, before), (ended, end, after) = next(it for it in run.ends if it[0] >= FIRST), run.ends[-1]

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from hpckit.cli.run_lock import locked
 from hpckit.cli.terminal import LiveBar, display
 from hpckit.errors import HpckitError, InputError
 from hpckit.run_directory import RunDirectory
+from hpckit.scratch import scratch
 
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
 
@@ -30,7 +30,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
     from hpckit.cli.ending import end_of_run
 
     launch.warn_if_crowded(ranks)
-    with display() as screen, tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
+    with display() as screen, scratch() as folder:
         words = ["-m", "hpckit.cli.worker", str(directory.path), "--marks", folder]
         if isinstance(screen, LiveBar):
             words.append("--bar")

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hpckit.cli.joined import Joined, check_world
 from hpckit.cli.terminal import PlainLines
 from hpckit.cli.user_traceback import OwnLines, tell_own_lines, user_lines
 from hpckit.errors import HpckitError, InputError, RankLostError, StallError
+from hpckit.scratch import scratch
 
 OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
 
@@ -47,7 +47,7 @@ def run_program(
         """The program gets SIGTERM from its launcher; it has no run directory to look at."""
         process.terminate()
 
-    with tempfile.TemporaryDirectory(prefix="hpckit-") as folder:
+    with scratch() as folder:
         guests, failed = Guests(Path(folder), ranks), OwnLines(Path(folder))
 
         def on_tick() -> None:

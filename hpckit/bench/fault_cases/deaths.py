@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any
 
 from hpckit.bench.fault_cases.jobs import at_once, job
 from hpckit.errors import SetupError
+from hpckit.scratch import scratch
 from hpckit.watcher import process_state
 
 PROGRAM = Path(__file__).with_name("dying.py")
@@ -52,7 +52,7 @@ def deaths(random: Random, count: int) -> Iterator[dict[str, Any]]:
 
 def _own_end(kind: str, ranks: int, who: int) -> dict[str, Any]:
     code, words = OWN_ENDS[kind]
-    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+    with scratch("hpckit-faults-") as folder:
         with _started(["run", str(PROGRAM), "-n", str(ranks), kind, str(who), folder], folder) as started:
             said, seconds = _end(started)
         marks = [Path(folder, f"pid-{rank}") for rank in range(ranks)]
@@ -62,7 +62,7 @@ def _own_end(kind: str, ranks: int, who: int) -> dict[str, Any]:
 
 
 def _killed(number: signal.Signals, ranks: int, who: int, delay: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+    with scratch("hpckit-faults-") as folder:
         words = ["run", "heat", "-n", str(ranks), "--directory", "run", "--no-report", "grid.shape=[64,64]"]
         with _started([*words, "time.end=1e9", "time.monitor=5", "output.frames=1"], folder) as started:
             pids = _placed(Path(folder, "run"), ranks)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 from hpckit.bench.fault_cases.hanging import STEPS
 from hpckit.bench.fault_cases.jobs import at_once, job
 from hpckit.cli import launch
+from hpckit.scratch import scratch
 
 PROGRAM = Path(__file__).with_name("hanging.py")
 KINDS = (
@@ -50,7 +50,7 @@ def hangs(random: Random, positions: int) -> Iterator[dict[str, Any]]:
 def hang(kind: str, ranks: int, who: int, when: int) -> dict[str, Any]:
     """One hang of a kind on so many ranks, by rank `who` in step `when`: a row."""
     watch = {"limit": LIMIT, "end": END}
-    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+    with scratch("hpckit-faults-") as folder:
         told = Path(folder, "watch")
         words = [folder, json.dumps({**watch, "folder": str(told)}), str(PROGRAM), kind, str(who), str(when)]
         begin = time.monotonic()

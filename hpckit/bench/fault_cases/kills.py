@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from hpckit.bench.fault_cases.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 from hpckit.io.failpoints import SITES, Operation, breaking
+from hpckit.scratch import scratch
 
 STEPS = 12
 ACTIONS = ("kill", "ENOSPC", "EIO", "short", "EINTR")
@@ -22,7 +22,7 @@ def kills(random: Random, count: int) -> Iterator[dict[str, Any]]:
     """SIGKILLs in turn at a random instant of the run and while a checkpoint is written; a row each."""
     whole = digest(values(STEPS))
     for number in range(count):
-        with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+        with scratch("hpckit-faults-") as folder:
             root = Path(folder, "ckpt")
             begin = time.monotonic()
             if number % 2:
@@ -43,7 +43,7 @@ def failing(random: Random, count: int) -> Iterator[dict[str, Any]]:
     random.shuffle(cases)
     for number in range(count):
         site, action = cases[number % len(cases)]
-        with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+        with scratch("hpckit-faults-") as folder:
             begin = time.monotonic()
             point = f"{site}:{action}:{random.randint(1, 4)}"
             root = Path(folder, "ckpt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from hpckit.bench.fault_cases.jobs import job
 from hpckit.bench.fault_cases.taken_out import NONE
 from hpckit.cli import launch
+from hpckit.scratch import scratch
 
 ROWS = "rows.json"
 CASE_SECONDS = 60.0  # a case takes a few
@@ -23,7 +23,7 @@ def rows_of(
     """`python -m hpckit.bench.fault_cases.PROGRAM FOLDER SEED WITHOUT NAMES` on MPI ranks: the rows that it wrote to
     FOLDER/rows.json, and one that tells how it ended for each name that has none.
     """
-    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+    with scratch("hpckit-faults-") as folder:
         with job(
             launch.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
             env=launch.rank_environment(ranks),

@@ -14,7 +14,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -23,6 +22,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from hpckit.bench.fault_cases.jobs import AT_ONCE, at_once, job
+from hpckit.scratch import scratch
 
 SECONDS = 5  # of a case
 MEMORY = 8 << 30  # bytes of the child's address space
@@ -63,7 +63,7 @@ def main(kind: str, seed: int, first: int, end: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _too_long)
     os.environ["HPCKIT_CONFIG"] = os.devnull
-    with tempfile.TemporaryDirectory(prefix="hpckit-faults-") as folder:
+    with scratch("hpckit-faults-") as folder:
         os.chdir(folder)
         warm = Random(0)
         with contextlib.suppress(Exception):  # imports and first uses are no part of a case's time
