@@ -22,7 +22,7 @@ VECTOR, PAIR = Vec(KIND, LANES), ir.VectorType(ELEMENT[KIND], 2)
 # Of two vectors, in which the lanes stand in pairs of neighbors: what is first in each pair, what is second.
 LOW = [lane if lane % 2 == 0 else LANES + lane - 1 for lane in range(LANES)]
 HIGH = [lane + 1 if lane % 2 == 0 else LANES + lane for lane in range(LANES)]
-load = lanes(KIND, LANES, available()[0]).load
+load = lanes(KIND, LANES).load
 
 
 @intrinsic

@@ -152,7 +152,7 @@ def list_builder(isa: str) -> Any:
     """The kernel `build_list` for an instruction set."""
     if isa == "scalar":
         return _build_list_scalar
-    eight, append = vectors.lanes("f", 8, isa), vectors.append(isa)
+    eight, append = vectors.lanes("f", 8), vectors.append(isa)
     load, broadcast, bits, count_ones = eight.load, eight.broadcast, simd.bits, simd.count_ones
 
     @jit(key=("build_list", isa))

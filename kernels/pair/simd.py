@@ -212,7 +212,7 @@ def _pieces(potential: Potential, form: Form) -> tuple:
         gather_row = _scalar_row(count, stored, own_type)
         parameters = (first_row, same) if form.types == 1 else (place_of_row, gather_row)
         return _load_one, *parameters, _itself, _zero_unless_number, _smaller, _no_prefetch
-    lanes = vectors.lanes(form.kind, form.lanes, form.isa)
+    lanes = vectors.lanes(form.kind, form.lanes)
     common = lanes.broadcast, simd.zero_unless, simd.minimum, simd.prefetch
     if form.types == 1:
         load_records = lanes.load_records
@@ -245,7 +245,7 @@ def _sums(form: Form) -> tuple:
     if not form.exact:
         return _add, plain
     rounded = _rounded_number if form.isa == "scalar" else simd.rounded
-    shift = _itself if form.isa == "scalar" else vectors.lanes(form.kind, form.lanes, form.isa).broadcast
+    shift = _itself if form.isa == "scalar" else vectors.lanes(form.kind, form.lanes).broadcast
     total = _itself if form.isa == "scalar" else simd.sum_lanes
 
     @inlined(math=REORDERED)

@@ -28,7 +28,7 @@ def tile_product(dtype: str) -> Any:
     c[i c_pitch + j] = sum over k of a[at + i down + k across] b[b_at + k b_pitch + j], added to what is there with
     `add`. Arrays are flat; rows is a multiple of ROWS, columns of `columns(dtype)`.
     """
-    n, vectors = LANES[dtype], lanes(KINDS[dtype], LANES[dtype], available()[0])
+    n, vectors = LANES[dtype], lanes(KINDS[dtype], LANES[dtype])
     load, broadcast, zero = vectors.load, vectors.broadcast, np.dtype(dtype).type(0)
 
     @jit(noalias=True, borrowed=True, key=("tile_product", dtype, n))
