@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hpckit.jobs.graph import Graph
 from hpckit.jobs.graph_state import FAILED, LOG, GraphState
 
 POLL_SECONDS = 0.02
+LOOK_SECONDS = 1.0
 LONGEST_BACKOFF = 600.0  # s
 TAIL_LINES = 5  # of the log of a failure
 
@@ -46,7 +47,11 @@ class _Waiting:
 
 
 class Driver:
-    """One pass through a graph. `start(name, key)` begins an attempt; `say` gets a line for each event."""
+    """One pass through a graph. `start(name, key)` begins an attempt; `say` gets a line for each event.
+
+    `others`: another driver may be at the same task, in another job: "copied", this is the first of the two; "copy", it
+    is the second, which leaves what the first has begun, and fails without a record. Whoever comes first counts.
+    """
 
     def __init__(
         self,
@@ -55,15 +60,17 @@ class Driver:
         cores: int,
         start: Callable[[str, str], Running],
         say: Callable[[str], None] = lambda line: None,
+        others: str = "",
     ) -> None:
         self.graph, self.state, self.cores = graph, state, max(1, cores)
         self.outcome: dict[str, str] = {}  # name -> done, kept, failed, skipped
-        self._start, self._say = start, say
+        self._start, self._say, self._others = start, say, others
         self._waiting: dict[str, _Waiting] = {}
         self._working: dict[str, _Waiting] = {}  # what is known of the tasks that run
         self._running: dict[str, list[Running]] = {}
         self._ended: list[str] = []  # the tasks that were done here, in this order
         self._depth = _depths(graph)
+        self._look_at = 0.0  # for what another driver may have done
 
     def run(self) -> Mapping[str, str]:
         """Run to the end; returns the outcome of every task: "done", "kept" (was done before), "failed", "skipped".
@@ -94,10 +101,11 @@ class Driver:
                 self._say(f"{name}: skipped")
             elif all(parent in ("done", "kept") for parent in parents):
                 key = self.graph.key(name)
-                if self.state.is_done(name, key) or self.state.recover(name, key):
+                if self.state.is_done(name, key) or (self._others != "copy" and self.state.recover(name, key)):
                     self.outcome[name] = "kept"
                 else:
-                    self.state.forget_failure(name)
+                    if self._others != "copy":
+                        self.state.forget_failure(name)
                     self._waiting[name] = _Waiting(key)
 
     def _begin(self) -> None:
@@ -137,7 +145,7 @@ class Driver:
 
     def _collect(self) -> bool:
         """See which attempts have ended; True where one has."""
-        seen = False
+        seen = self._others != "" and self._others_were_first()
         for name, attempts in list(self._running.items()):
             for attempt in list(attempts):
                 code = attempt.poll()
@@ -163,6 +171,20 @@ class Driver:
                 break
         return seen
 
+    def _others_were_first(self) -> bool:
+        """End what another driver has done by now; True where it has. Looks once a second: the disk may be far."""
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        ended = [name for name in self._running if self.state.is_done(name, self._working[name].key)]
+        for name in ended:
+            for attempt in self._running.pop(name):
+                attempt.kill()
+                self.state.clear(attempt.work)
+            self.outcome[name] = "kept"
+            self._say(f"{name}: another job was first")
+        return bool(ended)
+
     def _failed(self, name: str, attempt: Running, code: int) -> None:
         waiting = self._working[name]
         task = self.graph.tasks[name]
@@ -172,10 +194,19 @@ class Driver:
             self._waiting[name] = _Waiting(waiting.key, waiting.failures + 1, time.monotonic() + pause)
             self._say(f"{name}: failed ({code}), tried again in {pause:g} s")
             return
-        self.state.fail(name, waiting.key, code, attempt.work)
+        if self._others != "copy":
+            self.state.fail(name, waiting.key, code, attempt.work)
         self.outcome[name] = "failed"
-        tail = (attempt.work / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-        self._say("\n".join([f"{name}: failed ({code}), {attempt.work / LOG}", *(f"    {line}" for line in tail)]))
+        self._say(failure_words(name, {"exit_code": code, "log": str(attempt.work / LOG)}))
+
+
+def failure_words(name: str, failure: Mapping[str, Any]) -> str:
+    """What a failure that is on record is told by: exit code, log and its last lines."""
+    try:
+        tail = Path(failure["log"]).read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+    except OSError:
+        tail = []
+    return "\n".join([f"{name}: failed ({failure['exit_code']}), {failure['log']}", *(f"    {line}" for line in tail)])
 
 
 def _depths(graph: Graph) -> dict[str, int]:

@@ -17,18 +17,23 @@ from hpckit.jobs.graph_state import GraphState
 from hpckit.jobs.script import Job, job_script, seconds
 from hpckit.jobs.site import Site
 
+Say = Callable[[str], None]
+
 
 def chains(graph: Graph, tasks: list[str]) -> list[list[str]]:
     """`tasks` (in the order of the graph) in groups that run one after the other in one job.
 
-    A task joins the one it wants to be near where nothing that it needs has to wait for that one's job.
+    A task joins the one it wants to be near where that one need not wait for anything more: what else the task needs is
+    done, or done before that job begins.
     """
     found: list[list[str]] = []
     for name in tasks:
         near = graph.tasks[name].near
         home = next((chain for chain in found if chain[-1] == near), None)
-        others = [parent for parent in graph.parents[name] if home is None or parent not in home]
-        if home is not None and not any(_reaches(graph, first, other) for first in home for other in others):
+        if home is not None and all(
+            parent not in tasks or parent in home or any(_reaches(graph, parent, first) for first in home)
+            for parent in graph.parents[name]
+        ):
             home.append(name)
         else:
             found.append([name])
@@ -41,7 +46,7 @@ def submit_graph(
     tasks: list[str],
     site: Site,
     command: Callable[[list[str]], list[str]],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, str]:
     """Submit the jobs of `tasks`, which are not done; returns task -> number of its job.
 
@@ -49,7 +54,7 @@ def submit_graph(
     """
     state.make()
     (state.folder / "jobs").mkdir(exist_ok=True)
-    mark = hashlib.sha256(str(state.folder).encode()).hexdigest()[:16]
+    mark = _mark(state)
     alive = slurm.jobs_with_comment(mark)
     jobs: dict[str, str] = {}
     for chain in chains(graph, tasks):
@@ -67,6 +72,24 @@ def submit_graph(
             say(f"{', '.join(chain)}: job {number}" + (f" after {', '.join(waits)}" if waits else ""))
         jobs |= dict.fromkeys(chain, number)
     return jobs
+
+
+def submit_copy(
+    graph: Graph, state: GraphState, name: str, site: Site, command: Callable[[list[str]], list[str]], say: Say
+) -> str:
+    """Submit a second job for a task that takes long, where there is none yet; returns its number."""
+    job, mark = f"{graph.name}.{name}.copy", _mark(state)
+    number = slurm.jobs_with_comment(mark).get(job)
+    if number is None:
+        script = _script(graph, state, [name], site, lambda names: [*command(names), "--copy"], job)
+        number = str(slurm.submit(script, [f"--comment={mark}"], graph.folder))
+        say(f"{name}: takes long, job {number} does it too")
+    return number
+
+
+def _mark(state: GraphState) -> str:
+    """Tells the jobs of this graph from all others."""
+    return hashlib.sha256(str(state.folder).encode()).hexdigest()[:16]
 
 
 def _script(
@@ -87,7 +110,7 @@ def _script(
         output=str(state.folder / "jobs" / f"{chain[0]}-%j.out"),
         about=f"task {' '.join(chain)}",
     )
-    path = state.folder / "jobs" / f"{chain[0]}.sh"
+    path = state.folder / "jobs" / f"{name.removeprefix(f'{graph.name}.')}.sh"
     path.write_text(job_script(job, site), encoding="utf-8")
     return path
 

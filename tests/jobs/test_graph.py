@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from conftest import mpiexec, run_limited
 
-from hpckit.cli.graph import task_states
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.jobs.graph import Graph, load_graph, make_graph
 from hpckit.jobs.graph_draw import columns, draw_svg, draw_text
 from hpckit.jobs.graph_slurm import chains
 from hpckit.jobs.graph_state import GraphState
+from hpckit.jobs.task_states import stragglers, task_states
 
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
 WORK = """
@@ -182,6 +182,41 @@ def test_a_straggler_is_run_twice_and_the_first_to_end_counts(here, capsys):
     assert (Path("seen.first").exists(), Path("seen.second").exists()) == (False, True), "the straggler is ended"
     assert (Path("seen").read_text(), Path("slow.txt").read_text()) == ("xx", "same")
     assert not list(Path(".hpckit-graph/study/work").iterdir())
+
+
+def test_of_two_jobs_that_do_the_same_the_first_to_end_counts(here):
+    """As jobs of Slurm do it, each with a driver of its own; the copy leaves what the first has begun."""
+    Path("slow.py").write_text(
+        "import sys, time\n"
+        "count = open(sys.argv[1], 'a+')\n"
+        "count.write('x'); count.flush(); count.seek(0)\n"
+        "time.sleep(30 if len(count.read()) == 1 else 0)\n"
+        "open('slow.txt', 'w').write('same')\n"
+    )
+    table = {"command": ["python", "slow.py", os.path.abspath("seen")], "inputs": ["slow.py"], "outputs": ["slow.txt"]}
+    path = write({"slow": {**table, "twice_after": 0.5}})
+    first = subprocess.Popen([*HPCKIT, "graph", "task", str(path), "slow"], stdout=subprocess.PIPE, text=True)
+    begin = time.monotonic()
+    while not Path("seen").exists():
+        assert time.monotonic() - begin < 20
+        time.sleep(0.05)
+    graph = load_graph(path)
+    assert stragglers(graph, GraphState(graph), {"slow": "running"}) == []
+    time.sleep(0.6)
+    assert stragglers(graph, GraphState(graph), task_states(graph, GraphState(graph))) == ["slow"]
+    assert main(["graph", "task", str(path), "slow", "--copy"]) == 0
+    said, _ = first.communicate(timeout=20)
+    assert (first.returncode, "another job was first" in said) == (0, True)
+    assert (Path("seen").read_text(), Path("slow.txt").read_text()) == ("xx", "same")
+    assert not list(Path(".hpckit-graph/study/work").iterdir())
+
+
+def test_a_copy_that_fails_leaves_no_record(here):
+    path = write({"bad": {"command": ["false"], "twice_after": 0.5}})
+    assert main(["graph", "task", str(path), "bad", "--copy"]) == 1
+    assert states(path)["bad"] == "ready"
+    assert main(["graph", "task", str(path), "bad"]) == 1
+    assert states(path)["bad"] == "failed"
 
 
 def test_the_budget_of_cores_is_kept(here):
@@ -397,6 +432,12 @@ def test_tasks_that_want_to_be_near_share_a_job_unless_they_would_wait_for_thems
     assert chains(one, one.order) == [["a", "b", "c"], ["d"]]
     two = graph(a=((), ""), c=(("a",), ""), b=(("a", "c"), "a"))
     assert chains(two, two.order) == [["a"], ["c"], ["b"]]
+    # `fine` would have to wait for `coarse`, which it does not need; not once that is done.
+    study = graph(coarse=((), ""), fine=((), ""), compare=(("coarse", "fine"), "fine"))
+    assert chains(study, study.order) == [["coarse"], ["fine"], ["compare"]]
+    assert chains(study, ["fine", "compare"]) == [["fine", "compare"]]
+    late = graph(a=((), ""), b=(("a",), ""), c=(("a", "b"), "b"))
+    assert chains(late, late.order) == [["a"], ["b", "c"]]
 
 
 def test_pictures_show_every_task_and_edge(here):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,8 @@ def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
     assert graph(["run", "study.toml", "--slurm", "--site", site]) == 1
     said = capsys.readouterr().out
     assert "size, near: job" in said
+    assert "bad: failed (3), " in said
+    assert "4 done; 1 failed; 1 skipped" in said
     assert ((here / "size.txt").read_text(), (here / "near.txt").read_text()) == ("3\n", "3")
     assert (here / "sum.txt").read_text() == "8"
     assert not (here / "never.txt").exists()
@@ -243,6 +246,30 @@ def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
     again = capsys.readouterr().out
     assert "bad: job" in again
     assert "sum" not in again
+
+
+def test_a_straggler_gets_a_second_job_and_jobs_that_are_ended_are_named(slurm, here, capsys):
+    (here / "slow.py").write_text(
+        "import os, sys, time\n"
+        "first = not os.path.exists(sys.argv[1])\n"
+        "open(sys.argv[1], 'a').write('x')\n"
+        "time.sleep(60 if first else 0)\n"
+        "open('slow.txt', 'w').write('same')\n"
+    )
+    words = json.dumps(["python", "slow.py", str(here / "seen")])
+    (here / "study.toml").write_text(
+        f"[tasks.slow]\ncommand = {words}\ninputs = ['slow.py']\noutputs = ['slow.txt']\ntwice_after = 2\n"
+        "[tasks.next]\ncommand = ['cp', 'slow.txt', 'next.txt']\ninputs = ['slow.txt']\noutputs = ['next.txt']\n"
+        "[tasks.ended]\ncommand = ['bash', '-c', 'scancel $SLURM_JOB_ID; sleep 30']\noutputs = ['no.txt']\n"
+    )
+    begin = time.monotonic()
+    assert graph(["run", "study.toml", "--slurm", "--site", str(write_site(here))]) == 1
+    assert time.monotonic() - begin < 55
+    said = capsys.readouterr().out
+    assert ("slow: takes long, job" in said, (here / "next.txt").read_text()) == (True, "same")
+    assert "ended: not done, its job" in said
+    assert "CANCELLED" in said
+    assert "2 done; 1 failed" in said
 
 
 SUM = """
