@@ -49,29 +49,39 @@ class PhaseTimer:
     """Seconds spent in named phases: `with timer("halo"): …`.
 
     Where a step is short and its phases follow each other, laps cost half as much: after `begin()`, each `lap("halo")`
-    adds the time since the one before.
+    adds the time since the one before. A step that computes its core while its messages fly takes the clock
+    (`time.perf_counter`) itself and says it all at once, which costs a third: `overlapped(begun, sent, computed, came,
+    ended)` adds to `halo` from `begun` to `sent` and from `computed` to `came`, to `core` and `rim` what follows them.
 
     Phases do not nest: time spent in an inner phase would count twice. `seconds` maps a name to the total so far, in
     the order in which the phases first ran. `waits` holds what exchanges waited meanwhile. The first `traced`
-    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark`, in `steps`, both on
-    the clock of `time.perf_counter`.
+    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark(step)`, in `steps`,
+    both on the clock of `time.perf_counter`.
     """
 
     def __init__(self, waits: Waits | None = None, traced: int = 0) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
+        self._seconds: dict[str, float] = defaultdict(float)
         self._phases: dict[str, Phase] = {}
         self.waits = waits
         self.traced = traced
         self.spans: list[Span] = []
         self.steps: list[tuple[int, float]] = []
         self.begin, self.lap = self._laps()
+        self.overlapped, self._fold = self._overlaps()
+        self.mark: Callable[[int], None] = self._mark if traced else _no_mark
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Phase -> seconds so far."""
+        self._fold()
+        return self._seconds
 
     def _laps(self) -> tuple[Callable[[], None], Callable[[str], None]]:
         """Functions that begin the first phase of a row, and end one and begin the next.
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
-        seconds, spans, most, clock = self.seconds, self.spans, self.traced, perf_counter
+        seconds, spans, most, clock = self._seconds, self.spans, self.traced, perf_counter
         last = 0.0
 
         def begin() -> None:
@@ -94,28 +104,62 @@ class PhaseTimer:
 
         return begin, traced_lap if most else lap
 
+    def _overlaps(self) -> tuple[Callable[[float, float, float, float, float], None], Callable[[], None]]:
+        """Functions that note a step that overlaps, and put what they have noted into `seconds`."""
+        seconds, spans, most = self._seconds, self.spans, self.traced
+        halo = core = rim = 0.0
+
+        def overlapped(begun: float, sent: float, computed: float, came: float, ended: float) -> None:
+            nonlocal halo, core, rim
+            halo += sent - begun + came - computed
+            core += computed - sent
+            rim += ended - came
+
+        def traced_overlapped(begun: float, sent: float, computed: float, came: float, ended: float) -> None:
+            overlapped(begun, sent, computed, came, ended)
+            if len(spans) < most:
+                spans.append(("halo", begun, sent))
+                spans.append(("core", sent, computed))
+                if came > computed:
+                    spans.append(("halo", computed, came))
+                if ended > came:
+                    spans.append(("rim", came, ended))
+
+        def fold() -> None:
+            nonlocal halo, core, rim
+            for name, own in (("halo", halo), ("core", core), ("rim", rim)):
+                if own:
+                    seconds[name] += own
+            halo = core = rim = 0.0
+
+        return traced_overlapped if most else overlapped, fold
+
     def __call__(self, name: str) -> Phase:
         """Add the time of the block to the phase `name`."""
         try:
             return self._phases[name]
         except KeyError:
             made = (
-                TracedPhase(name, self.seconds, self.spans, self.traced) if self.traced else Phase(name, self.seconds)
+                TracedPhase(name, self._seconds, self.spans, self.traced) if self.traced else Phase(name, self._seconds)
             )
             return self._phases.setdefault(name, made)
 
-    def mark(self, step: int) -> None:
-        """The step ends now."""
+    def _mark(self, step: int) -> None:
         if len(self.steps) < self.traced:
             self.steps.append((step, perf_counter()))
 
     def reset(self) -> None:
         """Forget all times, as after warm-up steps that compile the kernels."""
-        self.seconds.clear()
+        self._fold()
+        self._seconds.clear()
         self.spans.clear()
         self.steps.clear()
         if self.waits is not None:
             self.waits.reset()
+
+
+def _no_mark(step: int) -> None:
+    """No timeline is kept."""
 
 
 def t_eff(nbytes: float, seconds: float) -> float:

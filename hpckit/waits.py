@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 SAMPLES = 512  # of a channel that are kept; above it every second one, and so on
+NEVER = 1 << 62  # more calls than there will be
 COLUMNS = 5  # begun, posted, entered, left (s on this rank's clock), waited (s)
 # Collectives in which all wait for the root, and in which the root waits for all; in the others all wait for all.
 FROM_ROOT = ("broadcast", "scatter", "bcast", "scatterv")
@@ -36,7 +37,7 @@ class Channel:
     on; else the first ones. `together`: a collective, whose last rank to come holds up all.
     """
 
-    __slots__ = ("calls", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin", "together")
+    __slots__ = ("calls", "due", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin", "together")
 
     def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool, together: bool = False) -> None:
         self.name, self.ranks, self.together = name, ranks, together
@@ -47,6 +48,8 @@ class Channel:
     def reset(self) -> None:
         """Forget all calls."""
         self.calls, self.stride, self.seconds = 0, 1, 0.0
+        # The next call that is kept. Those before it need no clocks, only to be counted in `calls` and `seconds`.
+        self.due = 0
         self.samples: list[Row] = []
 
     def meet(self, peers: Iterable[int]) -> None:
@@ -60,6 +63,8 @@ class Channel:
         self.seconds += waited
         if number % self.stride == 0 and self._has_room(number):
             self.samples.append([begun, posted, entered, left, waited])
+        full = not self.thin and len(self.samples) >= self.most
+        self.due = NEVER if full else number - number % self.stride + self.stride
 
     def open(self, begun: float, posted: float) -> Row:
         """A call that has begun and will be waited for, with others under way: `close` takes what this returns."""

@@ -71,6 +71,17 @@ def test_a_channel_thins_by_number(calls):
     for number in range(calls):
         first.add(number, number, number, number, 0.5)
     assert [sample[0] for sample in first.samples] == list(range(min(8, calls)))
+    for thin, whole in ((True, channel), (False, first)):  # calls that are not due are only counted
+        spared, clocks = Channel("halo 1", [0, 1], most=8, thin=thin), 0
+        for number in range(calls):
+            if spared.calls >= spared.due:
+                spared.add(number, number, number, number, 0.5)
+                clocks += 1
+            else:
+                spared.calls += 1
+                spared.seconds += 0.5
+        assert (spared.samples, spared.calls, spared.seconds) == (whole.samples, whole.calls, whole.seconds)
+        assert clocks <= 8 + 4 * max(1, calls // 8).bit_length()
 
 
 def test_a_timer_keeps_so_many_spans():
@@ -96,6 +107,25 @@ def test_laps_are_phases_in_a_row(traced, monkeypatch):
     timer.lap("core")
     assert list(timer.seconds.items()) == [("halo", 1.0), ("core", 2.25)]
     assert timer.spans == [("halo", 1.0, 1.5), ("core", 1.5, 3.5), ("halo", 3.5, 4.0)][:traced]
+    timer.reset()
+    assert not timer.seconds
+
+
+@pytest.mark.parametrize("traced", [0, 6])
+def test_a_step_that_overlaps_is_noted_at_once(traced):
+    timer = PhaseTimer(traced=traced)
+    with timer("output"):
+        pass
+    spent = timer.seconds["output"]
+    first = len(timer.spans)
+    timer.overlapped(1.0, 1.5, 3.5, 4.0, 10.0)
+    timer.overlapped(11.0, 11.25, 12.0, 12.0, 12.0)  # nothing to wait for, and no rim
+    assert dict(timer.seconds) == {"output": spent, "halo": 1.25, "core": 2.75, "rim": 6.0}
+    timer.seconds["halo"] -= 0.25  # what an app takes out of it stays out
+    assert timer.seconds["halo"] == 1.0
+    names = [("halo", 1.0, 1.5), ("core", 1.5, 3.5), ("halo", 3.5, 4.0), ("rim", 4.0, 10.0), ("halo", 11.0, 11.25)]
+    assert timer.spans[first:] == ([*names, ("core", 11.25, 12.0)] if traced else [])
+    timer.overlapped(1.0, 1.5, 3.5, 4.0, 10.0)
     timer.reset()
     assert not timer.seconds
 

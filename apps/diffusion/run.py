@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import time as clock
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -114,18 +114,23 @@ class Model:
 
     def advance(self, timer: PhaseTimer) -> None:
         """One step: the core while the halo is on its way, then the rim; all at once where no halo travels."""
-        config, now, after, lap = self.config, self.now.data, self.next.data, timer.lap
-        timer.begin()
+        config, now, after = self.config, self.now.data, self.next.data
+        begun = perf_counter()
         self.halo.start(now)
-        lap("halo")
         if self.overlaps:
+            sent = perf_counter()
             stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.core)
-            lap("core")
-        self.halo.finish(now)
-        lap("halo")
-        rest = self.rim if self.overlaps else self.decomposition.interior
-        stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, rest)
-        lap("rim" if self.overlaps else "core")
+            computed = perf_counter()
+            self.halo.finish(now)
+            came = perf_counter()
+            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.rim)
+            timer.overlapped(begun, sent, computed, came, perf_counter())
+        else:
+            self.halo.finish(now)
+            came = perf_counter()
+            stencil.diffuse(after, now, config.diffusivity, self.dt, config.grid.spacing, self.decomposition.interior)
+            ended = perf_counter()
+            timer.overlapped(begun, came, ended, ended, ended)
         self.now, self.next = self.next, self.now
         self.step += 1
 
@@ -216,14 +221,14 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
     done = model.step
     _warm_up(model)
     timer.reset()
-    waited, begin = model.halo.wait_seconds, clock.perf_counter()
+    waited, begin = model.halo.wait_seconds, perf_counter()
     for step in range(done + 1, model.steps + 1):
         run.advance(step, partial(model.advance, timer), model.saved, model.restore)
         monitor, frame = step % config.time.monitor == 0 or step == model.steps, is_frame(config, step, model.steps)
         if monitor:
             with timer("diagnostics"):
                 last = look()
-            rate = cells * (step - done) / (clock.perf_counter() - begin) / 1e6
+            rate = cells * (step - done) / (perf_counter() - begin) / 1e6
             run.progress(step, model.time, end, f"{rate:.3g} million cell-steps/s")
         if frame:
             with timer("output"):
@@ -235,7 +240,7 @@ def _loop(model: Model, run: Run, writer: FieldWriter) -> tuple[dict[str, float]
                 write()
             break
     model.now.device.wait()
-    seconds = clock.perf_counter() - begin
+    seconds = perf_counter() - begin
     timer.seconds["wait"] = model.halo.wait_seconds - waited
     timer.seconds["halo"] -= timer.seconds["wait"]
     return first, last, model.step - done, seconds
