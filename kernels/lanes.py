@@ -39,7 +39,7 @@ from hpckit.kernels.simd import (
 PERMUTE = {256: "llvm.x86.avx2.permd", 512: "llvm.x86.avx512.permvar.si.512"}  # by the bits of a register
 PERMUTE_NEAR = {
     "d": {256: "llvm.x86.avx.vpermilvar.pd.256", 512: "llvm.x86.avx512.vpermilvar.pd.512"},
-    "f": {256: "llvm.x86.avx.vpermilvar.ps.256"},
+    "f": {256: "llvm.x86.avx.vpermilvar.ps.256", 512: "llvm.x86.avx512.vpermilvar.ps.512"},
 }
 
 
@@ -91,7 +91,6 @@ class Lanes:
     def __init__(self, kind: str, n: int) -> None:
         self.kind, self.n = kind, n
         self.vector, self.number = Vec(kind, n), NUMBER[kind]
-        self.types_in_register = 4 if (kind, n) == ("d", 4) else 8
         self.load, self.broadcast = self._load(), self._broadcast()
         self.gather = self._gather()
         self.load_records, self.load_records_w = self._load_records(3), self._load_records(4)

@@ -325,12 +325,9 @@ def halves(b: Any, value: Any) -> tuple[Any, Any]:
 
 def narrowed(b: Any, value: Any) -> Any:
     """Four float64 that add up to all lanes; lanes of float32 are widened before they meet, four at a time."""
-    while value.type.count > (8 if value.type.element == ELEMENT["f"] else 4):
-        value = arithmetic(b, "fadd", *halves(b, value))
-    if value.type.element == ELEMENT["f"]:
-        wide = ir.VectorType(ELEMENT["d"], 4)
-        value = arithmetic(b, "fadd", *(b.fpext(half, wide) for half in halves(b, value)))
-    return value
+    if value.type.count <= 4:
+        return b.fpext(value, ir.VectorType(ELEMENT["d"], 4)) if value.type.element == ELEMENT["f"] else value
+    return arithmetic(b, "fadd", *(narrowed(b, half) for half in halves(b, value)))
 
 
 @intrinsic

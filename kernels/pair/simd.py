@@ -51,7 +51,7 @@ class Form:
         """Neighbors that are taken at a time: what lists are padded to."""
         if self.isa == "scalar":
             return 1
-        return 8 if self.kind == "f" or self.isa == "avx512" else 4
+        return (16 if self.kind == "f" else 8) // (1 if self.isa == "avx512" else 2)
 
     @property
     def near_types(self) -> int:
@@ -284,8 +284,8 @@ def _type_of_float(w):
 
 @inlined
 def _load_one(records, entries, k):
-    j = entries[k]
-    return records[j], records[j + 1], records[j + 2], records[j + 3]
+    j = np.uint64(np.uint32(entries[np.uint64(k)]))  # a signed index may be negative: the test for it takes as long
+    return records[j], records[j + np.uint64(1)], records[j + np.uint64(2)], records[j + np.uint64(3)]
 
 
 def _scalar_row(count: int, stored: int, own_type: Any) -> Any:

@@ -54,10 +54,11 @@ def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
 @jit
 def to_single(positions, first, stop, center, out):
     """Records in float32, relative to `center`; w is 0x3F800000 + type."""
-    words = out.view(np.int32)
-    for s in range(first, stop):
-        for d in range(3):
-            out[s, d] = positions[s, d] - center[d]
+    words, x, y, z = out.view(np.int32), center[0], center[1], center[2]
+    for s in range(np.uint64(first), np.uint64(stop)):
+        out[s, 0] = positions[s, 0] - x
+        out[s, 1] = positions[s, 1] - y
+        out[s, 2] = positions[s, 2] - z
         words[s, RECORD - 1] = HIGH_SINGLE | ((np.float64(positions[s, 3]).view(np.int64) & 0xFFFFFFFF) >> 1)
 
 

@@ -17,7 +17,7 @@ from hpckit.kernels.jit import jit
 from hpckit.kernels.records.reference import HIGH_SINGLE, type_words
 
 VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
-SHAPES = [("d", 4), ("f", 8)] * bool(VECTOR_ISAS) + [("d", 8)] * ("avx512" in VECTOR_ISAS)
+SHAPES = [("d", 4), ("f", 8)] * bool(VECTOR_ISAS) + [("d", 8), ("f", 16)] * ("avx512" in VECTOR_ISAS)
 DTYPE = {"d": np.float64, "f": np.float32}
 per_shape = pytest.mark.parametrize(("kind", "n"), SHAPES)
 
