@@ -19,7 +19,7 @@ from hpckit.kernels.euler2d.numerics import crossing
 from hpckit.kernels.jit import inlined
 
 u8 = np.uint64
-LANES = 16
+LANES = 8  # the widest vector; loops with products must not take more at a time, or they would have a tail after all
 SLOTS = RHO, NORMAL, HEAT, CARRIED = range(4)  # places of the fields in a buffer; the carried ones from CARRIED on
 
 

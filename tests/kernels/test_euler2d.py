@@ -336,10 +336,13 @@ def test_sound_wave_converges_in_third_order():
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks at x86 instructions")
 def test_inner_loops_are_vectorized(tmp_path):
-    """Packed divisions, and no gathers, which signed indices would bring."""
+    """Packed divisions, and no gathers, which signed indices would bring. Loops whose products may be fused take LANES
+    cells at a time or less: a scalar tail could fuse others.
+    """
     program = """
+import re
 import numpy as np
-from hpckit.kernels.euler2d import lines, ring
+from hpckit.kernels.euler2d import crossing, lines, ring
 line, rows, u = np.ones(8 * lines.PITCH), [np.ones(9 * 4 * ring.PITCH) for _ in range(6)], np.uint64
 lines._cross(line, line.copy(), line.copy(), u(8), u(32), 1.0, 300.0, 0.1)
 lines._push(line, line.copy(), line.copy(), line.copy(), u(8), u(32), 0.1, 1e5)
@@ -355,6 +358,9 @@ for module in (lines, ring):
         if hasattr(module, name):
             text = "".join(getattr(module, name).inspect_asm().values())
             assert instruction in text and "gather" not in text, (module, name)
+            code = "".join(getattr(module, name).inspect_llvm().values())
+            steps = list(map(int, re.findall(r"%index\\.next\\S* = add\\D* i64 %\\S+ (\\d+)", code)))
+            assert steps and (name == "_update" or max(steps) <= crossing.LANES), (module, name, steps)
 """
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=360)
