@@ -72,6 +72,7 @@ class Model:
 
     sent: str | None  # the axis whose halo is under way
     seams: np.ndarray
+    closed: bool  # whether rows along x are their own halo
     halo_y: tuple[np.ndarray, np.ndarray]  # where it stands for the sweep, if not in the state
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
@@ -189,7 +190,7 @@ class Model:
             elif self.sent == direction:
                 self.exchanges[direction].finish(self.state)
                 self.sent = None
-            elif direction in self.exchanges:
+            elif direction in self.exchanges and not (direction == "x" and self.closed):
                 self.exchanges[direction](self.state)
             if self.tracers:
                 self.tracers.before(direction, state)
@@ -217,7 +218,7 @@ class Model:
                 return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux, *lines)
             if direction == "y":
                 return sweep_y(state, base.column, spacing, dt, beta, flux, *lines, *self.halo_y)
-            return sweep_x(state, base.column, spacing, dt, beta, flux, *lines, part, self.seams)
+            return sweep_x(state, base.column, spacing, dt, beta, flux, *lines, part, self.seams, self.closed)
 
     def _halo_rows(self, received: np.ndarray) -> np.ndarray:
         """A halo in y, as the sweep reads it beside the state: what is read once need not be copied there."""
@@ -230,8 +231,11 @@ class Model:
         """
         _, ny, nx = self.decomposition.owned(self.mesh.rank)
         topology = self.mesh.topology
-        split = {axis: topology.sizes[topology.axis(axis)] > 1 and not self.tracers for axis in HORIZONTAL}
+        shared = {axis: topology.sizes[topology.axis(axis)] > 1 for axis in HORIZONTAL}
+        split = {axis: shared[axis] and not self.tracers for axis in HORIZONTAL}
         self.sent = None
+        # Tracers look at the density of the halo too.
+        self.closed = topology.is_periodic("x") and not shared["x"] and not self.tracers
         # A sweep in parts takes a tenth longer, which messages within the node do not.
         in_parts = split["x"] and has_inner(nx) and not self.exchanges["x"].within_node
         self.seams = np.empty((self.config.grid.nz, ny, FIELDS, 2, HALO)) if in_parts else NO_SEAMS

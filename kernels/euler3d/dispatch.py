@@ -28,11 +28,13 @@ def sweep_x(
     end: int | None = None,
     part: int = WHOLE,
     seams: Any = NO_SEAMS,
+    closed: bool = False,
 ) -> int:
     """Advance the x direction by dt in place, in the rows of y from `begin` to `end`; see `reference.sweep_x`.
 
     part: WHOLE, or INNER and then OUTER with the same `seams`, float64[nz, ny, 5, 2, 6]: INNER needs no halo, and does
-    nothing where `has_inner` is False.
+    nothing where `has_inner` is False. closed: whether rows close on themselves, periodic and whole, instead of using
+    the halo.
     """
     _check(state, column, mass_flux, seams)
     _check_flux(state, mass_flux, (0, 0, 1))
@@ -40,10 +42,12 @@ def sweep_x(
     wanted = (state.shape[1], ny, FIELDS, 2, HALO)
     if part != WHOLE and seams.shape != wanted:
         raise ValueError(f"the seams of a sweep in parts are {wanted}, not {seams.shape}")
+    if closed and part != WHOLE:
+        raise ValueError("rows that close on themselves are swept in one part")
     if is_device_array(state):
-        require_whole(part == WHOLE and begin == 0 and end in (None, state.shape[2] - 2 * HALO))
+        require_whole(part == WHOLE and not closed and begin == 0 and end in (None, state.shape[2] - 2 * HALO))
         return _form(state).sweep_x(state, column, dx, dt, beta, mass_flux)
-    return simd.sweep_x(state, column, dx, dt, beta, mass_flux, *_range(begin, end, ny), part, seams)
+    return simd.sweep_x(state, column, dx, dt, beta, mass_flux, *_range(begin, end, ny), part, seams, closed)
 
 
 def sweep_y(

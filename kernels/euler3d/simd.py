@@ -21,13 +21,14 @@ ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
 
 
 @jit
-def sweep_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams):
-    """As `reference.sweep_x`; part, seams: see `euler2d.lines`, seams [nz, ny, 5, 2, 6] or of size 0 for WHOLE."""
-    return _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, lines.workspace(FIELDS))
+def sweep_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed):
+    """As `reference.sweep_x`; part, seams, closed: see `euler2d.lines`, seams [nz, ny, 5, 2, 6] or of size 0 for WHOLE.
+    """
+    return _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed, lines.workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, work):
+def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     parts, none, status = lines.parts_of(work, FIELDS), work[:0], 0
     for level in range(state.shape[1]):
@@ -36,8 +37,8 @@ def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, wo
             mass = mass_flux[level, row] if mass_flux.size else none
             kept = seams[level, row] if seams.size else seams[0, 0]  # of size 0, never looked at
             status |= lines.sweep_line(
-                flat, at, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, mass, part,
-                kept, dx, dt, beta, parts,
+                flat, at, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, closed, mass,
+                part, kept, dx, dt, beta, parts,
             )  # fmt: skip
     return status
 

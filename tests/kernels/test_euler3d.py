@@ -343,6 +343,20 @@ def test_a_sweep_in_parts_has_the_same_bits(direction, nx):
     np.testing.assert_array_equal(own, flux)
 
 
+@pytest.mark.parametrize("nx", [6, 31, lines.TILE, 2 * lines.TILE + 1, 3 * lines.TILE])
+def test_rows_that_close_on_themselves_need_no_halo(nx):
+    shape, base = (5, 8, nx), base_of(5)
+    whole, flux = wrap(random_state(*shape)), np.full((5, 8, nx + 1), np.nan)
+    closed, own = whole.copy(), np.full_like(flux, np.nan)
+    closed[..., :HALO], closed[..., -HALO:] = np.nan, np.nan
+    assert sweep(dispatch, "x", whole, base, mass_flux=flux) == 0
+    for begin, end in ((3, 8), (0, 3)):
+        assert dispatch.sweep_x(closed, base.column, DX, DT, BETA, own, begin, end, closed=True) == 0
+    np.testing.assert_array_equal(closed[OWNED], whole[OWNED])
+    np.testing.assert_array_equal(own, flux)
+    np.testing.assert_array_equal(flux[..., 0], flux[..., -1])
+
+
 @pytest.mark.parametrize("ends", ["low", "high", "both"])
 def test_a_halo_may_stand_beside_the_state(ends):
     shape, base = (5, 8, 2 * ring.STRIP + 5), base_of(5)
@@ -366,6 +380,9 @@ def test_parts_that_cannot_be_are_refused():
         dispatch.sweep_y(state, base.column, DY, DT, BETA, dispatch.NO_FLUX, 3, 9)
     with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
         dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER)
+    with pytest.raises(ValueError, match="in one part"):
+        seams = np.zeros((5, 8, FIELDS, 2, HALO))
+        dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER, seams=seams, closed=True)
 
 
 def test_dispatch_refuses_what_the_kernels_cannot_take():
