@@ -51,16 +51,17 @@ def parts_of(work, fields):
 
 @jit(borrowed=True)
 def sweep_line(
-    flat, at, pitch, cells, order, base, level, source, inflow, at_left, at_right, closed, mass, part, seams, spacing, dt,
-    beta, parts,
+    flat, at, then, pitch, cells, order, base, level, source, inflow, at_left, at_right, closed, mass, part, seams,
+    spacing, dt, beta, parts,
 ):  # fmt: skip
     """Advance a row of cells by dt along x, in place; see `euler2d.reference.sweep_x`.
 
-    flat: the state; its fields stand `pitch` apart, the first owned cell of the row at `at`. order: the state's fields
-    in the order of `crossing.SLOTS`. base: the base state at cells, of which `level` is the row's. source: tendency of
-    the first carried field, laid out like a field, or of size 0. inflow: u and theta of an inflow, theta 0 without.
-    closed: whether the row closes on itself, which it does in one part. mass: takes the mass flux of the last stage, cells + 1, or of size 0. part, seams: see above. parts: of `parts_of`.
-    Returns a status.
+    flat: the state; its fields stand `pitch` apart, the first owned cell of the row at `at`. then: that of the row that
+    comes next, for memory to begin with. order: the state's fields in the order of `crossing.SLOTS`. base: the base
+    state at cells, of which `level` is the row's. source: tendency of the first carried field, laid out like a field,
+    or of size 0. inflow: u and theta of an inflow, theta 0 without. closed: whether the row closes on itself, which it
+    does in one part. mass: takes the mass flux of the last stage, cells + 1, or of size 0. part, seams: see above.
+    parts: of `parts_of`. Returns a status.
     """
     old, one, two, flux, scratch, left, start, ghost = parts
     status, fields, tiles = 0, len(order), (cells + TILE - 1) // TILE
@@ -92,7 +93,7 @@ def sweep_line(
         if split and part == INNER and tile == tiles - 2:
             _keep(old, seams[:, 1], FIRST + count - HALO)
         for stage in range(3):
-            ask_for(flat, at + begin + cells + 2 * HALO, pitch, order, count, stage)  # the same tile of the next row
+            ask_for(flat, then + begin, pitch, order, count, stage)
             now = old if stage == 0 else (one if stage == 1 else two)
             new = two if stage == 1 else one
             step, rate = dt / (3 - stage), dt / (3 - stage) / spacing

@@ -75,11 +75,12 @@ def ask_for(flat, at, pitch, order, count, third):
     """Ask memory for every third field of cells that are loaded later, `count` from `at` on.
 
     The rows of a strip are pages apart and those of a part of a line have gaps: a processor does not foresee them. Each
-    stage asks for a third, so that memory works while the stages compute.
+    stage asks for a third, so that memory works while the stages compute. Rows do not begin with a cache line: a step
+    more asks for the line in which they end.
     """
     for slot in range(third, len(order), 3):
         first = at + order[slot] * np.int64(pitch)
-        for cell in range(0, count, CACHE_LINE):
+        for cell in range(0, count + CACHE_LINE - 1, CACHE_LINE):
             prefetch(flat, first + cell)
 
 

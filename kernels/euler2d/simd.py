@@ -35,8 +35,9 @@ def _rows(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, 
     for row in range(state.shape[1]):
         wind = (inflow[0, row], inflow[1, row]) if inflow.size else (0.0, 0.0)
         status |= lines.sweep_line(
-            flat, row * width + HALO, pitch, width - 2 * HALO, ALONG_X, column, row, source.reshape(-1), wind, at_left,
-            at_right, False, no_mass, part, seams[row if seams.size else 0], dx, dt, beta, parts,
+            flat, row * width + HALO, (row + 1) * width + HALO, pitch, width - 2 * HALO, ALONG_X, column, row,
+            source.reshape(-1), wind, at_left, at_right, False, no_mass, part, seams[row if seams.size else 0], dx, dt,
+            beta, parts,
         )  # fmt: skip
     return status
 

@@ -22,8 +22,7 @@ ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
 
 @jit
 def sweep_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed):
-    """As `reference.sweep_x`; part, seams, closed: see `euler2d.lines`, seams [nz, ny, 5, 2, 6] or of size 0 for WHOLE.
-    """
+    """As `reference.sweep_x`; part, seams (of size 0, or [nz, ny, 5, 2, 6]) and closed: see `euler2d.lines`."""
     return _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed, lines.workspace(FIELDS))
 
 
@@ -34,11 +33,12 @@ def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, cl
     for level in range(state.shape[1]):
         for row in range(begin, end):
             at = (level * state.shape[2] + HALO + row) * width + HALO
+            then = at + width if row + 1 < end else ((level + 1) * state.shape[2] + HALO + begin) * width + HALO
             mass = mass_flux[level, row] if mass_flux.size else none
             kept = seams[level, row] if seams.size else seams[0, 0]  # of size 0, never looked at
             status |= lines.sweep_line(
-                flat, at, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, closed, mass,
-                part, kept, dx, dt, beta, parts,
+                flat, at, then, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, closed,
+                mass, part, kept, dx, dt, beta, parts,
             )  # fmt: skip
     return status
 

@@ -380,8 +380,8 @@ def test_parts_that_cannot_be_are_refused():
         dispatch.sweep_y(state, base.column, DY, DT, BETA, dispatch.NO_FLUX, 3, 9)
     with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
         dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER)
+    seams = np.zeros((5, 8, FIELDS, 2, HALO))
     with pytest.raises(ValueError, match="in one part"):
-        seams = np.zeros((5, 8, FIELDS, 2, HALO))
         dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER, seams=seams, closed=True)
 
 
