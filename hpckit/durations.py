@@ -36,9 +36,9 @@ def _span(text: str) -> str:
 
 
 def _span_or_none(text: str) -> str:
-    return _span(text) if text else text
+    return "" if text in ("", "none") else _span(text)
 
 
 Span = Annotated[str, AfterValidator(_span)]
-OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty for none
-LIMIT = 'elapsed time ("11 h 50 min") after which the run ends early with a checkpoint, exit code 75; empty: none'
+OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty or "none": none
+LIMIT = 'elapsed time ("11 h 50 min") after which the run ends early with a checkpoint, exit code 75; none: no limit'

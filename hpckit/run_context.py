@@ -115,6 +115,7 @@ class Run:
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
         self._start: tuple[float, int, float] | None = None
+        self._marked = -1  # the step that the timeline has the end of
         self._next_line = self._next_file = 0.0
 
     def say(self, text: str) -> None:
@@ -158,7 +159,7 @@ class Run:
         the app's own figure with its unit.
         """
         self.step = step
-        self.timer.mark(step)
+        self._mark(step)
         if self._watch is not None:
             self._watch.beat()
         if self.rank:
@@ -178,6 +179,12 @@ class Run:
         if self._lines and (last or now >= self._next_line):
             self._next_line = now + LINE_SECONDS
             self.say(progress_line(state))
+
+    def _mark(self, step: int) -> None:
+        """A step has ended, for the timeline: it may be told of twice, by `progress` and `edge`."""
+        if self.timer.traced and step != self._marked:
+            self._marked = step
+            self.timer.mark(step)
 
     def metric(self, **values: Any) -> None:
         """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
@@ -224,6 +231,7 @@ class Run:
         SIGUSR1) to any rank, the stop file, or the end of the elapsed time. The answer is the same on every rank. What
         belongs to the step (metrics, frames) is written before; what is written only because the run stops, after.
         """
+        self._mark(step)
         if self._edge is None:
             self._edge = StepEdge(self.comm, self._keeper, self._asked_to_stop, self._told_outputs)
         return self._edge.come(step, state)

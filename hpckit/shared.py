@@ -46,8 +46,13 @@ def empty_shared(comm: MPI.Comm, shape: int | Sequence[int], dtype: npt.DTypeLik
     Every rank gives the same shape and dtype; the memory is zeroed. Raises `InputError` where the ranks do not agree,
     `SetupError` where there is not enough memory.
     """
-    wanted = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
-    kind = np.dtype(dtype)
+    try:
+        wanted = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a symmetric buffer has a shape and a dtype: {error}") from None
+    if kind.hasobject:
+        raise InputError("objects of Python cannot be in memory that ranks share", do="give a dtype of numbers")
     require_same(comm, {"shape": str(wanted), "dtype": str(kind)}, "a symmetric buffer is the same on every rank")
     if min(wanted, default=0) < 0:
         raise InputError(f"the shape of a symmetric buffer is {wanted}; no dim may be negative")

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.mesh import Mesh
@@ -17,6 +18,8 @@ from hpckit.plan.bricks import DIMS, Bricks
 from hpckit.plan.counts import checked_root
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.topology import Topology
+
+NO_ID = np.iinfo(np.int64).max
 
 
 class Swarm:
@@ -103,7 +106,7 @@ class Swarm:
 
         position: [n, dims], or None on ranks that give none. values: what their fields hold, 0 where left out; ids that
         are left out go on from the largest there is, in the order of the ranks. Raises `InputError` for unknown fields,
-        shapes that do not fit and places that are not finite.
+        shapes that do not fit, places that are not finite, and ids that two particles would have (on all ranks).
         """
         try:
             given = np.empty((0, self.dims)) if position is None else np.asarray(position, np.float64)
@@ -122,14 +125,27 @@ class Swarm:
                 new[name] = each
             except (ValueError, TypeError) as error:
                 raise InputError(f"{name} of {len(new)} particles: {error}") from None
-        largest = np.array([self.data["id"].max(initial=-1), len(new)], np.int64)
-        everyone = np.empty((self.mesh.size, 2), np.int64)
+        largest = np.array([self.data["id"].max(initial=-1), len(new), "id" in values], np.int64)
+        everyone = np.empty((self.mesh.size, 3), np.int64)
         self.mesh.comm.Allgather(largest, everyone)
         if "id" not in values:
             first = int(everyone[:, 0].max()) + 1 + int(everyone[: self.mesh.rank, 1].sum())
             new["id"] = np.arange(first, first + len(new))
+        if everyone[:, 2].any():
+            self._require_new(new["id"], everyone[:, 1])
         self.data = np.concatenate([self.data, new])
         self.migrate()
+
+    def _require_new(self, ids: np.ndarray, counts: np.ndarray) -> None:
+        """Raise on all ranks where one of the new `ids`, of which ranks have `counts`, is given twice or is there."""
+        every = np.empty(counts.sum(), np.int64)
+        self.mesh.comm.Allgatherv(np.ascontiguousarray(ids), (every, counts))
+        kinds, times = np.unique(every, return_counts=True)
+        twice = kinds[(times > 1) | np.isin(kinds, self.data["id"])]
+        least = np.array([twice.min(initial=NO_ID)])
+        self.mesh.comm.Allreduce(MPI.IN_PLACE, least, MPI.MIN)
+        if least[0] != NO_ID:
+            raise InputError(f"two particles would have the id {least[0]}", do="leave id out, or give others")
 
     def migrate(self) -> int:
         """Collective, after particles moved: wrap them into the box where it is periodic and send each to the rank that

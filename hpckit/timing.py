@@ -55,7 +55,7 @@ class PhaseTimer:
 
     Phases do not nest: time spent in an inner phase would count twice. `seconds` maps a name to the total so far, in
     the order in which the phases first ran. `waits` holds what exchanges waited meanwhile. The first `traced`
-    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark(step)`, in `steps`,
+    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark`, in `steps`,
     both on the clock of `time.perf_counter`.
     """
 
@@ -68,7 +68,6 @@ class PhaseTimer:
         self.steps: list[tuple[int, float]] = []
         self.begin, self.lap = self._laps()
         self.overlapped, self._fold = self._overlaps()
-        self.mark: Callable[[int], None] = self._mark if traced else _no_mark
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -144,7 +143,8 @@ class PhaseTimer:
             )
             return self._phases.setdefault(name, made)
 
-    def _mark(self, step: int) -> None:
+    def mark(self, step: int) -> None:
+        """The step ends now."""
         if len(self.steps) < self.traced:
             self.steps.append((step, perf_counter()))
 
@@ -156,10 +156,6 @@ class PhaseTimer:
         self.steps.clear()
         if self.waits is not None:
             self.waits.reset()
-
-
-def _no_mark(step: int) -> None:
-    """No timeline is kept."""
 
 
 def t_eff(nbytes: float, seconds: float) -> float:

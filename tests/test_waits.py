@@ -143,6 +143,19 @@ def test_spans_nest_and_messages_go_forward():
     assert made["otherData"] == {"title": "made up", "ranks": 2}
 
 
+def test_the_report_draws_a_timeline_with_actions_of_pipelines(tmp_path):
+    spans = {
+        "names": ["compute", "0F0", "0B0"],
+        "spans": [[0, 0.0, 4e-4]],
+        "actions": [[1, 1e-4, 2e-4], [2, 2e-4, 3e-4]],
+        "steps": [[1, 4e-4]],
+    }
+    made = merge([spans], [[]], "made up")
+    assert {"0F0", "0B0"} < {event["name"] for event in made["traceEvents"]}
+    (tmp_path / "trace.json").write_text(text(made))
+    assert trace_section(tmp_path).count("<svg") == 1
+
+
 def test_a_collective_has_arrows_from_the_last_that_came():
     """In the first call rank 2 comes last, in the second rank 0."""
     calls = [
@@ -185,7 +198,10 @@ with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
             time.sleep(0.06 if comm.rank == 1 else 0.0)
         with run.timer("halo"):
             halo(field)
-        run.progress(step, step, 15)
+        if step % 5 == 0:  # told of twice, marked once
+            run.progress(step, step, 15)
+        if step < 15:
+            run.edge(step, dict)
 run.finish({{}})
 """
 MESSAGES = """

@@ -178,6 +178,9 @@ def _sentences(record: Record) -> Iterator[str]:
             f"{record['fit']['law']}'s law fits with a serial fraction of {serial['value']:.4f}"
             f" ({serial['low']:.4f} to {serial['high']:.4f})."
         )
+        if not 0 <= serial["value"] <= 1:
+            more = "more ranks take longer" if serial["value"] > 1 else "more ranks gain more than their number"
+            yield f"That is no fraction: {more}, which the law does not describe."
     if any("ceiling" in point for point in record["points"]):
         yield "Ceiling: what as many independent runs on one rank each, at the same time, leave of the speed of one."
     if record["model"]:

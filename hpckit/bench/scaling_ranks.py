@@ -62,24 +62,31 @@ class Turn:
     skipped: int
     steps: int
     made: int = 0
+    first: int | None = None  # steps made when the clock began
     begun: float = 0.0
     before: float = 0.0
     seconds: float = 0.0
     waited: float = 0.0
 
-    def step(self, device: Device) -> bool:
-        """A step has ended, though maybe not on `device`; whether it was the last."""
-        self.made += 1
-        if self.made == self.skipped + self.steps:
-            device.wait()
-            spent = time.perf_counter() - self.begun
-            # What a hypervisor took is counted in ticks, of which one may be longer than the turn.
-            self.seconds, self.waited = spent / self.steps, min((core_wait() - self.before) / spent, 1.0)
-        elif self.made == self.skipped:
-            device.wait()
-            self.gate.Barrier()
-            self.before, self.begun = core_wait(), time.perf_counter()
-        return self.made == self.skipped + self.steps
+    def step(self, device: Device, many: int) -> bool:
+        """So many more steps have ended, though maybe not on `device`; whether they were the last of the turn.
+
+        Apps may take several at once: then a few more are made than were asked for.
+        """
+        self.made += many
+        if self.first is None:
+            if self.made >= self.skipped:
+                device.wait()
+                self.gate.Barrier()
+                self.first, self.before, self.begun = self.made, core_wait(), time.perf_counter()
+            return False
+        if self.made < self.first + self.steps:
+            return False
+        device.wait()
+        spent = time.perf_counter() - self.begun
+        # What a hypervisor took is counted in ticks, of which one may be longer than the turn.
+        self.seconds, self.waited = spent / (self.made - self.first), min((core_wait() - self.before) / spent, 1.0)
+        return True
 
 
 class Stepped(Run):
@@ -92,7 +99,7 @@ class Stepped(Run):
 
     def edge(self, step: int, state: MakeState) -> bool:
         """The step has ended."""
-        return self.held.edge()
+        return self.held.edge(step)
 
 
 class InTurn:
@@ -108,6 +115,7 @@ class InTurn:
         self._waits: waits.Waits | None = None  # the app's, while it is held
         self._error: BaseException | None = None
         self._run: Stepped | None = None
+        self._step = 0  # of the run, that ended last
         self._phases: tuple[str, ...] = ()  # that belong to steps
         # A context of its own holds NumPy's handling of errors.
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._whole,), daemon=True)
@@ -120,7 +128,7 @@ class InTurn:
         """
         self._turn = Turn(gate, skipped, steps)
         self._let_go()
-        if self._turn.made < skipped + steps:
+        if not self._turn.seconds:
             raise SetupError(
                 f"the app {self._case['app']} made too few steps to be timed, or does not tell where they end",
                 do="give fewer --steps or --repeats; an app calls run.edge(step, …) after every step but the last",
@@ -143,11 +151,12 @@ class InTurn:
         phases = summary["phases"].items()
         return {name: seconds[self._comm.rank] / summary["steps"] for name, seconds in phases if name in kept}
 
-    def edge(self) -> bool:
+    def edge(self, step: int) -> bool:
         """In the app's thread, at the end of a step: hold where the turn is over; whether the run is to end."""
         assert self._turn is not None
         assert self._run is not None
-        if self._turn.step(self._run.device):
+        many, self._step = step - self._step, step
+        if self._turn.step(self._run.device, many):
             self._phases = tuple(self._run.timer.seconds)
             self._app_holds.release()
             self._app_goes.acquire()

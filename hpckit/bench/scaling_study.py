@@ -101,7 +101,7 @@ class Study:
         apart: numbers of ranks on which the run on one rank is also made by each at once; over: those that share cores.
         """
         turns = (most + 1) * (1 + len(apart))
-        total = math.ceil(MARGIN * turns * 2 * steps) + 1  # as many go before the clock
+        total = math.ceil(MARGIN * turns * 2 * (steps + 1)) + 1  # as many go before the clock
         values = {n: self.configuration(n, total).values() for n in self.counts}
         case = {
             "app": self.base.app.name,

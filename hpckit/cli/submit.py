@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli import run
+from hpckit.cli.apps import find_preset
 from hpckit.cli.prepared import JOB, has_begun
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs import slurm
@@ -75,6 +76,7 @@ def main(arguments: list[str]) -> int:
         return _write_list(options.list, options.into, site)
     if not words:
         raise InputError("nothing to submit", do="hpckit submit FILE|PRESET|PROGRAM.py|DIR --nodes N --time T")
+    _require_target(words[0])
     if options.time is None:
         raise InputError("no time limit", do="--time 01:00:00")
     if options.script is not None:
@@ -82,6 +84,15 @@ def main(arguments: list[str]) -> int:
         print(f"wrote {options.script}; submit it:  sbatch {shlex.quote(str(options.script))}")
         return 0
     return _submit(options, words, arguments, site)
+
+
+def _require_target(word: str) -> None:
+    """Raise `InputError` where there is nothing of this name to submit, before other mistakes are told."""
+    if word.endswith((".toml", ".py")):
+        if not Path(word).is_file():
+            raise InputError(f"there is no file {word}", do="hpckit init APP FILE writes a run file to start from")
+    elif word not in ("bench", "graph") and not Path(word).exists():
+        find_preset(word)
 
 
 def find_site(given: Path | None) -> Site:

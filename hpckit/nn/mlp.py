@@ -22,6 +22,7 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
             f"an MLP of sizes {list(sizes)} has no layer",
             do="give at least two sizes of 1 and more: input, hidden ones, output, as in mlp([784, 1024, 10])",
         )
+    activation_of(activation)  # raises, where none is used too
     layers: list[Layer] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         linear = Linear(inputs, outputs, str(i), input_gradient=i > 0)

@@ -150,7 +150,11 @@ def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), n
     """
     if operation not in ALGORITHMS:
         raise _unknown("operation", operation, ALGORITHMS)
-    name = name or build.__name__
+    if not callable(build):
+        raise InputError(f"an algorithm is a function that builds a plan, not {build!r}")
+    name = name or getattr(build, "__name__", "")
+    if not name:
+        raise InputError(f"the algorithm {build!r} has no name", do="give name=")
     if name in (*ALGORITHMS[operation], "auto"):
         raise InputError(f"there is an algorithm {name!r} of {operation}", do="give another name=")
 

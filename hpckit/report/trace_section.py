@@ -69,8 +69,8 @@ def _draw(events: list[dict[str, Any]], begin: float, end: float) -> str:
     axes.barh(0, 0, color=colors["wait"], label="wait")
     for event in shown:
         waiting = event["cat"] == "message"
-        if waiting and not event["name"].startswith("wait"):
-            continue
+        if event["cat"] == "action" or (waiting and not event["name"].startswith("wait")):
+            continue  # actions of a pipeline have names of their own, within the phase that is drawn
         left, right = max(event["ts"], begin), min(event["ts"] + event["dur"], end)
         color = colors["wait" if waiting else event["name"]]
         place = {"left": (left - begin) / 1e3, "color": color, "linewidth": 0}

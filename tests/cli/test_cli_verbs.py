@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
@@ -237,3 +238,15 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     Path("afile").touch()
     assert main(["run", "probe", "--directory", given]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_no_mpi_library_is_a_bad_environment(monkeypatch, capsys):
+    def broken(name, package=None):
+        if name.endswith("diffusion.run"):
+            raise RuntimeError("cannot load MPI library\nlibmpi.so: no such file")
+        return load(name, package)
+
+    load = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", broken)
+    assert main(["run", "heat", "--dry-run"]) == 3
+    assert "no MPI library" in capsys.readouterr().err

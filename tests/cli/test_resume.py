@@ -153,6 +153,8 @@ def test_only_settings_that_leave_the_results_may_change(tmp_path: Path, capsys)
     assert changed["values"]["checkpoint"]["keep"] == 7
     assert changed["values"]["time"] == {**record["values"]["time"], "limit": "2 h"}
     assert changed["origins"] == dict.fromkeys(("checkpoint.keep", "time.limit"), "command line of resume")
+    values = _changed(record, ["time.limit=none"])["values"]
+    assert type(configuration.config).model_validate(values).time.limit == ""
     assert record["values"]["checkpoint"]["keep"] == 2
 
 

@@ -303,4 +303,11 @@ def test_a_program_of_a_users_own_goes_on_on_other_ranks(mpirun, tmp_path):
     assert begin == "5"
     assert int(end) >= 17
     assert stopped == "True"
-    assert mpirun(1, "own_checkpoints.py", tmp_path / "saved", int(end) + 1).stdout.split()[0] == end
+    done = mpirun(1, "own_checkpoints.py", tmp_path / "saved", int(end) + 1)
+    assert done.stdout.split()[0] == end
+    assert "not used" not in done.stderr
+    newest = mf.committed(tmp_path / "saved")[-1]
+    shard = max(mf.folder(tmp_path / "saved", newest).glob("shard-*.h5"), key=lambda path: path.stat().st_size)
+    shard.write_bytes(bytes(shard.stat().st_size))
+    done = mpirun(2, "own_checkpoints.py", tmp_path / "saved", int(end) + 2)
+    assert done.stderr.count(f"not used: g{newest:06d}: ") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hpckit.bench.scaling import run
 from hpckit.bench.scaling_files import latex, markdown
 from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling_model import curve
+from hpckit.bench.scaling_ranks import Turn
 from hpckit.bench.scaling_reframe import reframe_test
 from hpckit.bench.scaling_rounds import CALM, calmest, crowded, disturbance
 from hpckit.bench.scaling_study import Study, evaluated, words_with
@@ -211,6 +213,12 @@ def test_fits_leave_out_what_shares_cores(made):
     assert r"\toprule" in text
 
 
+def test_a_fit_that_is_no_fraction_says_so(made):
+    assert "no fraction" not in markdown(made)
+    slow = {"law": "Amdahl", "serial": {"value": 1.5, "low": 1.1, "high": 1.6}}
+    assert "no fraction: more ranks take longer" in markdown({**made, "fit": slow})
+
+
 def test_rounds_that_other_programs_disturb_are_left_out_and_told(made):
     assert (made["rounds"], made["rounds_made"], made["rounds_disturbed"], made["disturbance"]) == (5, 7, 0, 0.0)
     assert [run["turn"] for run in made["runs"] if not run["used"]] == [5] * 4 + [6] * 4
@@ -244,6 +252,38 @@ def test_the_reframe_test_is_a_program_with_the_measured_references(made, tmp_pa
         check=False,
     )
     assert "Found 2 check(s)" in done.stdout, done.stdout + done.stderr
+
+
+class Still:
+    """A device, and a barrier, of which nothing is to be waited for."""
+
+    def wait(self) -> None:
+        pass
+
+    Barrier = wait
+
+
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_turns_count_steps_where_an_app_takes_several_at_once(many, monkeypatch):
+    monkeypatch.setattr("hpckit.bench.scaling_ranks.time.perf_counter", lambda: float(made))
+    monkeypatch.setattr("hpckit.bench.scaling_ranks.core_wait", lambda: 0.0)
+    turn, made = Turn(Still(), skipped=4, steps=6), 0
+    while True:
+        made += many  # a second a step
+        if turn.step(Still(), many):
+            break
+    assert made == math.ceil(4 / many) * many + math.ceil(6 / many) * many
+    assert turn.seconds == 1.0
+
+
+def test_an_app_that_takes_two_steps_at_once_is_studied(tmp_path, monkeypatch):
+    if shutil.which("mpiexec") is None and not (Path(sys.executable).parent / "mpiexec").exists():
+        pytest.skip("no mpiexec")
+    monkeypatch.chdir(tmp_path)
+    options = dict.fromkeys(("weak", "strong", "gpu"), False) | {"launcher": "", "seconds": None, "no_ceiling": True}
+    options |= {"words": ["shallow_water/adjustment", "grid.nx=24", "grid.ny=24"], "ranks": (1, 2)}
+    found = run(**options, repeats=2, steps=5, out=tmp_path / "study", machine="infiniband")
+    assert [row["ranks"] for row in found["results"]] == [1, 2]
 
 
 def test_a_study_for_real(tmp_path, monkeypatch):

@@ -44,6 +44,12 @@ def test_activations(activation):
     check(activation(), numbers(3, 7))
 
 
+def test_an_activation_that_there_is_not_is_refused_where_none_is_used_too():
+    for sizes in ([5, 3], [5, 7, 3]):
+        with pytest.raises(InputError, match="'reul' is no activation"):
+            mlp(sizes, "reul")
+
+
 def test_mlp_gives_no_gradient_to_data():
     model = mlp([5, 7, 3], activation="gelu")
     assert [p.name for p in model.parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
@@ -215,3 +216,7 @@ def test_an_algorithm_of_ones_own_is_proved_when_it_is_made(monkeypatch):
     for operation, name in (("all_reduce", "ring"), ("all_reduce", "auto"), ("sum", "mine")):
         with pytest.raises(InputError):
             add_algorithm(operation, mine, name=name)
+    with pytest.raises(InputError, match="not 3"):
+        add_algorithm("all_reduce", 3)
+    with pytest.raises(InputError, match="no name"):
+        add_algorithm("all_reduce", functools.partial(mine, 2))

@@ -308,6 +308,16 @@ def test_memory_without_a_name():
     assert not names_left()
 
 
+def test_what_is_no_shape_or_dtype_is_refused():
+    for shape, dtype, words in ((3, "flaot", "a dtype"), ("x", "f8", "a shape"), (3, object, "objects")):
+        try:
+            empty_shared(COMM, shape, dtype)
+        except InputError as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"taken: {shape} {dtype}")
+
+
 def test_a_freed_communicator_lets_its_group_go():
     comm = COMM.Dup()
     group = weakref.ref(node_group(comm))

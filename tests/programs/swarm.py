@@ -121,6 +121,12 @@ def flock(mesh):
     return None if whole is None else f"{np.sort(whole['angle']).sum():.10f} {whole['position'].sum():.10f}"
 
 
+def twice(swarm, *ids):
+    """The last rank gives these ids, the others nothing: all ranks are told where one is taken."""
+    given = ids if swarm.mesh.rank == swarm.mesh.size - 1 else ()
+    swarm.add(np.ones((len(given), swarm.dims)), id=np.array(given, int))
+
+
 def test_refusals(mesh):
     swarm, _, _ = start(mesh)
     names = mesh.topology.names
@@ -139,6 +145,8 @@ def test_refusals(mesh):
         (lambda: swarm.ghosts("1"), "a length"),
         (lambda: hp.Swarm(mesh.topology, 0.0, 1.0), "lives on a mesh"),
         (lambda: swarm.add([["a"] * len(names)]), "numbers"),
+        (lambda: twice(swarm, 5), "the id 5"),
+        (lambda: twice(swarm, COUNT + 3, COUNT + 3), f"the id {COUNT + 3}"),
         (lambda: swarm.__setitem__("heading", np.zeros(COUNT + 1)), "heading of"),
         (lambda: swarm.keep(np.arange(len(swarm))), "a mask is bool"),
         (lambda: swarm.keep(np.ones(COUNT + 1, bool)), "a mask is bool"),

@@ -7,6 +7,7 @@ import json
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -43,9 +44,9 @@ class Checkpoints:
     remove it to begin anew.
 
     Making one is collective: `step` is then the step to go on from, 0 where there is no checkpoint, the fields and
-    swarms hold what they held, and `values` what was saved with them. Raises `InputError` for fields without names or
-    with other shapes than those saved, `CorruptDataError` where no checkpoint is whole, and `SetupError` for a folder
-    that cannot be written.
+    swarms hold what they held, and `values` what was saved with them; a warning names newer ones that are damaged.
+    Raises `InputError` for fields without names or with other shapes than those saved, `CorruptDataError` where no
+    checkpoint is whole, and `SetupError` for a folder that cannot be written.
     """
 
     def __init__(
@@ -72,6 +73,11 @@ class Checkpoints:
         together(comm, Path(folder), lambda: _require_writable(Path(folder)) if comm.rank == 0 else 0)
         self._began, self._asked, self._is_known = time.monotonic(), False, False
         self._keeper = Keeper(comm, Path(folder), settings, {}, resume=True)
+        if self._keeper.notes and comm.rank == 0:
+            passed = "; ".join(self._keeper.notes)
+            found = self._keeper.restored
+            after = f"going on from step {found.step}" if found else "there is none before it"
+            warnings.warn(f"checkpoints in {folder} that are not used: {passed}; {after}", stacklevel=2)
         self._edge = StepEdge(comm, self._keeper, self._is_asked, dict)
         self.values: dict[str, Any] = {}
         self.step = 0
