@@ -7,7 +7,9 @@ keeps LLVM from vectorizing (0.3 of the rate). The arithmetic is STRICT, which c
 limit, and gives the bits of `reference`.
 
 In 3-D the rows of large planes are taken in strips, so that the three planes a strip reads stay in the cache: 1.1x at
-640^3.
+640^3. In long rows vectors are stored to whole lines of the cache, behind a few cells of their own: 1.03x to 1.09x for
+heat with AVX-512, whose vectors are as long as a line. Short rows lose by it, and stars gain nothing.
+
 noalias is worth 1.1x for the flux form (10 streams) and nothing for the others; stars are compiled without. They take
 two rows at a time: 1.1x at radius 2 and 4.
 """
@@ -25,6 +27,7 @@ from hpckit.kernels.stencil.region import Box
 
 # Planes of more cells (2 MiB of double) are taken in strips of 512 KiB: below, cutting them costs more than it saves.
 WHOLE, STRIP = 1 << 18, 1 << 16
+LINE, LONG = 64, 160  # bytes of a line of the cache; cells of a row from which on vectors start at a line
 ONE, TWO = np.uint64(1), np.uint64(2)
 piece = inlined(math=STRICT)
 
@@ -40,6 +43,9 @@ def _sweep(point: Callable, noalias: bool, pairs: bool, *key: Any) -> Any:
         rows, length = np.uint64(shape[1]), np.uint64(shape[2])
         plane = rows * length
         begin, last = np.uint64(first[1]), np.uint64(stop[1])
+        # Where lines of the cache start in `out`: cells p with (p - ahead) & within == 0; in short rows every cell.
+        ahead = np.uint64(0) - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)
+        within = np.uint64(LINE) // np.uint64(out.itemsize) - ONE if stop[2] - first[2] >= LONG else np.uint64(0)
         while begin < last:
             end = min(begin + np.uint64(strip), last)
             for i in range(np.uint64(first[0]), np.uint64(stop[0])):
@@ -53,7 +59,11 @@ def _sweep(point: Callable, noalias: bool, pairs: bool, *key: Any) -> Any:
                         j += TWO
                 while j < end:
                     row = i * plane + j * length
-                    for p in range(row + np.uint64(first[2]), row + np.uint64(stop[2])):
+                    west, east = row + np.uint64(first[2]), row + np.uint64(stop[2])
+                    edge = min(west + ((ahead - west) & within), east)
+                    for p in range(west, edge):
+                        out[p] = point(out, field, coefficient, factor, p, length, plane)
+                    for p in range(edge, east):
                         out[p] = point(out, field, coefficient, factor, p, length, plane)
                     j += ONE
             begin = end

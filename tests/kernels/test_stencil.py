@@ -18,6 +18,7 @@ from hpckit.kernels.stencil import reference, simd
 from hpckit.kernels.stencil.region import boxes
 
 SHAPES = [(7,), (41,), (5, 7), (11, 37), (3, 3, 3), (7, 9, 35), (5, 66, 13)]
+LONG = [(3, 4, simd.LONG + n) for n in (1, 2, 13)]  # rows below and above the length from which on lines count
 WIDE = [(23,), (13, 37), (11, 13, 19)]
 LAPLACIAN_4 = (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)  # order 8 (Fornberg 1988, table 2)
 
@@ -49,7 +50,7 @@ def strided(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", SHAPES + WIDE)
+@pytest.mark.parametrize("shape", SHAPES + WIDE + LONG)
 def test_simd_has_the_bits_of_the_reference(shape, dtype):
     field, coefficient, out = fields(shape, dtype)
     for name, _, arguments in calls(shape, coefficient):
