@@ -16,7 +16,7 @@ from hpckit.cli.toml_lines import Key, key_lines, line_of
 from hpckit.errors import InputError
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
-RESERVED = {"HPCKIT_CONFIG"}  # variables of that prefix that are no settings
+RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are no settings
 PLACE = re.compile("[0-9]{1,6}")  # of a table in a list
 USER_FILE = Path("~/.config/hpckit/config.toml")
 

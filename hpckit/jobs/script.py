@@ -166,7 +166,10 @@ def _check(job: Job, site: Site) -> None:
 
 def _comment(job: Job) -> list[str]:
     """What the job is, for who reads the script."""
-    where = f"{job.nodes} node{'s' if job.nodes > 1 else ''}, {job.ranks_per_node} ranks on each"
+    nodes, ranks = (
+        f"{n} {what}{'s' if n > 1 else ''}" for n, what in ((job.nodes, "node"), (job.ranks_per_node, "rank"))
+    )
+    where = f"{nodes}, {ranks} on each"
     if job.gpu:
         where += ", one for each GPU"
     lines = [f"{job.about or job.name}: {where}."]

@@ -333,6 +333,16 @@ def test_a_dry_run_prints_the_script_and_makes_nothing(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my_site.toml").write_text('account = "mine"\n')
+    monkeypatch.setenv("HPCKIT_SITE", "my_site.toml")
+    assert main(["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "#SBATCH --account=mine" in text
+    assert "1 node, 1 rank on each" in text
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
