@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from pathlib import Path
 from tokenize import TokenError
 
@@ -27,6 +29,25 @@ def read_heights(path: Path, shape: tuple[int, int], setting: str) -> np.ndarray
             f"{setting} {path} holds {heights.dtype}{list(heights.shape)}, the grid has {list(shape)} cells (y, x)",
             do="make the file and grid.nx, grid.ny agree",
         )
-    if not np.isfinite(heights).all():
+    if not np.isfinite(_extremes(path, _look(path))).all():
         raise InputError(f"{setting} {path} holds values that are not finite", do="fill the gaps")
     return heights
+
+
+def extremes(path: Path) -> tuple[float, float]:
+    """The least and the greatest height (m) of a file that `read_heights` takes: it is gone through once, as long as
+    it stays as it is.
+    """
+    return _extremes(path, _look(path))
+
+
+def _look(path: Path) -> tuple[int, int, int]:
+    """By which a file that was changed is known."""
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=8)
+def _extremes(path: Path, look: tuple[int, int, int]) -> tuple[float, float]:
+    heights = np.lib.format.open_memmap(path, mode="r")
+    return float(heights.min()), float(heights.max())  # both are nan where a height is

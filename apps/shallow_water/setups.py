@@ -56,7 +56,7 @@ def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | 
     if path is None:
         return None
     found = heights.read_heights(path, (config.grid.ny, config.grid.nx), f"{section}.file")
-    if section == "bottom" and found.max() >= config.physics.depth:
+    if section == "bottom" and heights.extremes(path)[1] >= config.physics.depth:
         y, x = np.unravel_index(found.argmax(), found.shape)
         raise InputError(
             f"bottom.file {path} reaches {found.max():g} m at cell (y {y}, x {x}), the surface is"
@@ -70,10 +70,11 @@ def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | 
 def deepest(config: Config) -> float:
     """The greatest depth that the start has, at least: of the bottom at its lowest below the highest surface, m."""
     trench = -config.bottom.height if config.bottom.kind not in ("flat", "file") else 0.0
-    found, surface = map_of(config, "bottom"), map_of(config, "start")
-    if found is not None:
-        trench = -float(found.min())
-    swell = abs(config.start.amplitude) if surface is None else float(surface.max())
+    swell = abs(config.start.amplitude)
+    if map_of(config, "bottom") is not None and config.bottom.file is not None:
+        trench = -heights.extremes(config.bottom.file)[0]
+    if map_of(config, "start") is not None and config.start.file is not None:
+        swell = heights.extremes(config.start.file)[1]
     return config.physics.depth + max(0.0, trench) + max(0.0, swell)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hpckit import heights
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import time_step
@@ -215,15 +216,15 @@ def test_settings_that_cannot_be_are_refused(given, reason):
 
 
 @pytest.mark.parametrize(
-    ("heights", "reason"),
+    ("given", "reason"),
     [
         (np.zeros((7, 5)), r"holds float64\[7, 5\], the grid has \[5, 7\] cells"),
         (np.full((5, 7), np.nan), "not finite"),
         (np.array([[0.0] * 6 + [200.0]] * 5), r"reaches 200 m at cell \(y 0, x 6\), the surface is 100 m above"),
     ],
 )
-def test_maps_that_do_not_fit_are_refused(tmp_path, heights, reason):
-    np.save(tmp_path / "map.npy", heights)
+def test_maps_that_do_not_fit_are_refused(tmp_path, given, reason):
+    np.save(tmp_path / "map.npy", given)
     grid = {"nx": 7, "ny": 5}
     bottom = {"kind": "file", "file": str(tmp_path / "map.npy")}
     with pytest.raises(InputError, match=reason):
@@ -237,6 +238,20 @@ def test_steps_reckon_with_the_deepest_water_of_a_map(tmp_path):
     trench = {"kind": "ridge", "height": -300.0}
     steps = [time_step(Config.model_validate(config | {"bottom": each})) for each in (bottom, trench)]
     assert steps[0] == steps[1]
+
+
+def test_a_map_is_gone_through_once_as_long_as_it_stays(tmp_path):
+    path, config = tmp_path / "map.npy", {"grid": {"nx": 7, "ny": 5}}
+    for height in (-30.0, -50.0):
+        path.unlink(missing_ok=True)
+        np.save(path, np.linspace(height, 5.0, 35).reshape(5, 7))
+        before = heights._extremes.cache_info().misses
+        made = Config.model_validate(config | {"bottom": {"kind": "file", "file": str(path)}})
+        dry_run(made, 1)
+        assert setups.deepest(made) == made.physics.depth - height + max(0.0, made.start.amplitude)
+        assert setups.map_of(made, "bottom") is not None
+        assert heights._extremes.cache_info().misses == before + 1
+        assert heights.extremes(path) == (height, 5.0)
 
 
 def test_dry_run_refuses_what_the_run_would():
