@@ -36,6 +36,7 @@ def numbers(*shape, seed=0):
         LayerNorm(6),
         RMSNorm(6),
         Attention(6, 3),
+        Attention(6, 1),
         Attention(6, 4, kv_heads=2, head_width=2, dropout=0.4),
         Attention(6, 4, kv_heads=2, head_width=4, rope_base=100.0, bias=False),
         FeedForward(6, 7),
@@ -96,6 +97,8 @@ def test_embedding(context):
     check(Embedding(11, 3, context=context), TOKENS)
     with pytest.raises(InputError, match="tokens go from 0 to 10, not 1 to 12"):
         _embedded(context).forward(TOKENS + np.array([[0, 0, 0, 0, 1], [3, 0, 0, 0, 0]]), Pass())
+    with pytest.raises(InputError, match="tokens go from 0 to 10, not 11 to 11"):
+        _embedded(context).forward(np.array([[11]]), Pass())
     with pytest.raises(InputError, match=r"tokens are \[samples, context\], not \[3\]"):
         _embedded(context).forward(np.ones(3, int), Pass())
     if context:
@@ -234,6 +237,7 @@ def test_the_maps_back_to_the_residual_start_smaller():
     for name, deviation in deviations.items():
         wanted = 0.02 / 2 if name.endswith(("attention.out.weight", "mlp.down.weight")) else 0.02  # / sqrt(2 layers)
         assert deviation == pytest.approx(wanted, rel=0.1), name
+    assert not any(p.value.any() for p in parameters.list if p.name.endswith("bias"))
 
 
 def test_layers_draw_numbers_of_their_own():
