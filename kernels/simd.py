@@ -289,6 +289,33 @@ def rounded(context, value, shift):
     return value(value, value), generate
 
 
+@intrinsic
+def fused(context, x, y, z):
+    """The sum x * y + z, in one rounding where the processor has an instruction for that; vectors or numbers.
+
+    Of two products that are added the compiler may choose either to be fused, and not the same one everywhere.
+    """
+
+    def generate(c, b, signature, values):
+        return overloaded(b, "fmuladd", *(to_lanes(c, b, v, t, x) for v, t in zip(values, (x, y, z), strict=True)))
+
+    return x(x, y, z), generate
+
+
+@intrinsic
+def called(context):
+    """In a kernel's body: it stays a function of its own, which gives the same bits wherever it is called from.
+
+    Where a kernel becomes part of its callers the compiler may fuse other products with sums in one than in another.
+    """
+
+    def generate(c, b, signature, values):
+        b.function.attributes.add("noinline")
+        return c.get_dummy_value()
+
+    return types.none(), generate
+
+
 @functools.cache
 def numbers(count: int, stride: int = 1) -> Any:
     """The intrinsic `(a, i)`: the `count` numbers a[i], a[i + stride], … as a tuple."""

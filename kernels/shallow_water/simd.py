@@ -1,16 +1,18 @@
 """Shallow water on a C-grid, Numba: the stages of a step, or of two steps, in one pass over memory, in place.
 
-Bands of x are carried upward. Each new row lets the first stage complete the row below it, that one lets the second
-stage complete the row below, and so on, so that rings of a few rows, which fit the second-level cache, hold all that
-the stages need, and a row is written three rows after it was read, or six. A band is four or eight strips of x side by
-side, one a lane of a vector (`kernels.strips`): its rows are turned as they come and go, and in between a stage needs
-neither shuffles nor unaligned loads, of which a row was full. Strips share a cell for each stage on either side with
-their neighbors.
+Bands of x are carried upward, two rows at a time. Two new rows let the first stage complete the two of which they are
+the upper one and the one below, those let the second stage complete two rows, and so on, so that rings of a few rows,
+which fit the second-level cache, hold all that the stages need, and a row is written three rows after it was read, or
+six. A band is four or eight strips of x side by side, one a lane of a vector (`kernels.strips`): its rows are turned as
+they come and go, and in between a stage needs neither shuffles nor unaligned loads, of which a row was full. Strips
+share a cell for each stage on either side with their neighbors.
 
-A row of a stage (`simd_row`) completes row r - 1 and leaves what row r already knows, its southern half, in `carry`.
-Every stage asks for a third of the next row while it computes, without which memory would wait for arithmetic and
-arithmetic for memory. The bits of a cell depend neither on its lane nor on its strip, nor on how many steps are taken
-at once.
+A pair of rows of a stage (`simd_row`) completes rows r - 1 and r and leaves what row r + 1 already knows, its southern
+half, in `carry`. The second stage writes over the first, and the third over the start of the step, which becomes that
+of the next one: a line that is written was read just before. What goes through the second-level cache is what takes
+the time. Every stage asks for a third of the next rows while it computes, without which memory would wait for
+arithmetic and arithmetic for memory. The bits of a cell depend neither on its lane nor on its strip, nor on which rows
+make a pair, nor on how many steps are taken at once.
 """
 
 from __future__ import annotations
@@ -30,17 +32,18 @@ from hpckit.kernels.shallow_water.constants import (
     SPEED,
     F,
 )
-from hpckit.kernels.shallow_water.numerics import kinetic_energy, settle, vorticity
-from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, row_kernel
-from hpckit.kernels.simd import store
+from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
+from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, pair_kernel
 from hpckit.kernels.strips import LANES, collect, load, spread
 
 u8 = np.uint64
 STRIP = LANES * CELLS  # cells of a band
-# Rows of the memory of a step: a ring of its start; the results of its first and of its second stage; what each stage
-# carries. Its own result is the start of the next one. Behind those of all steps: factors of the columns, the bottom.
-START, ONE, TWO, CARRY, OF_A_STEP = 0, 12, 18, 24, 36
-EDGES, GROUND, BEHIND = 12, 15, 23
+# The memory: a ring of eight rows at the start or at the end of a step; for each step, four rows after its first or
+# second stage, and what each of its stages carries; the bottom under the eight rows, and factors of the columns.
+STAGES = 8 * 3 * PITCH
+CARRY = STAGES + AT_ONCE * 4 * 3 * PITCH
+GROUND = CARRY + AT_ONCE * 3 * 4 * PITCH
+EDGES = GROUND + 8 * PITCH
 
 
 @jit
@@ -76,25 +79,19 @@ def step_free(h, u, v, f, gravity, dx, dy, dt, steps):
 @inlined
 def _workspace(rows):
     """Scratch for the rings, whose rows begin where cache lines do, for the ends of bands, for the starts of strips."""
-    memory = np.ones((AT_ONCE * OF_A_STEP + BEHIND) * PITCH + 8)
-    memory = memory[(-memory.ctypes.data % 64) // 8 :]
+    memory = np.ones(EDGES + 3 * PITCH + 16)
+    memory = memory[8 + (-memory.ctypes.data % 64) // 8 :]
     return memory, np.zeros((3, rows, AT_ONCE * HALO)), np.zeros(LANES, np.int64)
 
 
 def _bands_kernel(full, square, steps):
-    """The walk over all bands, each from its lowest row to its highest, for one of the forms of `row_kernel`."""
-    first_row, next_row = ROWS[full, square]
+    """The walk over all bands, each from its lowest row to its highest, for one of the forms of `pair_kernel`."""
+    first, second, third = PAIRS[full, square]
     halo = HALO * steps
 
     @jit(borrowed=True, key=(full, square, steps))
     def bands(h, u, v, bottom, rows, columns, dt, numbers, memory, kept, strips):
         """kept: the last cells of the band to the left, as they were. strips: where strips begin in a band."""
-        behind = memory[steps * OF_A_STEP * PITCH :]
-        result, edges, ground = (
-            behind[: EDGES * PITCH],
-            behind[EDGES * PITCH : GROUND * PITCH],
-            behind[GROUND * PITCH :],
-        )
         flat_h, flat_u, flat_v, flat_bottom = h.reshape(-1), u.reshape(-1), v.reshape(-1), bottom.reshape(-1)
         cells = h.shape[1] - 2 * halo
         count = (cells + STRIP - 1) // STRIP
@@ -103,43 +100,41 @@ def _bands_kernel(full, square, steps):
             width = _cut(strips, stop - begin, halo)
             if full:
                 for k in range(3):
-                    _fill(edges, k * PITCH, columns.reshape(-1), k * columns.shape[1] + begin, strips, width)
-            for r in range(h.shape[0]):
-                at, ahead = _at(r, 4, 3), r + 1
-                _fill(memory, at + H, flat_h, r * h.shape[1] + begin, strips, width)
-                _fill(memory, at + U, flat_u, r * u.shape[1] + begin, strips, width)
-                _fill(memory, at + V, flat_v, r * v.shape[1] + begin, strips, width)
-                for k, field in enumerate((h, u, v)):
-                    _swap_kept(memory, at + k * PITCH, kept, k, field, r, begin, stop, halo)
-                if full:
-                    _fill(ground, _at(r, 8, 1), flat_bottom, r * bottom.shape[1] + begin, strips, width)
+                    _fill(memory, EDGES + k * PITCH, columns.reshape(-1), k * columns.shape[1] + begin, strips, width)
+            for pair in range(0, h.shape[0], 2):
+                for r in range(pair, min(pair + 2, h.shape[0])):
+                    at = _start(r)
+                    _fill(memory, at + H, flat_h, r * h.shape[1] + begin, strips, width)
+                    _fill(memory, at + U, flat_u, r * u.shape[1] + begin, strips, width)
+                    _fill(memory, at + V, flat_v, r * v.shape[1] + begin, strips, width)
+                    for k, field in enumerate((h, u, v)):
+                        _swap_kept(memory, at + k * PITCH, kept, k, field, r, begin, stop, halo)
+                    if full:
+                        _fill(memory, _ground(r), flat_bottom, r * bottom.shape[1] + begin, strips, width)
+                h_next, u_next = (pair + 2) * h.shape[1] + begin, (pair + 2) * u.shape[1] + begin
+                v_next = (pair + 2) * v.shape[1] + begin
                 for k in range(steps):
-                    own, q, c = memory[k * OF_A_STEP * PITCH :], r - k * HALO, k * HALO
-                    start, one = own[: ONE * PITCH], own[ONE * PITCH : TWO * PITCH]
-                    two, carry = own[TWO * PITCH : CARRY * PITCH], own[CARRY * PITCH : OF_A_STEP * PITCH]
-                    done = own[OF_A_STEP * PITCH : (OF_A_STEP + 12) * PITCH]
-                    if q >= c:
-                        first_row(start, _at(q - 1, 4, 3), _at(q, 4, 3), start, _at(q - 1, 4, 3),
-                                  ground, _at(q - 1, 8, 1), one, _at(q - 1, 2, 3), carry[: 4 * PITCH],
-                                  edges, c, width - c, 0.0, 1.0, dt, numbers, rows, q,
-                                  flat_h, ahead * h.shape[1] + begin)  # fmt: skip
-                    if q >= c + 2:
-                        next_row(one, _at(q - 2, 2, 3), _at(q - 1, 2, 3), start, _at(q - 2, 4, 3),
-                                 ground, _at(q - 2, 8, 1), two, _at(q - 2, 2, 3), carry[4 * PITCH : 8 * PITCH],
-                                 edges, c + 1, width - c - 1, 0.75, 0.25, dt, numbers, rows, q - 1,
-                                 flat_u, ahead * u.shape[1] + begin)  # fmt: skip
-                    if q >= c + 4:
-                        next_row(two, _at(q - 3, 2, 3), _at(q - 2, 2, 3), start, _at(q - 3, 4, 3),
-                                 ground, _at(q - 3, 8, 1), done, _at(q - 3, 4, 3), carry[8 * PITCH :],
-                                 edges, c + 2, width - c - 2, 1.0 / 3.0, 2.0 / 3.0, dt, numbers, rows, q - 2,
-                                 flat_v, ahead * v.shape[1] + begin)  # fmt: skip
-                        _settle(done, _at(q - 3, 4, 3) + U, width)
-                        _settle(done, _at(q - 3, 4, 3) + V, width)
-                if r >= 2 * halo:
-                    row, at = r - halo, _at(r - halo, 4, 3)
-                    _put(flat_h, row * h.shape[1] + begin, strips, result, at + H, width, halo)
-                    _put(flat_u, row * u.shape[1] + begin, strips, result, at + U, width, halo)
-                    _put(flat_v, row * v.shape[1] + begin, strips, result, at + V, width, halo)
+                    r, c = pair - k * HALO, k * HALO
+                    if r >= c:
+                        low, up = _start(r - 1), _start(r)
+                        first(memory, low, up, _start(r + 1), low, up, _stage(k, r - 1), _stage(k, r), _carry(k, 0),
+                              _ground(r - 1), _ground(r), EDGES, c, width - c, dt, numbers, rows, r,
+                              flat_h, h_next, h_next + h.shape[1])  # fmt: skip
+                    if r >= c + 2:
+                        low, up = _stage(k, r - 2), _stage(k, r - 1)
+                        second(memory, low, up, _stage(k, r), _start(r - 2), _start(r - 1), low, up, _carry(k, 1),
+                               _ground(r - 2), _ground(r - 1), EDGES, c + 1, width - c - 1, dt, numbers, rows, r - 1,
+                               flat_u, u_next, u_next + u.shape[1])  # fmt: skip
+                    if r >= c + 4:
+                        low, up = _start(r - 3), _start(r - 2)
+                        third(memory, _stage(k, r - 3), _stage(k, r - 2), _stage(k, r - 1), low, up, low, up,
+                              _carry(k, 2), _ground(r - 3), _ground(r - 2), EDGES, c + 2, width - c - 2,
+                              dt, numbers, rows, r - 2, flat_v, v_next, v_next + v.shape[1])  # fmt: skip
+                for r in range(max(pair - halo, halo), min(pair - halo + 2, h.shape[0] - halo)):
+                    at = _start(r)
+                    _put(flat_h, r * h.shape[1] + begin, strips, memory, at + H, width, halo)
+                    _put(flat_u, r * u.shape[1] + begin, strips, memory, at + U, width, halo)
+                    _put(flat_v, r * v.shape[1] + begin, strips, memory, at + V, width, halo)
 
     return bands
 
@@ -154,9 +149,26 @@ def _cut(strips, cells, halo):
 
 
 @inlined
-def _at(row, length, fields):
-    """Where a row stands in a ring of `length` rows (a power of 2) of `fields` fields."""
-    return (row & (length - 1)) * (fields * PITCH)
+def _start(r):
+    """Where row r stands before its step, and after it."""
+    return (r & 7) * (3 * PITCH)
+
+
+@inlined
+def _ground(r):
+    """Where the bottom under row r stands."""
+    return GROUND + (r & 7) * PITCH
+
+
+@inlined
+def _stage(k, r):
+    """Where row r of step k stands after the first stage, and after the second."""
+    return STAGES + (4 * k + (r & 3)) * (3 * PITCH)
+
+
+@inlined
+def _carry(k, stage):
+    return CARRY + (3 * k + stage) * (4 * PITCH)
 
 
 @jit(noalias=True, borrowed=True)
@@ -178,14 +190,6 @@ def _swap_kept(ring, at, kept, k, field, row, begin, stop, halo):
 
 
 @jit(noalias=True, borrowed=True)
-def _settle(ring, at, width):
-    """Velocities at the end of a step."""
-    for j in range(width):
-        i = at + LANES * (j + 1)
-        store(ring, i, settle(load(ring, i)))
-
-
-@jit(noalias=True, borrowed=True)
 def _put(field, place, strips, done, at, width, halo):
     """The owned cells of a row of results to where they belong."""
     end = width - halo - 1
@@ -201,7 +205,7 @@ def _put_two(field, place, strips, done, at, j):
 
 
 FORMS = (False, False), (False, True), (True, False)  # full, square
-ROWS = {form: (row_kernel(*form, True), row_kernel(*form, False)) for form in FORMS}  # of the first, a later stage
+PAIRS = {form: tuple(pair_kernel(*form, stage) for stage in range(3)) for form in FORMS}
 _free_bands, _square_bands, _full_bands = (_bands_kernel(*form, 1) for form in FORMS)
 _free_pairs, _square_pairs, _full_pairs = (_bands_kernel(*form, AT_ONCE) for form in FORMS)
 
