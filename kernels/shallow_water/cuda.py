@@ -223,15 +223,12 @@ def _complete(
     if full:
         zeta = shown[u8(place + ZETA * PITCH + thread)]
         curl = viscosity * by_y * zeta
-        across = 0.25 * ((below[at + 4] + v_s) + (new[at + 4] + new[at + 2]))
-        square = u_s * u_s + across * across
-        per_depth, stress = 1.0 / (below[at + 3] + h_s), rows[STRESS, south]
-        du = du - curl + step * friction(u_s, square, per_depth, stress, drag, drag_quadratic)
+        across = (below[at + 4] + v_s) + (new[at + 4] + new[at + 2])
+        du = du - curl + step * friction(u_s, across, below[at + 3] + h_s, rows[STRESS, south], drag, drag_quadratic)
         to_u += curl
         next_v += viscosity * by_x * (shown[u8(place + ZETA * PITCH + east)] - zeta)
-        across = 0.25 * ((u_s + below[at + 5]) + (new[at + 1] + new[at + 5]))
-        square = new[at + 2] * new[at + 2] + across * across
-        next_v += step * friction(new[at + 2], square, 1.0 / (h_s + new[at]), 0.0, drag, drag_quadratic)
+        across = (u_s + below[at + 5]) + (new[at + 1] + new[at + 5])
+        next_v += step * friction(new[at + 2], across, h_s + new[at], 0.0, drag, drag_quadratic)
     carried[keep], carried[keep + 1], carried[keep + 2] = next_h, to_u, next_v
     h_d, u_d, v_d = h_s, u_s, v_s
     if stage > 0:

@@ -21,10 +21,11 @@ def kinetic_energy(u_west, u_east, v_south, v_north):
 
 
 @inlined
-def friction(along, speed_square, per_depth_two, stress, drag, drag_quadratic):
-    """Stress less bottom drag at a face, m/s2: the velocity along x or y, its whole square, one over two depths."""
-    speed = math.sqrt(speed_square)
-    return 2.0 * (stress - drag_quadratic * speed * along) * per_depth_two - drag * along
+def friction(along, across_four, depth_two, stress, drag, drag_quadratic):
+    """Stress less bottom drag at a face, m/s2: the velocity there, the sum of four across it, the sum of two depths."""
+    across = 0.25 * across_four
+    speed = math.sqrt(along * along + across * across)
+    return 2.0 * (stress - drag_quadratic * speed * along) / depth_two - drag * along
 
 
 @inlined

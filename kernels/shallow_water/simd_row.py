@@ -202,13 +202,7 @@ def _tendencies(memory, s, n, ground, edge, known, west, factors, numbers, full,
     else:
         absolute = factors.half_f + factors.half_x * zeta - factors.half_y * (u_n - u_s)
     east = h_s + h_n
-    if full:  # one division for three
-        depth_u, depth_v, depth = west.h + h_s, west.h + h_w, west.east + east
-        both = depth_u * depth_v
-        once = 1.0 / (depth * both)
-        q, once = absolute * (both * once), depth * once
-    else:
-        q = absolute / (west.east + east)
+    q = absolute / (west.east + east)
     flux_u, flux_v = (h_w + h_n) * u_n, east * v_n
     to_u, across = q * (flux_v + west.flux_v), q * (flux_u + known.flux_u)
     level, squares = h_s, fused(u_s, u_s, u_e * u_e) + fused(v_s, v_s, v_n * v_n)
@@ -226,16 +220,12 @@ def _tendencies(memory, s, n, ground, edge, known, west, factors, numbers, full,
     next_v = (west.energy - across) - west.across
     if full:
         curl = numbers.viscosity * factors.step * numbers.per_dy * zeta
-        other = 0.25 * ((west.v + v_s) + (v_w + v_n))
-        drag, drag_quadratic, square_speed = numbers.drag, numbers.drag_quadratic, fused(u_s, u_s, other * other)
-        du = (
-            du - curl + factors.step * friction(u_s, square_speed, depth_v * once, factors.stress, drag, drag_quadratic)
-        )
+        drag, drag_quadratic, step = numbers.drag, numbers.drag_quadratic, factors.step
+        across_u, across_v = (west.v + v_s) + (v_w + v_n), (west.u + u_s) + (load(memory, n + U - LANES) + u_n)
+        du = du - curl + step * friction(u_s, across_u, west.h + h_s, factors.stress, drag, drag_quadratic)
         to_u += curl
-        other = 0.25 * ((west.u + u_s) + (load(memory, n + U - LANES) + u_n))
-        square_speed = fused(v_w, v_w, other * other)
-        next_v += numbers.viscosity * factors.step * numbers.per_dx * (zeta - west.zeta)
-        next_v += factors.step * friction(v_w, square_speed, depth_u * once, 0.0, drag, drag_quadratic)
+        next_v += numbers.viscosity * step * numbers.per_dx * (zeta - west.zeta)
+        next_v += step * friction(v_w, across_v, west.h + h_w, 0.0, drag, drag_quadratic)
     known = Known(next_h, to_u, next_v, flux_u)
     return (dh, du, dv), known, West(h_s, u_s, v_s, east, energy, across, flux_u, flux_v, zeta)
 
