@@ -23,6 +23,8 @@ END, SEEN = ".end", ".seen"
 LOOK_SECONDS = 0.01  # between two looks for ranks that have not come
 SEEN_SECONDS = 1.0  # that a rank waits to be seen
 SETTLE_SECONDS = 1.5  # for the last ends to be looked at
+TOGETHER_SECONDS = 0.25  # between the end of a rank and of those that the launcher ends because of it
+BY_LAUNCHERS = "(signal 9)", "(signal 15)"  # how these end
 
 
 def announce(folder: str, environment: Mapping[str, str]) -> None:
@@ -113,5 +115,18 @@ class FirstExit:
         assert self._folder is not None
         name = self._names[number]
         self._ends.append(how)
-        if self.when is None and not (self._folder / f"{name}{END}").exists():
-            self.rank, self.how, self.when = int(name.split("-")[0]) if alone else None, how, time.monotonic()
+        if (self._folder / f"{name}{END}").exists():
+            return
+        if self.when is None or self._was_passed(how):
+            self.rank, self.how = int(name.split("-")[0]) if alone else None, how
+            self.when = self.when or time.monotonic()
+
+    def _was_passed(self, how: str) -> bool:
+        """Whether this end is the cause of the one that is known, though that came before it.
+
+        A process that ends closes its files before it is gone. Launchers see that, and where it then has to wait for a
+        core, those that they end may be gone first.
+        """
+        assert self.when is not None
+        own = how not in ("", "exit code 0") and not how.endswith(BY_LAUNCHERS)
+        return own and self.how.endswith(BY_LAUNCHERS) and time.monotonic() - self.when < TOGETHER_SECONDS

@@ -68,6 +68,30 @@ def test_a_regular_end_is_no_loss_and_order_is_kept(sleepers: list[subprocess.Po
     ends.close()
 
 
+def noted(folder: Path, *hows: str) -> FirstExit:
+    """What is made of such ends of ranks 0, 1, …, seen in this order."""
+    first = FirstExit()
+    first._folder, first._names = folder, [f"{rank}-{100 + rank}" for rank in range(len(hows))]
+    for number, how in enumerate(hows):
+        first._note(number, how)
+    return first
+
+
+def test_a_rank_that_the_launcher_ends_does_not_hide_the_one_that_it_followed(tmp_path: Path) -> None:
+    killed, crashed = "Killed (signal 9)", "Segmentation fault (signal 11)"
+    assert noted(tmp_path, killed, killed, crashed, killed).rank == 2
+    assert noted(tmp_path, killed, "exit code 5", crashed).rank == 1
+    assert noted(tmp_path, killed, "Terminated (signal 15)", "exit code 0", "").rank == 0
+    assert noted(tmp_path, crashed, "exit code 5", killed).rank == 0
+    (tmp_path / "1-101.end").touch()
+    assert noted(tmp_path, killed, "exit code 5").rank == 0
+
+
+def test_only_what_ends_at_once_can_have_been_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hpckit.cli.first_exit.TOGETHER_SECONDS", 0.0)
+    assert noted(tmp_path, "Killed (signal 9)", "Segmentation fault (signal 11)").rank == 0
+
+
 def test_words_of_the_end_of_a_process() -> None:
     assert status_text(5 << 8) == "exit code 5"
     assert status_text(11) == status_text(11 | 128) == "Segmentation fault (signal 11)"
