@@ -18,6 +18,8 @@ from typing import Any
 
 from hpckit.cli import run
 from hpckit.cli.apps import find_preset
+from hpckit.cli.config import is_run_file
+from hpckit.cli.layers import read_toml
 from hpckit.cli.prepared import JOB, has_begun
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs import slurm
@@ -88,11 +90,15 @@ def main(arguments: list[str]) -> int:
 
 def _require_target(word: str) -> None:
     """Raise `InputError` where there is nothing of this name to submit, before other mistakes are told."""
-    if word.endswith((".toml", ".py")):
+    if word in ("bench", "graph"):
+        return
+    if word.endswith(".py"):
         if not Path(word).is_file():
-            raise InputError(f"there is no file {word}", do="hpckit init APP FILE writes a run file to start from")
-    elif word not in ("bench", "graph") and not Path(word).exists():
+            raise InputError(f"there is no file {word}")
+    elif not is_run_file(word):
         find_preset(word)
+    elif not Path(word).is_dir():  # which may be that of a run
+        read_toml(Path(word), word)
 
 
 def find_site(given: Path | None) -> Site:
