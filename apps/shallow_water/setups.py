@@ -71,10 +71,12 @@ def deepest(config: Config) -> float:
     """The greatest depth that the start has, at least: of the bottom at its lowest below the highest surface, m."""
     trench = -config.bottom.height if config.bottom.kind not in ("flat", "file") else 0.0
     swell = abs(config.start.amplitude)
-    if map_of(config, "bottom") is not None and config.bottom.file is not None:
-        trench = -heights.extremes(config.bottom.file)[0]
-    if map_of(config, "start") is not None and config.start.file is not None:
-        swell = heights.extremes(config.start.file)[1]
+    if (bottom := config.bottom.file) is not None:
+        map_of(config, "bottom")  # refuses what does not fit
+        trench = -heights.extremes(bottom)[0]
+    if (surface := config.start.file) is not None:
+        map_of(config, "start")
+        swell = heights.extremes(surface)[1]
     return config.physics.depth + max(0.0, trench) + max(0.0, swell)
 
 

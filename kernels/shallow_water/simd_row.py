@@ -221,6 +221,7 @@ def _tendencies(memory, s, n, ground, edge, known, west, factors, numbers, full,
     if full:
         curl = numbers.viscosity * factors.step * numbers.per_dy * zeta
         drag, drag_quadratic, step = numbers.drag, numbers.drag_quadratic, factors.step
+        # Each by its own depth: one division for these and q would bring the depth beyond a wall into their bits.
         across_u, across_v = (west.v + v_s) + (v_w + v_n), (west.u + u_s) + (load(memory, n + U - LANES) + u_n)
         du = du - curl + step * friction(u_s, across_u, west.h + h_s, factors.stress, drag, drag_quadratic)
         to_u += curl
