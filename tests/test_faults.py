@@ -56,12 +56,18 @@ def test_jobs_end_with_the_benchmark() -> None:
     code = """
 import os, signal, sys, threading
 from hpckit.bench.fault_cases.jobs import at_once, job, none_left
+begun = threading.Semaphore(0)
 def wait():
     with job([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
         print(started.pid, flush=True)
+        begun.release()
         started.wait()
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+def end_when_two_run():
+    begun.acquire()
+    begun.acquire()
+    os.kill(os.getpid(), signal.SIGTERM)
 with none_left():
+    threading.Thread(target=end_when_two_run).start()
     list(at_once([wait, wait, wait]))
 """
     ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=150, check=False)

@@ -26,6 +26,8 @@ def job(command: list[str], **options: Any) -> Iterator[subprocess.Popen]:
     process = subprocess.Popen(command, start_new_session=True, text=True, **options)
     _running.add(process)
     try:
+        if _ended:  # the signal came while the process was being made, and found it not among those that run
+            raise SystemExit
         yield process
     finally:
         launch.kill(process)
