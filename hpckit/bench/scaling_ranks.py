@@ -23,8 +23,9 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import waits
+from hpckit.bench.core_wait import CALM, core_wait
 from hpckit.bench.job import alone_in_turn, answer, slowest, wait_asleep
-from hpckit.bench.scaling_rounds import CALM, disturbance
+from hpckit.bench.scaling_rounds import disturbance
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
 from hpckit.errors import HpckitError, SetupError
@@ -36,20 +37,6 @@ from hpckit.run_settings import with_common
 NAP = 0.005  # s between two looks of a rank that has no part in a turn
 ALONE = 4  # so many ranks at the most make the run on one rank, one after the other
 Record = dict[str, Any]
-
-
-def core_wait() -> float:
-    """Seconds that this thread has been ready to run while something else had its core, and that a hypervisor took from
-    the cores that it may use; 0 where Linux does not tell.
-    """
-    try:
-        ready = 1e-9 * int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
-        cores = [f"cpu{core}" for core in os.sched_getaffinity(0)]
-        lines = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
-        stolen = sum(int(words[8]) for words in lines if words[0] in cores) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return ready + stolen
 
 
 @dataclass

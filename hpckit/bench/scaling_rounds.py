@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-CALM = 0.01  # the share of a turn that a rank may wait for its core, before the round counts as disturbed
-MOST = 2  # times the rounds that are asked for are made, where some are disturbed
 Turns = Sequence[Mapping[str, Any]]
 
 

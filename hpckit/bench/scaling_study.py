@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.bench.core_wait import CALM, MOST
 from hpckit.bench.scaling_fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling_model import Curve, curve
-from hpckit.bench.scaling_rounds import CALM, MOST, calmest, crowded, times_of
+from hpckit.bench.scaling_rounds import calmest, crowded, times_of
 from hpckit.cli import launch
 from hpckit.cli.config import Configuration, load
 from hpckit.cli.run import check_plan

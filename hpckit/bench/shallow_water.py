@@ -140,6 +140,8 @@ def _ranks(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             "candidate": name,
             "milliseconds": round(median(seconds) / found["steps"] * 1e3, 2),
             "rounds": len(seconds),
+            "rounds_made": found["rounds_made"],
+            "rounds_disturbed": found["rounds_disturbed"],
         }
         for name, seconds in times.items()
     ]

@@ -27,10 +27,10 @@ def case(key: str, n: int, calls: int, rounds: int) -> dict[str, Any]:
     for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
         models.append(Model(config, Mesh(comm, shape=(n, n), periodic=config.grid.periodic, halo=HALO, y=0, x=0)))
     together, alone = (partial(model.step, dt, PhaseTimer(), model.at_once) for model in models)
-    times = in_turn(MPI.COMM_WORLD, together, alone, calls, rounds)
+    timed = in_turn(MPI.COMM_WORLD, together, alone, calls, rounds)
     for model in models:
         model.mesh.close()
-    return {"key": key, "steps": calls * models[0].at_once, "times": times}
+    return {"key": key, "steps": calls * models[0].at_once, **timed}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather import model as slab
@@ -23,7 +22,9 @@ from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
 from hpckit.atmosphere.loop import Model
-from hpckit.bench.job import alone_in_turn, answer
+from hpckit.bench.core_wait import CALM, MOST, core_wait
+from hpckit.bench.job import alone_in_turn, answer, slowest
+from hpckit.bench.scaling_rounds import calmest
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
 
@@ -41,43 +42,71 @@ def make(comm: MPI.Comm, sizes: list[int]) -> Model:
     return box.Model(box_config, box.mesh_for(box_config, comm))
 
 
-def seconds_of(step: Callable[[], object], steps: int, comm: MPI.Comm) -> float:
-    """Wall time of some steps, of the slowest rank of `comm`; the core works a while before, as it wakes up slowly."""
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < WAKE:
-        pass
-    comm.Barrier()
-    begin = time.perf_counter()
-    for _ in range(steps):
-        step()
-    seconds = np.array(time.perf_counter() - begin)
-    comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
-    return float(seconds)
+class Stopwatch:
+    """Times steps, and keeps the largest share of a timing that this rank waited for its core."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+
+    def seconds(self, step: Callable[[], object], steps: int, comm: MPI.Comm) -> float:
+        """Wall time of some steps, of the slowest rank of `comm`; the core works a while first: it wakes up slowly."""
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < WAKE:
+            pass
+        comm.Barrier()
+        before, begin = core_wait(), time.perf_counter()
+        for _ in range(steps):
+            step()
+        seconds = time.perf_counter() - begin
+        self.waited = max(self.waited, (core_wait() - before) / seconds)
+        return slowest(comm, seconds)
 
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
     """Times of a case on all ranks, on every rank alone in turn, and on every rank alone at once."""
     models = make(MPI.COMM_WORLD, sizes), make(MPI.COMM_SELF, sizes)
     together, alone = (partial(model.step, model.dt, PhaseTimer()) for model in models)
-    times = in_turn(MPI.COMM_WORLD, together, alone, steps, rounds)
+    timed = in_turn(MPI.COMM_WORLD, together, alone, steps, rounds)
     for model in models:
         model.mesh.close()
-    return {"key": key, "steps": steps, "cells": models[0].cells, "times": times}
+    return {"key": key, "steps": steps, "cells": models[0].cells, **timed}
 
 
 def in_turn(
     comm: MPI.Intracomm, together: Callable[[], object], alone: Callable[[], object], steps: int, rounds: int
-) -> dict[str, list[float]]:
-    """Times of some steps on all ranks, on every rank alone in turn (the mean), and on every rank alone at once;
-    `rounds` times. Where sweeps go in two orders `steps` is even, so that each has both.
+) -> dict[str, Any]:
+    """`times` of some steps on all ranks, on every rank alone in turn (the mean), and on every rank alone at once,
+    `rounds` of each. Where sweeps go in two orders `steps` is even, so that each has both.
+
+    Rounds in which a rank waited for its core, as another program had it, are made again, up to MOST times as many;
+    those in which ranks waited least count. `rounds_made` says how many there were, `rounds_disturbed` how many of
+    those that count were disturbed all the same.
     """
-    times: dict[str, list[float]] = {"1 rank": [], "all ranks": [], "1 rank each": []}
-    for _ in range(rounds + 1):
-        times["all ranks"].append(seconds_of(together, steps, comm))
-        times["1 rank"].append(alone_in_turn(comm, lambda: seconds_of(alone, steps, MPI.COMM_SELF)))
-        times["1 rank each"].append(seconds_of(alone, steps, comm))
-    # The first round compiles the kernels and touches the memory.
-    return {name: each[1:] for name, each in times.items()}
+    found: list[dict[str, Any]] = []
+    calm = 0
+    for turn in range(-1, MOST * rounds):
+        watch = Stopwatch()
+        alone_seconds = partial(watch.seconds, alone, steps, MPI.COMM_SELF)
+        times = {
+            "all ranks": watch.seconds(together, steps, comm),
+            "1 rank": alone_in_turn(comm, alone_seconds),
+            "1 rank each": watch.seconds(alone, steps, comm),
+        }
+        waited = slowest(comm, watch.waited)
+        if turn < 0:
+            continue  # it compiled the kernels and touched the memory
+        found.append({"turn": turn, "ranks": comm.size, "waited": waited, "times": times})
+        calm += waited <= CALM
+        if calm == rounds:
+            break
+    kept = calmest(found, rounds, ())
+    return {
+        "times": {
+            name: [found[turn]["times"][name] for turn in kept] for name in ("1 rank", "all ranks", "1 rank each")
+        },
+        "rounds_made": len(found),
+        "rounds_disturbed": sum(share > CALM for share in kept.values()),
+    }
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ import h5py
 import numpy as np
 import pytest
 
+from hpckit.bench.core_wait import CALM
 from hpckit.bench.scaling import run
 from hpckit.bench.scaling_files import latex, markdown
 from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling_model import curve
 from hpckit.bench.scaling_ranks import Turn
 from hpckit.bench.scaling_reframe import reframe_test
-from hpckit.bench.scaling_rounds import CALM, calmest, crowded, disturbance
+from hpckit.bench.scaling_rounds import calmest, crowded, disturbance
 from hpckit.bench.scaling_study import Study, evaluated, words_with
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine import Level, Machine
