@@ -127,7 +127,8 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     if "steps" in summary:
         parts.append(f"{summary['steps']} steps on {ranks_text(summary['ranks'])}")
     if "wall_seconds" in summary:
-        parts.append(f"{clock_text(summary['wall_seconds'])} in the time loop")
+        seconds = summary["wall_seconds"]
+        parts.append(f"{clock_text(seconds) if seconds >= 1 else f'{seconds:.2g} s'} in the time loop")
     if summary.get("cell_steps_per_second"):
         parts.append(rate_text(summary["cell_steps_per_second"], "cell-steps/s"))
     if summary.get("t_eff"):

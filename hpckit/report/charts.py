@@ -99,7 +99,7 @@ def phase_bars(rows: Mapping[str, Record]) -> str:
         axes.barh(range(len(ranks)), widths, left=left, height=0.72, color=color, linewidth=0)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
-    axes.invert_yaxis()
+    axes.set_ylim(len(ranks) - 0.4, -0.6)  # rank 0 above, and room around the bars
     axes.set_xlabel("seconds")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
