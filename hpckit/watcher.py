@@ -42,7 +42,7 @@ from hpckit.watch_table import RUNNING as IS_RUNNING
 from hpckit.watch_words import Words
 
 STACK_SIGNAL = signal.SIGUSR2
-STACK_SECONDS = 0.5  # at most, for the stacks of the ranks to be written
+STACK_SECONDS = 5.0  # at most, for the stacks of the ranks to be written
 STACK_POLL = 0.05
 COMPARE_SECONDS = 2.0  # between two looks at all last calls of all ranks
 START_SECONDS = 60.0  # for the ranks to appear
@@ -128,6 +128,8 @@ class Watcher:
         if stall is None and self.options.end:
             stall = diagnose_idle(ranks, self.options.end)
         if stall is None:
+            if self._has_untold(ranks):
+                return
             self._over(now)
             if now >= self.next_comparison:
                 self._compare()
@@ -141,6 +143,15 @@ class Watcher:
             self._report(stall)
         if self.options.end and stall.seconds > self.options.end and not self._spared(stall):
             self._end(stall)
+
+    def _has_untold(self, ranks: list[Rank]) -> bool:
+        """Ranks that wait for what cannot come have not raised yet, where another has, and is about to leave: the alarm
+        stays for them.
+        """
+        if self.told is None or not self.told.hopeless:
+            return False
+        before = self.told.ranks
+        return any(it.inside and it.rank in before and it.last == before[it.rank].last for it in ranks)
 
     def _spared(self, stall: Stall) -> bool:
         """A rank that others wait for computes, and may: it is told, and not ended."""
@@ -268,7 +279,7 @@ class Watcher:
                 with contextlib.suppress(OSError):
                     os.kill(it.pid, STACK_SIGNAL)
                     asked.append(rank)
-        _wait_for_growth([(files[rank], sizes[rank]) for rank in asked])
+        self._wait_for_stacks({slots[rank]: (files[rank], sizes[rank]) for rank in asked})
         found = {}
         for rank, it in ranks.items():
             stack: list[str] = []
@@ -278,6 +289,23 @@ class Watcher:
                     stack = [text for line in lines if (text := _frame(line, self.options.core))]
             found[rank] = replace(it, stack=tuple(stack))
         return found
+
+    def _wait_for_stacks(self, asked: Mapping[int, tuple[Path, int]]) -> None:
+        """Until the files of these slots are longer than they were and have stopped growing, but at most STACK_SECONDS:
+        a process answers when it gets a core, which may take a while on a busy machine. One that leaves never does.
+        """
+        end = time.monotonic() + STACK_SECONDS
+        lengths: list[int] = []
+        while time.monotonic() < end:
+            last, lengths = lengths, [file.stat().st_size for file, _ in asked.values()]
+            grown = [now > before for now, (_, before) in zip(lengths, asked.values(), strict=True)]
+            if lengths == last and all(done or self._is_gone(slot) for slot, done in zip(asked, grown, strict=True)):
+                return
+            time.sleep(STACK_POLL)
+
+    def _is_gone(self, slot: int) -> bool:
+        head = read_head(self.table, slot)
+        return head.state != IS_RUNNING or not _alive(head.pid)
 
     def _end(self, stall: Stall) -> None:
         """End the processes that the ranks of this node said are theirs."""
@@ -305,19 +333,6 @@ def main(arguments: list[str]) -> None:
         Watcher(options).run()
     finally:
         shutil.rmtree(options.folder, ignore_errors=True)
-
-
-def _wait_for_growth(files: list[tuple[Path, int]]) -> None:
-    """Until all files are longer than they were and have stopped growing, but at most STACK_SECONDS: a process answers
-    when it gets a core, which may take a while on a busy machine.
-    """
-    end, before = time.monotonic() + STACK_SECONDS, [size for _, size in files]
-    lengths: list[int] = []
-    while time.monotonic() < end:
-        last, lengths = lengths, [file.stat().st_size for file, _ in files]
-        if lengths == last and all(now > then for now, then in zip(lengths, before, strict=True)):
-            return
-        time.sleep(STACK_POLL)
 
 
 def _frame(line: str, core: str) -> str:
