@@ -19,7 +19,8 @@ MOST_READ = 1 << 30  # bytes of values of a file that are read; of what is beyon
 FREE = 64 << 20  # bytes that a dataset may declare whatever is stored
 RATIO = 2000  # bytes declared for a byte of the file: deflate reaches 1032
 MOST_OBJECTS = 100_000
-SECONDS, BYTES_A_SECOND = 4, 50_000_000  # for a file: the first, and more for one that is large
+SECONDS, BYTES_A_SECOND = 4, 50_000_000  # of a processor, for a file: the first, and more for one that is large
+WAITING = 10  # times as long by the clock: a disk, or a machine that is busy, is no fault of the file
 TOO_LONG = (signal.SIGALRM, signal.SIGXCPU)
 
 
@@ -37,9 +38,10 @@ def main(memory: int, paths: list[str]) -> None:
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            # Two limits alike would be one, and end it by SIGKILL, which says nothing.
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            signal.alarm(seconds)
+            signal.alarm(WAITING * seconds)
             os.write(said, problem_of(path, memory).encode())
             os._exit(0)  # what is left of a broken file is not closed
         os.close(said)

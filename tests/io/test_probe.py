@@ -56,17 +56,36 @@ HOSTILE: dict[str, tuple[Callable[[h5py.File], object], str]] = {
 }
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A child that takes a second at most, by a changed copy of its module."""
+def change_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *changes: tuple[str, str]) -> None:
+    """Have files read by a changed copy of the child's module."""
     text = Path(probe_child.__file__).read_text(encoding="utf-8")
-    (tmp_path / "child.py").write_text(text.replace("SECONDS, BYTES_A_SECOND = 4", "SECONDS, BYTES_A_SECOND = 1"))
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "child.py").write_text(text)
     run = probe.subprocess.run
 
     def other(words: list[str], **rest: Any) -> Any:
         return run([words[0], str(tmp_path / "child.py"), *words[4:]], **rest)
 
     monkeypatch.setattr(probe.subprocess, "run", other)
+
+
+ONE_SECOND = ("SECONDS, BYTES_A_SECOND = 4", "SECONDS, BYTES_A_SECOND = 1")
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A child that takes a second at most."""
+    change_child(monkeypatch, tmp_path, ONE_SECOND)
+
+
+def test_a_file_is_not_bad_because_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    change_child(
+        monkeypatch, tmp_path, ONE_SECOND, ("    done = 0\n", "    done = __import__('time').sleep(1.5) or 0\n")
+    )
+    good(tmp_path / "good.h5")
+    assert problems([tmp_path / "good.h5"]) == [""]
 
 
 def test_files_made_to_do_harm_are_refused(short: None, tmp_path: Path) -> None:
