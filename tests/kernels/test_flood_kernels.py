@@ -174,7 +174,7 @@ def test_a_lake_with_an_island_stays_at_rest_to_the_bit():
     np.testing.assert_array_equal(basin.state[OWNED], before[OWNED])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1), rough=st.floats(0, 5), friction=st.sampled_from([0.0, 0.05]))
 @example(seed=6447596, rough=1.0, friction=0.0)  # a wave of subnormal speed over dry ground
 def test_water_stays_and_depths_are_never_below_nothing(seed, rough, friction):

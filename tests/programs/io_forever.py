@@ -1,5 +1,10 @@
-"""Write frames until killed: `io_forever.py DIRECTORY`; goes on after frames that are there."""
+"""Write frames until killed: `io_forever.py DIRECTORY BEGIN LOCK`; goes on after frames that are there.
 
+Every rank holds LOCK as long as it lives.
+"""
+
+import fcntl
+import itertools
 import sys
 from pathlib import Path
 
@@ -10,13 +15,13 @@ from hpckit.io import FieldWriter
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
 
+held = open(sys.argv[3], "w")  # noqa: SIM115
+fcntl.flock(held, fcntl.LOCK_SH)
 with Mesh(MPI.COMM_WORLD, z=1, x=0) as mesh:
     cells = Decomposition((31, 47), mesh.topology)
     coords = {"z": np.arange(31.0), "x": np.arange(47.0)}
     writer = FieldWriter(Path(sys.argv[1]), mesh, cells, coords, {}, {"q": {}}, driver="shards", append=True)
     whole = np.arange(31.0 * 47.0).reshape(31, 47)
     block = whole[cells.global_slices(mesh.rank)]
-    begin = float(sys.argv[2])
-    for step in range(10_000):
-        time = begin + step
+    for time in itertools.count(float(sys.argv[2])):
         writer.write(time, {"q": block + 1e4 * time})
