@@ -104,11 +104,13 @@ class NodeGroup:
         """The rank that gave up first; -1 where none did."""
         return int(self._segment.memory[ABORT_AT : ABORT_AT + 8].view(np.int64)[0]) - 1
 
-    def takes(self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None) -> bool:
+    def takes(
+        self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None, op: str = "sum"
+    ) -> bool:
         """Whether `bind` has the algorithm for such data: flat ones are small, symmetric ones are in `empty_shared`."""
         if (operation, algorithm) not in KERNELS:
             return False
-        if operation in REDUCTIONS and kind_of(np.dtype(dtype)) is None:
+        if operation in REDUCTIONS and kind_of(np.dtype(dtype), op) is None:
             return False
         if algorithm == "direct":
             return self.reads

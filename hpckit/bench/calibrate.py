@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.collective_times import PROBE, Case, Times
-from hpckit.bench.collectives import interval
+from hpckit.bench.collectives_rows import interval
 from hpckit.bench.probes import LONG, PROBES, STEPS, at_once, share
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine import Level, Machine, Measured

@@ -1,44 +1,31 @@
-"""All-reduce by every algorithm against MPI_Allreduce and torch's gloo: time, algbw, busbw; `--tune` keeps the table.
+"""All-reduce, or the collective asked for, by every algorithm against MPI's and torch's gloo; `--tune` keeps the table.
 
-algbw is the buffer's size over the time, busbw = algbw 2 (p - 1) / p, as nccl-tests define them. Buffers are float32
-and are rewritten by their owners before every timed call; the candidates run in turn; the slowest rank counts.
+algbw is the buffer's size over the time, busbw = algbw 2 (p - 1) / p, as nccl-tests define them. Buffers are float32,
+or as asked for, and are rewritten by their owners before every timed call; the candidates run in turn; the slowest rank
+counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hpckit.bench import collectives_asked
+from hpckit.bench.collectives_cases import MiB, default_cases, tuning_cases
+from hpckit.bench.collectives_plot import draw, pyplot_for
+from hpckit.bench.collectives_rows import all_reduce_rows, asked_ratios, asked_rows
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import machine, ratio
 from hpckit.collectives.table import Entry, steps_of, write
-from hpckit.errors import InputError, SetupError
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.errors import HpckitError, InputError
 
 MODULE = "hpckit.bench.collectives_ranks"
-KiB, MiB = 1024, 1024**2
-P2P = ("recursive_doubling", "halving_doubling", "ring")
-IN_NODE = ("flat", "staged", "symmetric")
-EVERY = ("mpi", "gloo", *P2P, "ordered", *IN_NODE, "auto", "auto_symmetric")
-QUICK = ("mpi", "gloo", "ring", *IN_NODE, "auto")
-FLAT_MOST = 64 * KiB
-# Bytes, rounds.
-SIZES = (
-    (8, 41),
-    (512, 41),
-    (4 * KiB, 41),
-    (32 * KiB, 41),
-    (256 * KiB, 41),
-    (MiB, 41),
-    (8 * MiB, 21),
-    (64 * MiB, 15),
-    (256 * MiB, 5),
-)
-QUICK_SIZES = ((8, 21), (32 * KiB, 21), (MiB, 21), (64 * MiB, 7))
+ASKED = "hpckit.bench.collectives_asked_ranks"
 # Key: bytes, ours, the rival's name, ranks; the ratio is the rival's time over ours.
 KEYS = {
     "ring_64m_vs_mpi": (64 * MiB, "ring", "mpi", 2),
@@ -58,20 +45,31 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     group.add_argument("--ranks", metavar="N", type=int, action="append", help="on N ranks (default 2, and 4 at 64 MB)")
     group.add_argument("--tune", action="store_true", help="measure all algorithms and keep which is quickest where")
     group.add_argument("--plot", metavar="FILE", help="draw busbw over the size into FILE (.svg, .png, .pdf)")
-    return "ranks", "tune", "plot"
+    return "ranks", "tune", "plot", *collectives_asked.add_options(group)
 
 
 def run(
-    quick: bool = False, ranks: Sequence[int] | None = None, tune: bool = False, plot: str | None = None
+    quick: bool = False,
+    ranks: Sequence[int] | None = None,
+    tune: bool = False,
+    plot: str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Start the ranks, and turn their times into rows and ratios."""
+    """Start the ranks, and turn their times into rows and ratios. asked: `collectives_asked.OPTIONS`, as words."""
+    if any(word is not None for word in asked.values()):
+        own = collectives_asked.cases_of(asked, ranks or (2,), quick, tune=tune, plot=plot)
+        return _asked_result(
+            [row for n, each in own.items() for row in run_ranks(ASKED, n, tuple((one,) for one in each))], asked, plot
+        )
+    if plot is not None:
+        pyplot_for(Path(plot))  # what is wrong is told before, not after minutes
     if any(n < 2 for n in ranks or ()):
         raise InputError("a collective is measured on 2 ranks or more", do="give --ranks 2")
     if tune:
-        return _tuned([row for n in ranks or (2, 4) for row in run_ranks(MODULE, n, _tuning_cases(quick))])
-    cases = {n: _cases(quick) for n in ranks or (2,)}
+        return _tuned([row for n in ranks or (2, 4) for row in run_ranks(MODULE, n, tuning_cases(quick))])
+    cases = {n: default_cases(quick) for n in ranks or (2,)}
     if not ranks:
-        cases[4] = tuple(one for one in _cases(quick) if one[1] == 64 * MiB)
+        cases[4] = tuple(one for one in default_cases(quick) if one[1] == 64 * MiB)
     measured = [row for n, each in cases.items() for row in run_ranks(MODULE, n, each)]
     return _result(measured, plot)
 
@@ -79,13 +77,26 @@ def run(
 def _result(measured: list[dict[str, Any]], plot: str | None) -> dict[str, Any]:
     if plot is not None:
         draw(measured, Path(plot))
-    return {"bench": "collectives", "machine": machine(), "results": _rows(measured), "ratios": _ratios(measured)}
+    return {
+        "bench": "collectives",
+        "machine": machine(),
+        "results": all_reduce_rows(measured),
+        "ratios": _ratios(measured),
+    }
+
+
+def _asked_result(measured: list[dict[str, Any]], asked: Mapping[str, Any], plot: str | None) -> dict[str, Any]:
+    if plot is not None:
+        draw(measured, Path(plot))
+    ratios = asked_ratios(measured, asked["algorithm"] or ())
+    return {"bench": "collectives", "machine": machine(), "results": asked_rows(measured), "ratios": ratios}
 
 
 def on_ranks(arguments: Sequence[str]) -> None:
     """On the ranks of a job that was started around it: measured, and printed by rank 0."""
     from mpi4py import MPI
 
+    from hpckit.bench.collectives_asked_ranks import measured as asked_case
     from hpckit.bench.collectives_ranks import any_case
     from hpckit.cli.bench import show
 
@@ -94,66 +105,44 @@ def on_ranks(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_options(parser)
     options = parser.parse_args(arguments)
-    if MPI.COMM_WORLD.size < 2 or options.ranks:
+    comm = MPI.COMM_WORLD
+    if comm.size < 2 or options.ranks:
         parser.error("a job of 2 ranks or more is measured as it is: start it with mpiexec, without --ranks")
-
-    def measure(cases: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
-        return [any_case(*one) for one in cases]
-
-    measured = measure(_tuning_cases(options.quick) if options.tune else _cases(options.quick))
-    if MPI.COMM_WORLD.rank == 0:
-        result = _tuned(measured) if options.tune else _result(measured, options.plot)
+    asked = {name: getattr(options, name) for name in collectives_asked.OPTIONS}
+    if any(word is not None for word in asked.values()):
+        measured = [asked_case(one) for one in _cases_of_job(options, asked)]
+        result = _asked_result(measured, asked, options.plot) if comm.rank == 0 else {}
+    else:
+        cases = tuning_cases(options.quick) if options.tune else default_cases(options.quick)
+        measured = [any_case(*one) for one in cases]
+        if comm.rank == 0:
+            result = _tuned(measured) if options.tune else _result(measured, options.plot)
+    if comm.rank == 0:
         show(result, options.json)
 
 
-def _cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
-    """One case a size: the operation, bytes, names, rounds."""
-    return tuple(
-        (
-            "all_reduce",
-            nbytes,
-            [name for name in (QUICK if quick else EVERY) if nbytes <= FLAT_MOST or name != "flat"],
-            rounds,
-        )
-        for nbytes, rounds in (QUICK_SIZES if quick else SIZES)
-    )
+def _cases_of_job(options: argparse.Namespace, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases that were asked for, as rank 0 checks them. Where they cannot be, it says why, and all ranks end."""
+    from mpi4py import MPI
 
+    from hpckit.same import broadcast_bytes
 
-def busbw(nbytes: int, ranks: int, seconds: float) -> float:
-    """Bytes/s over the busiest link of an all-reduce, as nccl-tests define it."""
-    return nbytes / seconds * 2 * (ranks - 1) / ranks
-
-
-def interval(times: list[float]) -> tuple[float, float]:
-    """An interval that holds the true median with 95 %, by order statistics; all of them where there are few."""
-    ordered, n = sorted(times), len(times)
-    reach = max(0, int((n - 1.96 * n**0.5) / 2) - 1)
-    return ordered[reach], ordered[n - 1 - reach]
-
-
-def _rows(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    rows = []
-    for one in measured:
-        for name, times in one["times"].items():
-            low, high = interval(times)
-            middle = median(times)
-            rows.append(
-                {
-                    "ranks": one["ranks"],
-                    "bytes": one["bytes"],
-                    "algorithm": name,
-                    "us": round(middle * 1e6, 2),
-                    "low_us": round(low * 1e6, 2),
-                    "high_us": round(high * 1e6, 2),
-                    "algbw_GB_per_s": round(one["bytes"] / middle / 1e9, 3),
-                    "busbw_GB_per_s": round(busbw(one["bytes"], one["ranks"], middle) / 1e9, 3),
-                    "vs_mpi": round(ratio(one["times"]["mpi"], times)["median"], 2),
-                    "wrong": one["wrong"][name],
-                }
-            )
-    if not any("gloo" in one["times"] for one in measured):
-        rows.append({"note": "torch is not installed: pip install 'hpckit[bench]' to have gloo measured too"})
-    return rows
+    comm = MPI.COMM_WORLD
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    told: dict[str, Any] = {"code": 0}
+    if comm.rank == 0:
+        given = {"on_node": node.size, "tune": options.tune, "plot": options.plot}
+        try:
+            told["cases"] = collectives_asked.cases_of(asked, [comm.size], options.quick, **given)[comm.size]
+        except HpckitError as error:
+            told["code"] = error.exit_code
+            print(error.report(), file=sys.stderr, flush=True)
+    node.Free()
+    told = json.loads(broadcast_bytes(comm, json.dumps(told).encode(), 0))
+    if told["code"]:
+        comm.Barrier()
+        sys.exit(told["code"])
+    return told["cases"]
 
 
 def _ratios(measured: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -171,20 +160,6 @@ def _ratios(measured: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
         every = [ratio(times["mpi"], times["auto"]) for times in at_two]
         ratios["auto_min_vs_mpi"] = min(every, key=lambda each: each["median"])
     return ratios
-
-
-def _tuning_cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
-    """Every algorithm of every operation that has a choice, at every size."""
-    sizes = [nbytes for nbytes, _ in (QUICK_SIZES if quick else SIZES) if nbytes <= 64 * MiB]
-    rounds, found = 5 if quick else 11, list[tuple[Any, ...]]()
-    for operation in ALGORITHMS:
-        for nbytes in sizes:
-            names = ["mpi", *P2P, *(name for name in IN_NODE if nbytes <= FLAT_MOST or name != "flat")]
-            if operation == "all_reduce":
-                found.append((operation, nbytes, names, rounds))
-            elif len(ALGORITHMS[operation]) > 1:
-                found.append((operation, nbytes, rounds))
-    return tuple(found)
 
 
 def _tuned(measured: list[dict[str, Any]]) -> dict[str, Any]:
@@ -214,33 +189,6 @@ def entry_of(operation: str, kind: str, measured: list[dict[str, Any]], without:
     ]
     first = measured[0]
     return Entry(operation, first["ranks"], first["layout"], kind, steps_of([one["bytes"] for one in measured], ranked))
-
-
-def draw(measured: list[dict[str, Any]], path: Path) -> None:
-    """Draw busbw over the size: a line an algorithm, a panel a number of ranks."""
-    try:
-        import matplotlib
-
-        matplotlib.use("agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise SetupError("a plot needs matplotlib", do="pip install 'hpckit[analysis]'") from None
-    counts = [n for n in dict.fromkeys(one["ranks"] for one in measured) if sum(m["ranks"] == n for m in measured) > 1]
-    figure, panels = pyplot.subplots(
-        1, len(counts), figsize=(7 * len(counts), 4.5), squeeze=False, layout="constrained"
-    )
-    for n, panel in zip(counts, panels[0], strict=True):
-        cases = [one for one in measured if one["ranks"] == n]
-        for name in dict.fromkeys(name for one in cases for name in one["times"]):
-            points = [(one["bytes"], median(one["times"][name])) for one in cases if name in one["times"]]
-            rates = [busbw(nbytes, n, seconds) / 1e9 for nbytes, seconds in points]
-            dashed = "--" if name in ("mpi", "gloo") else "-"
-            panel.plot([nbytes for nbytes, _ in points], rates, dashed, marker="o", markersize=3, label=name)
-        panel.set(xscale="log", yscale="log", xlabel="bytes", ylabel="busbw, GB/s", title=f"all-reduce on {n} ranks")
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize=8)
-    figure.savefig(path)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ class Case:
         self._given = np.resize(pattern + mesh.rank, self.count)
         self._sum = pattern * mesh.size + mesh.size * (mesh.size - 1) / 2
         self.private = np.empty(self.count, np.float32)
+        self.nbytes, self.rooted = self.private.nbytes, False
         shares = axis_of(mesh.comm).group is not None
         self.symmetric = empty_shared(mesh.comm, self.count, np.float32).array if shares else None
 
@@ -94,10 +95,13 @@ def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> Run:
     return run
 
 
-def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, np.ndarray]], rounds: int) -> tuple[dict, dict]:
-    """Seconds a call of each candidate, in turn, the slowest rank's; and how many values were wrong."""
-    comm = case.mesh.comm
-    nbytes = case.private.nbytes
+def time_in_turn(case: Any, runs: Mapping[str, tuple[Run, Any]], rounds: int) -> tuple[dict, dict]:
+    """Seconds a call of each candidate, in turn, the slowest rank's; and how many values were wrong.
+
+    case: a `Case`, or another with its mesh, nbytes, `rewrite`, `wrong`, and whether the operation is `rooted`: ranks
+    of one that is do not wait for each other, so that calls in a row would overlap, and begin together.
+    """
+    comm, nbytes = case.mesh.comm, case.nbytes
     calls = max(1, min(100, 2 * SMALL // nbytes)) if nbytes <= SMALL else 1
     times: dict[str, list[float]] = {name: [] for name in runs}
     wrong = dict.fromkeys(runs, 0)
@@ -106,7 +110,7 @@ def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, np.ndarray]], rounds:
             spent = 0.0
             for call in range(-WARM if calls > 1 else 0, calls):
                 case.rewrite(x)
-                if calls == 1 or turn < 0:
+                if calls == 1 or turn < 0 or case.rooted:
                     comm.Barrier()
                 begin = time.perf_counter()
                 run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -16,7 +15,8 @@ from hpckit.cli import plan_pipeline
 from hpckit.cli.sizes import parse_bytes
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.algorithms import ALGORITHMS, collective_plan, operation_of
+from hpckit.plan.busbw import busbw_factor
 from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg, title
 from hpckit.plan.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
@@ -96,8 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _operation(name: str) -> str:
     """The operation that a name stands for: allreduce, all-reduce and all_reduce are one."""
-    plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
-    operation = plain.get(re.sub(r"[-_]", "", name.lower()), name)
+    operation = operation_of(name)
     known = [*ALGORITHMS, GOSSIP, PIPELINE]
     if operation not in known:
         near = get_close_matches(name.lower(), known, 1)
@@ -134,9 +133,8 @@ def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_fo
                 continue
         it = price(plan, machine, nbytes)
         quickest = min(quickest, it.seconds)
-        # As nccl-tests define it: what a rank's link must at least carry, over the time.
-        share = {"all_reduce": 2 * (plan.ranks - 1) / plan.ranks}.get(plan.operation, (plan.ranks - 1) / plan.ranks)
-        busbw = nbytes * share / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
+        factor = busbw_factor(plan.operation, plan.ranks)
+        busbw = nbytes * factor / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
         if isinstance(plan, GossipPlan) and plan.ranks <= MOST_GAPS:
             row["gap"] = _gap(plan)
         yield {**row, "seconds": it.seconds, **it.critical, "busbw": busbw, "link_bytes": it.link_bytes}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from hpckit.binding import REDUCTIONS, kind_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.column import Column, column
 from hpckit.collectives.table import best
@@ -58,20 +59,21 @@ def choose(
     deterministic: bool = False,
     root: int | None = None,
     given: Buffer | None = None,
+    op: str = "sum",
 ) -> Choice:
     """The algorithm that runs, with all options of its plan.
 
-    given: what this rank sends, where the sizes of all blocks are known; shared memory needs it. Raises `InputError`
-    for unknown names and options.
+    given: what this rank sends, where the sizes of all blocks are known; shared memory needs it. op: what combines, of
+    operations that reduce. Raises `InputError` for unknown names and options.
     """
     if algorithm == "auto":
         if options:
             raise InputError(
                 f"options {', '.join(sorted(options))} belong to a plan", do="name the algorithm that takes them"
             )
-        algorithm = _measured(operation, axis, nbytes, given, deterministic)
+        algorithm = _measured(operation, axis, nbytes, given, deterministic, op)
     if algorithm in NODE_ALGORITHMS.get(operation, ()):
-        return Choice(operation, _checked_in_node(operation, algorithm, axis, given, options))
+        return Choice(operation, _checked_in_node(operation, algorithm, axis, given, options, op))
     others = OTHERS.get(operation, ())
     if algorithm in others:
         if options:
@@ -112,18 +114,20 @@ def segments_of(operation: str, algorithm: str, ranks: int, nbytes: int) -> int:
     return max(1, min(MOST_SEGMENTS, -(-message // SEGMENT)))
 
 
-def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, deterministic: bool) -> str:
+def _measured(
+    operation: str, axis: Axis, nbytes: int, given: Buffer | None, deterministic: bool, op: str = "sum"
+) -> str:
     """The quickest algorithm of the table that can be had."""
     if axis.size == 1:
         return "ordered" if deterministic else next(iter(ALGORITHMS[operation]))
     kind = "host"
     if given is not None and is_device_array(given.array) and not given.staged:
         kind = "device"
-    elif given is not None and axis.group is not None and takes(operation, "symmetric", axis, given):
+    elif given is not None and axis.group is not None and takes(operation, "symmetric", axis, given, op):
         kind = "symmetric"
     for name in best(axis.table, operation, axis.size, axis.layout, kind, nbytes):
         if name in IN_NODE:
-            if given is not None and takes(operation, name, axis, given):
+            if given is not None and takes(operation, name, axis, given, op):
                 return name
         elif name == "hierarchical" and axis.node_size == 1:
             continue  # there is nothing within a node
@@ -134,15 +138,15 @@ def _measured(operation: str, axis: Axis, nbytes: int, given: Buffer | None, det
     return next(iter(ALGORITHMS[operation]))
 
 
-def takes(operation: str, algorithm: str, axis: Axis, given: Buffer) -> bool:
-    """Whether an algorithm in shared memory takes a buffer."""
+def takes(operation: str, algorithm: str, axis: Axis, given: Buffer, op: str = "sum") -> bool:
+    """Whether an algorithm in shared memory takes a buffer, and combines its numbers so."""
     if axis.group is None or is_device_array(given.array) or algorithm not in NODE_ALGORITHMS.get(operation, ()):
         return False
-    return axis.group.takes(operation, algorithm, given.array.dtype, given.array.nbytes, given.array)
+    return axis.group.takes(operation, algorithm, given.array.dtype, given.array.nbytes, given.array, op)
 
 
 def _checked_in_node(
-    operation: str, algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any]
+    operation: str, algorithm: str, axis: Axis, given: Buffer | None, options: Mapping[str, Any], op: str
 ) -> str:
     if options:
         raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
@@ -156,12 +160,14 @@ def _checked_in_node(
             f"{operation} by {algorithm!r} needs to know the sizes of all blocks before it starts",
             do="give out, or counts",
         )
-    if not takes(operation, algorithm, axis, given):
+    if not takes(operation, algorithm, axis, given, op):
         why = {
             "flat": f"it is for small buffers, and this has {given.array.nbytes} bytes",
             "symmetric": "the buffer is not made by empty_shared with this communicator",
             "staged": f"it does not take {given.array.dtype}",
         }[algorithm]
+        if operation in REDUCTIONS and kind_of(given.array.dtype, op) is None:
+            why = f"there is no {op} of {given.array.dtype} in shared memory"
         raise InputError(f"{algorithm!r} does not take the buffer: {why}", do="leave the algorithm to 'auto'")
     return algorithm
 

@@ -47,7 +47,7 @@ class Nodes:
         """Whether numbers can be reduced in shared memory; the same on all ranks."""
         if is_device_array(values):
             return False
-        return self.group.takes("reduce_scatter", "staged", reduction.working, values.nbytes)
+        return self.group.takes("reduce_scatter", "staged", reduction.working, values.nbytes, op=reduction.op)
 
 
 def nodes_of(axis: Axis) -> Nodes | None:

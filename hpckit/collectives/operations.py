@@ -58,7 +58,7 @@ def all_reduce(
     library = axis.nccl(buffer) if algorithm in ("auto", "nccl") and not deterministic else None
     if library is not None and library.takes(given.array.dtype, op):
         return watched(lambda: library.all_reduce(buffer, op), axis.given, ("all_reduce", op, "nccl"), given)
-    chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given)
+    chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
     group, what = axis.group, ("all_reduce", op, chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
         call = bind(group, chosen, given, **reduction.for_node())
@@ -118,7 +118,7 @@ def reduce_scatter(
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
     target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
-    chosen = choose("reduce_scatter", algorithm, axis, given.nbytes, options, deterministic, given=given)
+    chosen = choose("reduce_scatter", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
     begin = int(sizes[: axis.rank].sum())
     own = slice(begin, begin + int(sizes[axis.rank]))
     group, what = axis.group, ("reduce_scatter", op, chosen.algorithm)

@@ -106,6 +106,12 @@ ALGORITHMS: dict[str, dict[str, tuple[Builder, tuple[str, ...]]]] = {
 WHOLE = ("segments", "servers", "node_size")  # options that are whole numbers
 
 
+def operation_of(name: str) -> str:
+    """The operation that a name stands for: allreduce, all-reduce and all_reduce are one; others are as they are."""
+    plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
+    return plain.get(name.lower().replace("-", "").replace("_", ""), name)
+
+
 def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) -> CollectivePlan:
     """The plan of an operation by an algorithm; `ALGORITHMS` names both and the options of each.
 

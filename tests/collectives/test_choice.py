@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from hpckit.bench.collectives import KEYS, busbw, entry_of, interval, run
+from hpckit.bench.collectives import KEYS, entry_of, run
+from hpckit.bench.collectives_rows import busbw, interval
 from hpckit.collectives.table import SHIPPED, Entry, best, parse, steps_of, write
 from hpckit.errors import InputError
 
@@ -15,7 +16,8 @@ SMALL_OR_LARGE = ((1000, ("flat", "mpi")), (None, ("ring",)))
 
 def measured(nbytes, **microseconds):
     times = {name: [t * 1e-6] * 5 for name, t in microseconds.items()}
-    return {"bytes": nbytes, "ranks": 2, "layout": "node", "times": times, "wrong": dict.fromkeys(times, 0)}
+    head = {"operation": "all_reduce", "bytes": nbytes, "ranks": 2}
+    return {**head, "layout": "node", "times": times, "wrong": dict.fromkeys(times, 0)}
 
 
 def test_the_nearest_number_of_ranks_and_the_size_decide():
