@@ -18,7 +18,7 @@ TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scont
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 CORES = 2  # of each virtual node
 GPU_FILES = ("/dev/null", "/dev/zero")  # devices that stand for the GPUs of a node: Slurm hands out their numbers
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 END_SECONDS = 20.0
 PREFIX, OWNER = "hpckit-slurm-", "owner"  # of the folder of a cluster; the file in it with the process that made it
 
@@ -103,7 +103,7 @@ class Cluster:
         words = self.run("scontrol", "--oneliner", "show", "job", str(number)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait(self, number: str | int, seconds: float = 60) -> dict[str, str]:
+    def wait(self, number: str | int, seconds: float = 300) -> dict[str, str]:
         """Wait for the end of a job; returns what Slurm knows of it."""
         ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
         _wait(lambda: self.job(number)["JobState"] in ended, seconds, lambda: f"job {number}: {self.job(number)}")

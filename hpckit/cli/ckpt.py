@@ -61,6 +61,8 @@ def _row(root: Path, number: int) -> tuple[object, ...] | None:
     """What there is to say of a generation; None for one that a run removes meanwhile."""
     name = f"g{number:06d}"
     if number not in committed(root):
+        if number not in generations(root):
+            return None
         return name, "", "", "", "", "", "refused" if is_refused(root, number) else "unfinished"
     try:
         it = open_generation(root, number)
@@ -78,9 +80,9 @@ def _verify(directory: RunDirectory, names: list[str]) -> int:
     What a run under way removes meanwhile, its COMMIT first, is not damaged.
     """
     root = directory.checkpoints
-    there = committed(root)
+    there = _finished(root)
     chosen = [int(name[1:]) for name in names] if names else there
-    missing = [f"g{number:06d}" for number in chosen if number not in generations(root)]
+    missing = [name for name in names if int(name[1:]) not in generations(root)]
     if missing or not chosen:
         raise InputError(f"no {', '.join(missing) or 'checkpoint'} in {root}", do=f"hpckit ckpt ls {directory.path}")
     code = 0
@@ -97,6 +99,14 @@ def _verify(directory: RunDirectory, names: list[str]) -> int:
             code = max(code, error.exit_code, CorruptDataError.exit_code)
             print(f"g{number:06d}: {error.message}", file=sys.stderr, flush=True)
     return code
+
+
+def _finished(root: Path) -> list[int]:
+    """The generations that count; looked for again where a run has removed all that were listed meanwhile."""
+    while True:
+        listed, found = generations(root), committed(root)
+        if found or listed == generations(root):
+            return found
 
 
 def _prune(directory: RunDirectory, keep: int) -> int:

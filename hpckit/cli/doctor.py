@@ -17,7 +17,7 @@ from hpckit.cli.doctor_probes import PROBES, Outcome, Place, Probe
 from hpckit.cli.joined import joined
 from hpckit.errors import InputError, SetupError
 
-LIMIT_SECONDS = 40.0  # for a probe whose own limits have failed
+LIMIT_SECONDS = 120.0  # for a probe whose own limits have failed
 COLORS = {"ok": "32", "warn": "33", "fail": "31", "skipped": "90"}
 
 

@@ -24,7 +24,7 @@ from hpckit.cli.launch import THREAD_VARIABLES, command, cores, find_mpiexec, ra
 from hpckit.errors import HpckitError
 from hpckit.io.files import replace_file, sync_directory
 
-CHILD_SECONDS = 15.0
+CHILD_SECONDS = 45.0  # for what takes 2 s on a quiet machine and compiles what a new one has not yet
 FEW_BYTES = 1 << 30  # free space below which a run may end early
 LAUNCHER_VARIABLES = ("PMI_", "PMIX_", "HYDI_", "OMPI_", "MPI_LOCAL")
 INSTALL_MPI = "pip install 'hpckit[mpi]', or load the cluster's MPI module"
@@ -80,7 +80,7 @@ def mpi_matches(place: Place) -> Outcome:
         launcher = find_mpiexec()
     except HpckitError as error:
         return Outcome("fail", error.message, error.do)
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     kinds = {"wanted": answer["wanted"], "found": answer["found"], "launcher": mpi_kind(said)}
     text = "mpi4py wants {wanted}, found {found}, mpiexec is {launcher}".format(**kinds)
     if len({kind for kind in kinds.values() if kind != "unknown"}) > 1:
@@ -201,12 +201,12 @@ def slurm(place: Place) -> Outcome:
     if not shutil.which("sinfo"):
         return Outcome("skipped", "no Slurm here (no sinfo on PATH)")
     try:
-        seen = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, timeout=8, check=False)
+        seen = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, timeout=20, check=False)
         if seen.returncode:
             return Outcome(
                 "warn", f"sinfo fails: {_last_line(seen.stderr)}", "ask the administrator whether slurmctld runs"
             )
-        listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=8, check=False)
+        listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         return Outcome("warn", f"Slurm does not answer: {problem}", "ask the administrator whether slurmctld runs")
     offered = sorted(set(re.findall(r"\bpmi\w*", listed.stdout + listed.stderr)))

@@ -21,8 +21,8 @@ from hpckit.process_ends import ProcessEnds
 
 END, SEEN = ".end", ".seen"
 LOOK_SECONDS = 0.01  # between two looks for ranks that have not come
-SEEN_SECONDS = 1.0  # that a rank waits to be seen
-SETTLE_SECONDS = 1.5  # for the last ends to be looked at
+SEEN_SECONDS = 15.0  # that a rank waits to be seen, at most: one that is not and ends has no name
+SETTLE_SECONDS = 10.0  # at most, for the last ends to be looked at
 TOGETHER_SECONDS = 0.25  # between the end of a rank and of those that the launcher ends because of it
 BY_LAUNCHERS = "(signal 9)", "(signal 15)"  # how these end
 

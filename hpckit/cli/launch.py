@@ -17,12 +17,11 @@ from typing import Any
 
 from hpckit.cli.first_exit import FirstExit
 from hpckit.errors import SetupError
+from hpckit.with_parent import with_parent
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
-# Runs mpiexec in such a way that it is killed, and its ranks with it, when the front end is.
-END_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
 NOISE = re.compile(
@@ -114,28 +113,29 @@ def run_job(
     times a second. A job that goes on without the rank that `first` saw leave is ended too. The ranks inherit the open
     files `keep`.
     """
-    if sys.platform == "linux":
-        words = [sys.executable, "-ISc", END_WITH_PARENT, shutil.which(words[0]) or words[0], *words[1:]]
-    process = subprocess.Popen(
-        words,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        pass_fds=keep,
-    )
+    words = with_parent(shutil.which(words[0]) or words[0], words[1:])
     end = JobEnd(0)
     asked: list[int] = []
     heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    # Before the process is made: a signal that comes meanwhile is one to this job.
     before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
-    readers = [
-        threading.Thread(target=_read, args=(stream, is_error, on_line, end), daemon=True)
-        for stream, is_error in ((process.stdout, False), (process.stderr, True))
-    ]
+    process = None
     try:
+        process = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            pass_fds=keep,
+        )
+        readers = [
+            threading.Thread(target=_read, args=(stream, is_error, on_line, end), daemon=True)
+            for stream, is_error in ((process.stdout, False), (process.stderr, True))
+        ]
         for reader in readers:
             reader.start()
         while process.poll() is None:
@@ -152,7 +152,8 @@ def run_job(
         for reader in readers:
             reader.join(timeout=5)
     finally:
-        kill(process)
+        if process is not None:
+            kill(process)
         for number, handler in before.items():
             signal.signal(number, handler)
     if first is not None:

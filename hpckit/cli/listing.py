@@ -55,6 +55,8 @@ def main(arguments: list[str]) -> int:
 
 def describe(directory: RunDirectory, job: JobState | None = None) -> tuple[Any, ...]:
     """App, ranks, status, progress, rate, job and last sign of life of a run; `job` is what the batch system says."""
+    # Who started it, before what it wrote: a process that is gone has written all that it would.
+    gone = _front_end_gone(directory.read_json("provenance.json") or {})
     resolved = directory.read_json("resolved.json") or {}
     summary = directory.read_json("summary.json") or {}
     progress = directory.read_json("progress.json") or {}
@@ -65,7 +67,7 @@ def describe(directory: RunDirectory, job: JobState | None = None) -> tuple[Any,
     return (
         resolved.get("app", ""),
         resolved.get("ranks", ""),
-        status_with_job(directory, _status(directory, summary, seen), job),
+        status_with_job(directory, _status(directory, summary, seen, gone), job),
         f"{100 * progress['fraction']:.0f} %" if "fraction" in progress else "",
         rate,
         job_of(directory),
@@ -84,15 +86,14 @@ def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
             yield RunDirectory(path)
 
 
-def _status(directory: RunDirectory, summary: dict[str, Any], seen: float) -> str:
+def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone: bool) -> str:
     """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
     failure = directory.read_json(failure_file(directory))
     if failure is not None:
         return f"failed ({failure['exit_code']}, {failure['error']['title']})"
     if "status" in summary:
         return str(summary["status"])
-    silent = time.time() - seen > SILENT_SECONDS
-    return "lost?" if silent or _front_end_gone(directory.read_json("provenance.json") or {}) else "running"
+    return "lost?" if gone or time.time() - seen > SILENT_SECONDS else "running"
 
 
 def _front_end_gone(provenance: dict[str, Any]) -> bool:

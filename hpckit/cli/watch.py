@@ -67,13 +67,14 @@ class RunWatch:
 
     def state(self, job: JobState | None) -> dict[str, Any]:
         """State, job, progress, seconds left (and their range) and last metrics, as plain values."""
+        status = status_of(self.directory, job)  # before the rest: of a run that has ended that is the last it wrote
         progress = self.directory.read_json("progress.json") or {}
         resolved = self.directory.read_json("resolved.json") or {}
         known = {
             "run": str(self.directory.path),
             "app": resolved.get("app", ""),
             "ranks": resolved.get("ranks"),
-            "status": status_of(self.directory, job),
+            "status": status,
             "job": job_of(self.directory),
             "job_state": job.state if job else "",
             "reason": job.reason if job else "",

@@ -14,13 +14,12 @@ from pathlib import Path
 
 from hpckit.jobs.graph import Task
 from hpckit.jobs.graph_state import LOG, GraphState
+from hpckit.with_parent import with_parent
 
 NO_OUTPUT = 65  # the exit code of a task that ended well without all of its outputs
 TIMED_OUT = 124
 NOT_STARTED = 127
 KILL_SECONDS = 2.0
-# Replaced by the command, which is killed when the driver is, however that ends.
-END_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 Launcher = Callable[[int], list[str]]  # number of ranks -> the words before a command that start it on them
 
 
@@ -60,7 +59,7 @@ class Attempt:
                 log.write(f"no program {words[0]}\n".encode())
                 return
             self._process = subprocess.Popen(
-                [sys.executable, "-ISc", END_WITH_PARENT, program, *words[1:]],
+                with_parent(program, words[1:]),
                 cwd=self.work,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,

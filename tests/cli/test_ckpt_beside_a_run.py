@@ -58,7 +58,7 @@ def test_checkpoints_are_listed_and_verified_while_a_run_writes_and_removes(tmp_
             assert f"in use by `hpckit run`, process {run.pid} on" in capsys.readouterr().err
         finally:
             run.stdin.close()
-        assert run.wait(60) == 0
+        assert run.wait(300) == 0
     there = mf.committed(directory.checkpoints)
     assert there == mf.generations(directory.checkpoints)
     assert len(there) == 2
@@ -84,3 +84,43 @@ def test_what_is_removed_while_it_is_read_is_not_damaged(tmp_path: Path, capsys,
     assert ("g000001: removed meanwhile" in told.out) == (verb == "verify")
     assert all(name in told.out for name in ("g000002", "g000003"))
     assert "missing" not in told.out + told.err
+
+
+def test_generations_that_are_removed_before_they_are_looked_at_are_no_mistake(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """A run goes on so quickly that all that were listed are gone, and new ones are there."""
+    directory = RunDirectory.create(tmp_path / "one")
+    writer = Writer(MPI.COMM_SELF, directory.checkpoints, keep=3)
+    state = State([Piece("u", (7,), (0,), np.zeros(7))])
+    writer.save(1, state)
+    committed = ckpt.committed
+
+    def late(root: Path):
+        monkeypatch.setattr(ckpt, "committed", committed)
+        writer.save(2, state)
+        writer.close()
+        mf.prune(root, 1)
+        return []  # as of a list of which nothing is there any more
+
+    monkeypatch.setattr(ckpt, "committed", late)
+    assert ckpt.main(["verify", str(directory.path)]) == 0
+    assert "g000002: whole" in capsys.readouterr().out
+
+
+def test_what_is_gone_since_it_was_listed_is_no_mistake(tmp_path: Path, capsys, monkeypatch) -> None:
+    directory = RunDirectory.create(tmp_path / "one")
+    writer = Writer(MPI.COMM_SELF, directory.checkpoints, keep=3)
+    for step in range(3):
+        writer.save(step, State([Piece("u", (7,), (0,), np.full(7, float(step)))]))
+    writer.close()
+    committed = ckpt.committed
+
+    def late(root: Path):
+        found = committed(root)
+        mf.prune(root, 1)
+        return found
+
+    monkeypatch.setattr(ckpt, "committed", late)
+    assert ckpt.main(["verify", str(directory.path)]) == 0
+    assert capsys.readouterr().out.count("removed meanwhile") == 2

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_command import clean_environment
 from conftest import mpiexec, run_limited, wait_until
 
-from hpckit.cli import launch
+from hpckit.cli import first_exit, launch
 from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.joined import Joined, leave
 from hpckit.cli.provenance import VARIABLES, git_state, provenance
@@ -23,7 +25,7 @@ from hpckit.process_ends import ProcessEnds, status_text
 
 @pytest.fixture
 def sleepers():
-    processes = [subprocess.Popen(["sleep", "30"]) for _ in range(3)]
+    processes = [subprocess.Popen(["sleep", "900"]) for _ in range(3)]
     yield processes
     for process in processes:
         process.kill()
@@ -68,6 +70,12 @@ def test_a_regular_end_is_no_loss_and_order_is_kept(sleepers: list[subprocess.Po
     ends.close()
 
 
+@pytest.fixture
+def one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that `FirstExit` sees is seen at one time."""
+    monkeypatch.setattr(first_exit, "time", SimpleNamespace(monotonic=lambda: 7.0))
+
+
 def noted(folder: Path, *hows: str) -> FirstExit:
     """What is made of such ends of ranks 0, 1, …, seen in this order."""
     first = FirstExit()
@@ -77,6 +85,7 @@ def noted(folder: Path, *hows: str) -> FirstExit:
     return first
 
 
+@pytest.mark.usefixtures("one_moment")
 def test_a_rank_that_the_launcher_ends_does_not_hide_the_one_that_it_followed(tmp_path: Path) -> None:
     killed, crashed = "Killed (signal 9)", "Segmentation fault (signal 11)"
     assert noted(tmp_path, killed, killed, crashed, killed).rank == 2
@@ -87,8 +96,9 @@ def test_a_rank_that_the_launcher_ends_does_not_hide_the_one_that_it_followed(tm
     assert noted(tmp_path, killed, "exit code 5").rank == 0
 
 
+@pytest.mark.usefixtures("one_moment")
 def test_only_what_ends_at_once_can_have_been_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("hpckit.cli.first_exit.TOGETHER_SECONDS", 0.0)
+    monkeypatch.setattr(first_exit, "TOGETHER_SECONDS", 0.0)
     assert noted(tmp_path, "Killed (signal 9)", "Segmentation fault (signal 11)").rank == 0
 
 
@@ -101,7 +111,7 @@ def test_a_job_that_goes_on_without_a_rank_is_ended(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(launch, "ALONE_SECONDS", 0.2)
     first = FirstExit()
     first.rank, first.when = 2, time.monotonic()
-    words = ["sh", "-c", f"sleep 30; touch {tmp_path}/slept"]
+    words = ["sh", "-c", f"trap 'kill $!; exit 1' TERM; sleep 900 & wait; touch {tmp_path}/slept"]
     end = launch.run_job(words, {}, lambda text, is_error: None, lambda times, process: None, first=first)
     assert not (tmp_path / "slept").exists()
     assert end.lost == {"how": "its process left while the others went on", "rank": "2", "host": first.host}
@@ -130,18 +140,73 @@ exit 9
     assert len(end.noise) == 4
 
 
-def test_nohup_stays_nohup() -> None:
+def test_nohup_stays_nohup(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    asked, looked = tmp_path / "asked", tmp_path / "looked"
+    ticks = 0
+
+    def on_tick() -> None:
+        nonlocal ticks
+        ticks += asked.exists()
+        if ticks == 2:  # the whole of a turn came after the signal
+            looked.touch()
+
     try:
-        script = "kill -HUP $PPID; sleep 0.3; echo lived"
+        script = f"kill -HUP $PPID; : > {asked}; until [ -e {looked} ]; do sleep 0.02; done; echo lived"
         lines: list[str] = []
         stops: list[int] = []
         launch.run_job(
-            ["sh", "-c", script], {}, lambda text, _: lines.append(text), lambda times, _: stops.append(times)
+            ["sh", "-c", script], {}, lambda text, _: lines.append(text), lambda times, _: stops.append(times), on_tick
         )
         assert (lines, stops) == (["lived"], [])
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_that_comes_while_the_job_is_made_is_one_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    popen, stops = subprocess.Popen, []
+    missed: list[int] = []
+
+    def made(*words, **options) -> subprocess.Popen:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return popen(*words, **options)
+
+    def on_stop(times: int, process: subprocess.Popen) -> None:
+        stops.append(times)
+        process.terminate()
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: missed.append(number))
+    try:
+        monkeypatch.setattr(subprocess, "Popen", made)
+        end = launch.run_job(["sleep", "10"], {}, lambda text, is_error: None, on_stop)
+        assert (stops, end.stops, missed) == ([1], 1, [])
+        assert signal.getsignal(signal.SIGUSR1) is not before
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert missed == [signal.SIGUSR1], "the handler is the one from before again"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end it")
+def test_what_is_to_end_with_its_parent_does_not_begin_when_that_is_gone(tmp_path: Path) -> None:
+    """The parent is killed before the interpreter between has come to ask for it."""
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nuntil [ -e {tmp_path}/gone ]; do sleep 0.02; done\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    program = f"""
+import os, subprocess, sys
+from hpckit.with_parent import with_parent
+real, sys.executable = sys.executable, {str(slow)!r}
+subprocess.Popen(with_parent("/bin/sh", ["-c", "touch {tmp_path}/begun"]), pass_fds=(int(sys.argv[1]),))
+os._exit(0)
+"""
+    reading, writing = os.pipe()
+    subprocess.run([sys.executable, "-c", program, str(writing)], pass_fds=(writing,), check=True)
+    os.close(writing)
+    (tmp_path / "gone").touch()
+    assert os.read(reading, 1) == b"", "all that held the other end have ended"
+    os.close(reading)
+    assert not (tmp_path / "begun").exists()
 
 
 def test_no_launcher_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -230,16 +295,32 @@ def alive(pid: int) -> bool:
 
 
 def test_waiting_for_ranks_that_do_not_start_is_said(tmp_path: Path) -> None:
-    (tmp_path / "mpiexec").write_text("#!/bin/sh\nsleep 0.5\n")
+    said = tmp_path / "said"
+    script = f"""#!/bin/sh
+[ "$1" = --version ] && exit
+until [ -e {said} ]; do sleep 0.05; done
+sleep 0.5
+"""
+    (tmp_path / "mpiexec").write_text(script)
     (tmp_path / "mpiexec").chmod(0o755)
     program = """
 import sys
+from pathlib import Path
 from hpckit.cli import job, launch, run
+from hpckit.cli.terminal import PlainLines
+
+class Lines(PlainLines):
+    def line(self, text, is_error=False):
+        super().line(text, is_error)
+        if "not started" in text:
+            Path(sys.argv[2]).touch()
+
+job.display = Lines
 launch.find_mpiexec = lambda: sys.argv[1]
 job.START_SECONDS = 0.2
 sys.exit(run.main(["short", "--no-report"]))
 """
-    command = [sys.executable, "-c", program, str(tmp_path / "mpiexec")]
+    command = [sys.executable, "-c", program, str(tmp_path / "mpiexec"), str(said)]
     outcome = run_limited(command, 30, cwd=tmp_path, env=clean_environment())
     assert outcome.code == 7
     assert outcome.stderr.count("mpiexec has not started the ranks yet") == 1

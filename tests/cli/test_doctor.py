@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import mpiexec
@@ -127,7 +128,7 @@ def test_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_launcher_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = put_program(monkeypatch, tmp_path, "mpiexec", '[ "$1" = --version ] && exit\nsleep 60')
+    program = put_program(monkeypatch, tmp_path, "mpiexec", '[ "$1" = --version ] && exit\nsleep 900')
     use_launcher(monkeypatch, program)
     place = Place(tmp_path, tmp_path, limit=0.5)
     outcome = PROBES["MPI launch"](place)
@@ -220,15 +221,28 @@ def test_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) ->
     assert "needs" in PROBES["Slurm"](place).text
 
 
-def test_a_probe_cannot_end_or_hold_up_the_others(place: Place) -> None:
+def test_a_probe_cannot_end_or_hold_up_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, over = [], threading.Event()
+
+    class Thread(threading.Thread):
+        """One for which the limit is over as soon as its probe hangs, and not before."""
+
+        def join(self, timeout: float | None = None) -> None:
+            assert timeout == 0.2
+            while self.is_alive() and self not in hanging:
+                super().join(0.01)
+
     def raises(place: Place) -> Outcome:
         raise ValueError("odd")
 
     def hangs(place: Place) -> Outcome:
-        time.sleep(30)
+        hanging.append(threading.current_thread())
+        over.wait()
         return Outcome("ok", "")
 
+    monkeypatch.setattr(doctor, "threading", SimpleNamespace(Thread=Thread))
     probes = {"a": raises, "b": hangs, "c": lambda place: Outcome("ok", "fine")}
     found = list(doctor.examine(place, probes, limit=0.2))
+    over.set()
     assert [finding.status for finding in found] == ["fail", "fail", "ok"]
     assert (found[0].text, found[1].text) == ("ValueError: odd", "no answer within 0.2 s")

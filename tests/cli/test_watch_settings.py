@@ -63,10 +63,11 @@ def test_mistakes(words: list[str], said: str) -> None:
 @pytest.fixture
 def two_ranks(tmp_path: Path):
     """A watcher of two processes: rank 0 waits in an operation that rank 1, asleep or not, has not come to."""
-    sleeps, computes = (
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        for code in ("import time; time.sleep(60)", "import time; time.sleep(59)")
-    )
+    code = "import time; print(flush=True); time.sleep(900)"
+    sleeps, computes = (subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2))
+    for process in (sleeps, computes):
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"  # the start, with its reading and computing, is over
     table = table_of(tmp_path, 2, create=True)
     for slot in (0, 1):
         HEAD.pack_into(table, place(slot), sleeps.pid, RUNNING, slot, 0, 0)
@@ -82,7 +83,7 @@ def two_ranks(tmp_path: Path):
     yield table, watcher, sleeps.pid, computes.pid
     for process in (sleeps, computes):
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def look(watcher: Watcher, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:

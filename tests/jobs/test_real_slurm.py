@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -162,7 +161,7 @@ def test_the_ready_scripts_run(slurm, here, capsys, short):
     numbers = {name: slurm.run("sbatch", "--parsable", f"made/{name}", cwd=here).strip() for name in short}
     for name, number in numbers.items():
         for task in ("_0", "_1") if "array" in name else ("",):
-            state = slurm.wait(number + task, 250)
+            state = slurm.wait(number + task, 500)
             assert state["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     done = [json.loads(path.read_text()) for path in here.glob("runs/*/summary.json")]
     assert sorted(summary["app"] for summary in done) == (
@@ -200,7 +199,7 @@ def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
     (here / "jobs.toml").write_text(f'"scaling.sh" = "{words} --out study --nodes 1 --time 5"')
     main(["--list", "jobs.toml", "--site", str(write_site(here)), "--into", "made"])
     number = slurm.run("sbatch", "--parsable", "made/scaling.sh", cwd=here).strip()
-    assert slurm.wait(number, 100)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
+    assert slurm.wait(number)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     record = json.loads((here / "study/scaling.json").read_text())
     assert [point["ranks"] for point in record["points"]] == [1, 2]
     assert "srun --mpi=pmi2" in record["provenance"]["command"]
@@ -250,21 +249,21 @@ def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
 
 def test_a_straggler_gets_a_second_job_and_jobs_that_are_ended_are_named(slurm, here, capsys):
     (here / "slow.py").write_text(
-        "import os, sys, time\n"
-        "first = not os.path.exists(sys.argv[1])\n"
-        "open(sys.argv[1], 'a').write('x')\n"
-        "time.sleep(60 if first else 0)\n"
+        "import sys, time\n"
+        "try:\n"
+        "    open(sys.argv[1], 'x')\n"
+        "    time.sleep(900)\n"  # the first of the two to come, longer than this test may take
+        "except FileExistsError:\n"
+        "    pass\n"
         "open('slow.txt', 'w').write('same')\n"
     )
     words = json.dumps(["python", "slow.py", str(here / "seen")])
     (here / "study.toml").write_text(
         f"[tasks.slow]\ncommand = {words}\ninputs = ['slow.py']\noutputs = ['slow.txt']\ntwice_after = 2\n"
         "[tasks.next]\ncommand = ['cp', 'slow.txt', 'next.txt']\ninputs = ['slow.txt']\noutputs = ['next.txt']\n"
-        "[tasks.ended]\ncommand = ['bash', '-c', 'scancel $SLURM_JOB_ID; sleep 30']\noutputs = ['no.txt']\n"
+        "[tasks.ended]\ncommand = ['bash', '-c', 'scancel $SLURM_JOB_ID; sleep 900']\noutputs = ['no.txt']\n"
     )
-    begin = time.monotonic()
     assert graph(["run", "study.toml", "--slurm", "--site", str(write_site(here))]) == 1
-    assert time.monotonic() - begin < 55
     said = capsys.readouterr().out
     assert ("slow: takes long, job" in said, (here / "next.txt").read_text()) == (True, "same")
     assert "ended: not done, its job" in said

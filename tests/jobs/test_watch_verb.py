@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
-import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from hpckit.cli import run_jobs
+from hpckit.cli import listing, run_jobs
+from hpckit.cli import watch as verb
 from hpckit.cli.main import main
 from hpckit.cli.run_jobs import GONE, status_with_job
 from hpckit.cli.watch import RunWatch, last_metrics, lines
@@ -30,6 +32,18 @@ def run(tmp_path, monkeypatch):
 def progress(run: RunDirectory, fraction: float, eta: float | None = 90.0, status: str = "running") -> None:
     state = {"status": status, "step": 7, "time": fraction, "end": 1.0, "fraction": fraction, "rate": "5 M cells/s"}
     run.write_json("progress.json", {**state, "eta_seconds": eta, "steps_per_second": 2.0, "updated": utc_now()})
+
+
+def finish(run: RunDirectory) -> None:
+    """What a run writes last."""
+    progress(run, 1.0, None, "done")
+    run.write_json("summary.json", {"status": "done", "exit_code": 0})
+
+
+def set_clock(monkeypatch, **clock) -> None:
+    """Replace functions of `time` for the verb alone."""
+    functions = {name: getattr(time, name) for name in ("time", "monotonic", "sleep", "strptime")}
+    monkeypatch.setattr(verb, "time", SimpleNamespace(**functions | clock))
 
 
 @pytest.mark.parametrize(
@@ -88,25 +102,25 @@ def test_the_last_whole_line_of_metrics_is_shown(run):
 
 def test_the_time_left_has_the_range_of_the_mean_and_the_recent_rate(run, monkeypatch):
     watch = RunWatch(run)
-    clock = iter([0.0, 100.0])
-    monkeypatch.setattr("hpckit.cli.watch.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("test_watch_verb.utc_now", lambda: "2026-11-22T10:00:00Z")
+    written = calendar.timegm((2026, 11, 22, 10, 0, 0))
+    set_clock(monkeypatch, monotonic=lambda: 0.0, time=lambda: written + 1.5)
     progress(run, 0.1, eta=100.0)
-    first = watch.state(None)["left"]
-    assert first[1] == first[2] == pytest.approx(100, abs=2)
+    assert watch.state(None)["left"] == [98.5] * 3
+    set_clock(monkeypatch, monotonic=lambda: 100.0, time=lambda: written + 2.5)
     progress(run, 0.2, eta=400.0)  # 0.1 in the last 100 s: at that rate 800 s are left
-    own, least, most = watch.state(None)["left"]
-    assert (own, least) == (pytest.approx(400, abs=2), pytest.approx(400, abs=2))
-    assert most == pytest.approx(800)
-    monkeypatch.undo()
+    assert watch.state(None)["left"] == [397.5, 397.5, pytest.approx(800)]
     shown = "\n".join(lines({**watch.state(None), "left": [400.0, 400.0, 800.0]}))
     assert "6:40 left (6:40 to 13:20)" in shown
     assert "20.0 %  step 7  5 M cells/s" in shown
 
 
-def test_ranks_that_stand_still_are_shown(run, capsys):
+def test_ranks_that_stand_still_are_shown(run, capsys, monkeypatch):
     progress(run, 0.5)
+    now = time.time()
+    set_clock(monkeypatch, time=lambda: now)
     ranks = [{"rank": r, "life": "running", "still": 40.0 * (r == 2), "text": f"rank {r} is asleep"} for r in range(4)]
-    for name, written in (("node-00000", time.time()), ("node-00004", time.time() - 500)):
+    for name, written in (("node-00000", now), ("node-00004", now - 500)):
         folder = run.attempt / "watch" / name
         folder.mkdir(parents=True)
         (folder / "ranks.json").write_text(json.dumps({"host": name, "written": written, "ranks": ranks}))
@@ -116,24 +130,47 @@ def test_ranks_that_stand_still_are_shown(run, capsys):
     shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "node-00000: 3 of 4 ranks go on" in shown
     assert "rank 2 is asleep, unchanged for 40 s" in shown
-    assert shown[-1].startswith("no word from node-00004 for 50")
+    assert shown[-1].startswith("no word from node-00004 for 500 s")
 
 
-def test_watching_ends_with_the_run(run, capsys):
+def test_watching_ends_with_the_run(run, capsys, monkeypatch):
     progress(run, 0.5)
+    pauses = []
 
-    def finish():
-        time.sleep(0.5)
-        progress(run, 1.0, None, "done")
-        run.write_json("summary.json", {"status": "done", "exit_code": 0})
+    def sleep(seconds):
+        pauses.append(seconds)
+        finish(run)
 
-    thread = threading.Thread(target=finish)
-    thread.start()
+    set_clock(monkeypatch, sleep=sleep)
     assert main(["watch", "runs", "--every", "0.1"]) == 0
-    thread.join()
+    assert pauses == [0.1]
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("one  running  50.0 %")
     assert shown[-1].startswith("one  done  100.0 %")
+
+
+def test_a_run_that_ends_while_it_is_looked_at_is_told_as_it_ended(run, capsys, monkeypatch):
+    progress(run, 0.5)
+    status_of = listing.status_of
+
+    def late(directory, job):
+        finish(run)
+        return status_of(directory, job)
+
+    monkeypatch.setattr(verb, "status_of", late)
+    assert main(["watch", "runs/one", "--once"]) == 0
+    assert "one  done  100.0 %" in capsys.readouterr().out
+
+
+def test_a_run_whose_front_end_leaves_while_it_is_looked_at_is_not_lost(run, monkeypatch):
+    progress(run, 0.5)
+
+    def gone(provenance):
+        finish(run)
+        return True
+
+    monkeypatch.setattr(listing, "_front_end_gone", gone)
+    assert listing.status_of(run, None) == "done"
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 75), ("missed", 1)])
