@@ -48,7 +48,7 @@ COMPARE_SECONDS = 2.0  # between two looks at all last calls of all ranks
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
 COMPUTING = "computing"
-END_SECONDS = 3.0  # for ranks that end by themselves when they are told
+END_SECONDS = 10.0  # at most, for ranks that end by themselves when they are told
 MOVED = 2**20  # bytes read and written that show a rank at work; its stacks and logs are less
 
 

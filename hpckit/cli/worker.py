@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hpckit.watch import Watch
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
+TURN_SECONDS = 15.0  # that a rank which failed too waits for the first, which tells it, to end the job
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -193,7 +194,7 @@ def _abort(
         print(record["report"], file=sys.stderr, flush=True)
         time.sleep(GRACE_SECONDS)
     elif announce:
-        time.sleep(4 * GRACE_SECONDS)
+        time.sleep(TURN_SECONDS)
     sys.stdout.flush()
     comm.Abort(code)
     os._exit(code)  # MPICH returns, and the interpreter would go on until the launcher ends it

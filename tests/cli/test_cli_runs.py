@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,9 @@ def test_a_run_leaves_its_story(tmp_path: Path) -> None:
     lines = outcome.stdout.splitlines()
     assert lines[0] == str(run)
     assert lines[1] == "probe on 2 ranks, table None"
-    assert lines[2].startswith("100.0 %  step 4  t 4 of 4")
+    steps = [line for line in lines if " %  step " in line]  # others where the run was held up
+    assert steps[-1].startswith("100.0 %  step 4  t 4 of 4")
+    assert lines[2] == steps[0]
     assert lines[-1].startswith("done: probe mine, 4 steps on 2 ranks, 0:01 in the time loop, 3.2 k cell-steps/s")
     assert (run / "run.toml").read_text() == (tmp_path / "mine.toml").read_text()
     resolved = read(run, "resolved.json")
@@ -79,7 +80,7 @@ def test_a_run_leaves_its_story(tmp_path: Path) -> None:
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 4
     assert "a warning of rank 1" in (run / "attempts/000/ranks/00001.log").read_text()
     assert "s3cret" not in "".join(path.read_text() for path in run.rglob("*") if path.is_file())
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml", "runs"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.toml", "runs"]
 
     again = hpckit("run", run / "run.toml", "--directory", run, cwd=tmp_path)
     assert again.code == 2
@@ -165,11 +166,16 @@ def check_failure(outcome: Outcome, failure: dict[str, Any], code: int, message:
 
 
 def check_nobody_is_left(run: Path) -> None:
-    """No rank of the run is alive."""
+    """No rank of the run lives on; one that was just killed may need a core to go."""
     for place in read(run, "provenance.json").get("placement", []):
-        command = Path(f"/proc/{place['pid']}/cmdline")
-        if command.exists():
-            assert b"hpckit.cli.worker" not in command.read_bytes()
+        wait_until(lambda pid=place["pid"]: not is_rank(pid), f"process {place['pid']} lives on")
+
+
+def is_rank(pid: int) -> bool:
+    try:
+        return b"hpckit.cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it is gone, perhaps since it was opened
+        return False
 
 
 @pytest.mark.parametrize("kind", ["none", "raise", "all"])
@@ -272,7 +278,7 @@ def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen, Path]:
 def test_the_first_interrupt_stops_with_complete_files(number: int, tmp_path: Path) -> None:
     process, run = started(tmp_path, "time.steps=1000", "time.seconds_per_step=0.05")
     os.killpg(process.pid, number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 75
     assert "stopping at the next check" in stderr
     assert "stopped early, files complete" in stdout
@@ -285,12 +291,15 @@ def test_the_first_interrupt_stops_with_complete_files(number: int, tmp_path: Pa
 
 def test_the_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     process, run = started(tmp_path, "time.steps=1000", "time.seconds_per_step=0.05", "failure.kind=stuck")
-    time.sleep(0.5)
+    # Rank 0 has left the check of the first step; from the second, in which rank 1 is stuck, it never comes to one.
+    wait_until(lambda: (run / "metrics.jsonl").read_text().count("\n") == 2, "no second step")
     os.killpg(process.pid, signal.SIGINT)
-    time.sleep(0.5)
+    assert process.stderr is not None
+    while "stopping at the next check" not in (line := process.stderr.readline()):
+        assert line, "it has ended"
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 7
     assert "ended on request" in stderr
     assert (run / "output/complete.txt").read_text() == "written before the steps\n"
@@ -315,7 +324,7 @@ def test_a_program_of_the_user(tmp_path: Path) -> None:
 )
 def test_a_program_that_fails_on_one_rank(word: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    outcome = hpckit("run", "program.py", "-n", 2, word, cwd=tmp_path, timeout=20)
+    outcome = hpckit("run", "program.py", "-n", 2, word, cwd=tmp_path)
     assert outcome.code == code, outcome.stderr
     assert message in outcome.stderr
     assert "BAD TERMINATION" not in outcome.stdout + outcome.stderr
@@ -368,7 +377,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
             seen += chunk
     except OSError:  # the terminal's end, as Linux tells it
         pass
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0
     text = seen.decode()
     assert "\u2501" in text
     assert "100.0 %" in text

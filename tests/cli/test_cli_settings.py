@@ -291,7 +291,12 @@ z = 1
 toml_words = st.text(st.sampled_from("abginrdtxz.=[]{}'\"#\n 01-_,\\\u00e9"), max_size=60)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(toml_words, st.lists(toml_words, max_size=3))
 def test_any_text_gives_a_configuration_or_an_error_with_a_code(text: str, words: list[str]) -> None:
     Path("fuzz.toml").write_text(f'app = "probe"\n{text}')

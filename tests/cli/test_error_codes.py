@@ -132,7 +132,7 @@ def unknown(folder: Path) -> Outcome:
 
 def stall(folder: Path) -> Outcome:
     """Under a launcher of the user's: nobody stands above the ranks, and their own threads tell the end."""
-    limits = ("watch.warn=0.5", "watch.abort=1")
+    limits = ("watch.warn=2", "watch.abort=6")  # a busy machine may hold up the other rank for a while, too
     words = ("run", "probe", "failure.kind=stuck", "failure.step=2", "failure.rank=1", *limits, "--directory", "run")
     done = hpckit(*words, cwd=folder, under=2)
     assert "rank 1 has not come to Barrier" in (folder / "run/attempts/000/failure.json").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from cli_command import HPCKIT, clean_environment, hpckit
+from cli_command import HPCKIT, SITE, clean_environment, hpckit
 from conftest import wait_until
 
 from hpckit.cli import ckpt
@@ -22,6 +22,7 @@ from hpckit.cli.resume import _changed
 from hpckit.cli.run_lock import locked
 from hpckit.durations import seconds_of
 from hpckit.errors import InUseError
+from hpckit.io.checkpoint.manifest import committed, generations
 from hpckit.run_directory import RunDirectory
 
 SETTINGS = (
@@ -39,11 +40,40 @@ def fields(run: Path) -> tuple[np.ndarray, np.ndarray]:
         return file["time"][...], file["temperature"][...]
 
 
+# A run does not begin the checkpoint after the one whose number is in a file, as long as that file is there.
+GATE = """
+import os, re, sys, time
+
+def wait(event, words):
+    found = event == "os.mkdir" and re.search(r"/ckpt/g([0-9]+)$", os.fspath(words[0]))
+    while found and int(found[1]) > last():
+        time.sleep(0.01)
+
+def last():
+    try:
+        with open({gate!r}) as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return 10**9
+
+sys.addaudithook(wait)
+"""
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file; `background` starts what minds it."""
+    (tmp_path / "hook").mkdir()
+    file = tmp_path / "gate"
+    (tmp_path / "hook/sitecustomize.py").write_text(GATE.format(gate=str(file)))
+    return file
+
+
 def background(*words: str, cwd: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [*HPCKIT, *words],
         cwd=cwd,
-        env=clean_environment(),
+        env=clean_environment(PYTHONPATH=f"{cwd / 'hook'}:{SITE}"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -51,7 +81,7 @@ def background(*words: str, cwd: Path) -> subprocess.Popen:
     )
 
 
-def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path, capsys) -> None:
+def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path, gate: Path, capsys) -> None:
     """A signal on 2 ranks, a kill on 3, a damaged checkpoint, then the rest on 1: every bit of the files."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     outcome = hpckit("run", "heat", *SETTINGS, "--directory", whole, "checkpoint.every=never", cwd=tmp_path)
@@ -59,25 +89,30 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
     assert not (whole / "ckpt").exists()
 
     words = ("run", "heat", *SETTINGS, "-n", "2", "--directory", str(broken), "checkpoint.every=60")
+    gate.write_text("3")
     process = background(*words, cwd=tmp_path)
     wait_until((broken / "ckpt/g000003/COMMIT").exists, "no checkpoints")
     os.kill(process.pid, signal.SIGUSR1)
-    stdout, stderr = process.communicate(timeout=180)
+    wait_until((broken / "stop").exists, "the signal was not heard")
+    gate.unlink()
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 75, stderr
     assert "to go on: hpckit resume" in stdout
     assert json.loads((broken / "summary.json").read_text())["status"] == "stopped"
 
+    newest = int((broken / "ckpt/LATEST").read_text()[1:])
+    gate.write_text(str(newest + 2))
     process = background("resume", str(broken), "-n", "3", "--no-report", cwd=tmp_path)
-    wait_until((broken / "attempts/001").exists, "not resumed")
+    last_two = [newest + 1, newest + 2]
+    wait_until(lambda: generations(broken / "ckpt") == last_two, "no two checkpoints after it was resumed")
     second = hpckit("resume", broken, cwd=tmp_path)
     assert second.code == 3
     assert f"in use by `hpckit resume`, process {process.pid} on" in second.stderr
-    newest = int((broken / "ckpt/LATEST").read_text()[1:])
-    wait_until(lambda: int((broken / "ckpt/LATEST").read_text()[1:]) > newest + 1, "no checkpoint after it was resumed")
     ranks = json.loads((broken / "provenance.json").read_text())["placement"]
     os.kill(ranks[2]["pid"], signal.SIGKILL)
-    process.communicate(timeout=180)
+    process.communicate(timeout=300)
     assert process.returncode == 7
+    assert committed(broken / "ckpt") == last_two
 
     assert ckpt.main(["ls", str(broken)]) == 0
     # Two are kept; a third is there where the kill came before the oldest was removed.
