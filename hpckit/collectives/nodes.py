@@ -121,19 +121,26 @@ def over_nodes(axis: Axis, choice: Choice, values: Any, reduction: Reduction) ->
     return nodes if nodes is not None and nodes.takes(values, reduction) else None
 
 
-def all_reduce(nodes: Nodes, values: Any, reduction: Reduction, weights: Any) -> Steps:
-    """All-reduce of flat values in place. weights: steps that find the weights of all ranks."""
+def all_reduce(nodes: Nodes, values: Any, reduction: Reduction, weights: np.ndarray, told: MPI.Request) -> Steps:
+    """All-reduce of flat values in place. weights: of all ranks, once the request `told` is over."""
     group, across = nodes.group, nodes.across
     tag, turn = across.tag(), Turn(nodes.queue)
-    return _steps(group, across, tag, turn, values, reduction, weights)
+    return _steps(group, across, tag, turn, values, reduction, weights, told)
 
 
 def _steps(
-    group: NodeGroup, across: Axis, tag: int, turn: Any, values: Any, reduction: Reduction, weights: Any
+    group: NodeGroup,
+    across: Axis,
+    tag: int,
+    turn: Any,
+    values: Any,
+    reduction: Reduction,
+    weights: np.ndarray,
+    told: MPI.Request,
 ) -> Steps:
     try:
         yield turn
-        found = yield from weights
+        yield told
         working = reduction.own(values, keep=False)
         starts = block_starts(working.size, group.size)
         block = working[starts[group.rank] : starts[group.rank + 1]]
@@ -147,5 +154,5 @@ def _steps(
         yield gathered
     finally:
         turn.leave()
-    reduction.finish(working, found)
+    reduction.finish(working, weights)
     reduction.narrow(working, values)

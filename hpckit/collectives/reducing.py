@@ -26,26 +26,33 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
     """All-reduce of flat values in place."""
     over = nodes.over_nodes(axis, choice, values, reduction)
     if over is not None:
-        yield from nodes.all_reduce(over, values, reduction, _weights(axis, reduction))
+        yield from nodes.all_reduce(over, values, reduction, *_weights(axis, reduction))
         return
-    weights = yield from _weights(axis, reduction)
+    weights, told = _weights(axis, reduction)
+    if choice.algorithm == "mpi":
+        working = reduction.own(values, keep=False)
+        numbers = working.view(np.uint8) if working.dtype == bool else working
+        reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI_OPS[reduction.op])  # at once, as `_weights` says
+        yield told
+        yield reduced
+        reduction.finish(working, weights)
+        reduction.narrow(working, values)
+        return
+    yield told
     if choice.algorithm == "ordered":
         yield from all_reduce_in_order(axis, tag, values, reduction, weights)
         return
     working = reduction.own(values, keep=False)
-    if choice.algorithm == "mpi":
-        numbers = working.view(np.uint8) if working.dtype == bool else working
-        yield axis.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI_OPS[reduction.op])
-    else:
-        column = choice.column(axis)
-        yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
+    column = choice.column(axis)
+    yield from Runner(axis, tag, column, even_slots(working, column.slots), reduction.combine).steps()
     reduction.finish(working, weights)
     reduction.narrow(working, values)
 
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:
     """Reduce flat values to `root`, where they are replaced; elsewhere they stay."""
-    weights = yield from _weights(axis, reduction)
+    weights, told = _weights(axis, reduction)
+    yield told
     if choice.algorithm == "ordered":
         slots = even_slots(values if axis.rank == root else values.copy(), axis.size)
         yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
@@ -65,7 +72,8 @@ def reduce_scatter(
     axis: Axis, tag: int, values: Any, into: Any, sizes: np.ndarray, reduction: Reduction, choice: Choice
 ) -> Steps:
     """Reduce-scatter of flat values in blocks of these sizes; into `into`, or in place where it is None."""
-    weights = yield from _weights(axis, reduction)
+    weights, told = _weights(axis, reduction)
+    yield told
     if choice.algorithm == "ordered":
         slots = counted_slots(values if into is None else values.copy(), sizes)
         yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
@@ -86,9 +94,13 @@ def reduce_scatter(
         reduction.narrow(working[own], into)
 
 
-def _weights(axis: Axis, reduction: Reduction) -> Any:
-    """The weights of all ranks, float64[ranks]: 1 unless it is an average."""
+def _weights(axis: Axis, reduction: Reduction) -> tuple[np.ndarray, MPI.Request]:
+    """The weights of all ranks, float64[ranks], once the request is over: 1 unless it is an average.
+
+    They are asked for now. Ranks go on with what is under way at their own pace, and call the library in one order only
+    where they do so as collectives are started.
+    """
     weights = np.ones(axis.size)
-    if reduction.op == "average":
-        yield axis.comm.Iallgather(np.array([reduction.weight]), weights)
-    return weights
+    if reduction.op != "average":
+        return weights, MPI.REQUEST_NULL
+    return weights, axis.comm.Iallgather(np.array([reduction.weight]), weights)

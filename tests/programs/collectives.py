@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 import weakref
 
 import numpy as np
@@ -352,6 +353,21 @@ def check_many_in_flight(mesh):
     same(works[-1].wait(), np.arange(P), "gathered in flight")
 
 
+def check_the_library_is_called_in_one_order(mesh):
+    """An average asks for weights first, and some ranks go on with it before they start what comes next."""
+    for algorithm in ("mpi", "ring"):
+        first, second = np.full(3, RANK + 1.0), np.full(3, 100.0)
+        average = hp.all_reduce(first, mesh, "average", algorithm, weight=1.0)
+        for _ in range(100 if RANK == P - 1 else 0):
+            average.test()
+            time.sleep(1e-4)
+        total = hp.all_reduce(second, mesh, "sum", "mpi")
+        average.wait()
+        total.wait()
+        same(first, np.full(3, (P + 1) / 2), ("an average beside a sum", algorithm))
+        same(second, np.full(3, 100.0 * P), ("a sum beside an average", algorithm))
+
+
 def check_communicators():
     """A freed communicator takes what collectives keep for it along; the caller's messages are never mixed in."""
     for _ in range(3):
@@ -423,6 +439,7 @@ def main():
         check_blocks(mesh)
         check_all_to_all(mesh)
         check_many_in_flight(mesh)
+        check_the_library_is_called_in_one_order(mesh)
         check_refusals(mesh)
     check_communicators()
     check_watched()
