@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +203,33 @@ def test_the_alarm_stays_until_every_rank_that_waits_has_raised(tmp_path, monkey
     assert "is over" not in capfd.readouterr().err
     assert look(raised, replace(second, last=replace(tp, inside=False), still=0.0)) == (False, None)
     assert "the stall is over" in capfd.readouterr().err
+
+
+LATE_ANSWER = """import faulthandler, signal, sys, time
+file = open(sys.argv[1], "w")
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+faulthandler.register(signal.SIGUSR2, file, all_threads=False)
+print("ready", flush=True)
+while signal.SIGUSR2 not in signal.sigpending():
+    time.sleep(0.01)
+time.sleep(1)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+sys.stdin.read()
+"""
+
+
+def test_a_rank_that_gets_no_core_for_a_second_is_told_with_its_stack(tmp_path):
+    program = tmp_path / "late.py"
+    program.write_text(LATE_ANSWER)
+    command = [sys.executable, program, tmp_path / "stack-0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        table = table_of(tmp_path, 1, create=True)
+        HEAD.pack_into(table, place(0), process.pid, IS_RUNNING, 0, 0, 0)
+        watcher = Watcher(Options(tmp_path, 1, 1.0, 0.0, None, False, ""))
+        found = watcher._with_stacks({0: replace(rank(0, None), pid=process.pid)})
+        process.stdin.close()
+    assert found[0].stack[-1:] == ("late.py:9 (<module>)",)
 
 
 def test_a_rank_whose_process_is_stopped_inside_an_operation_is_the_culprit():
