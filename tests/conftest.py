@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE = 3  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
+PATIENCE = 6  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
 
 # Jobs in the background of a shell ignore Ctrl-C, and hand that on; a handler of one's own is not handed on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

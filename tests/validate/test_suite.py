@@ -18,10 +18,7 @@ from hpckit.apps.weather.validate.report import sections
 from hpckit.apps.weather.validate.run import SUITE, dry_run
 from hpckit.report.run_data import load_run
 
-pytestmark = [
-    pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
 
 def suite(folder: Path, *words: str, timeout: float) -> tuple[int, dict]:
@@ -44,7 +41,7 @@ def quick(tmp_path_factory):
     def run(folder: Path) -> None:
         cases = '["rest", "kelvin", "poincare", "geostrophic_jet", "dam_breaks"]'
         # Kernels may compile on a busy machine.
-        code, record = suite(folder, "quick=true", f"cases={cases}", timeout=550)
+        code, record = suite(folder, "quick=true", f"cases={cases}", timeout=300)
         assert code == 0, [check for check in record["checks"] if not check["passed"]]
 
     return made_once(tmp_path_factory, "validation", run)

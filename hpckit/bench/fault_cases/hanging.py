@@ -38,10 +38,10 @@ def main(kind: str, who: int, when: int) -> None:
     mine, given, total = np.ones(8), np.zeros(8), np.zeros(8)
     count: Any = endless
     if kind == "compiled":
-        from numba import njit
+        with watch.current.allow(600.0) if watch.current else nullcontext():
+            from numba import njit
 
-        count = njit(endless)
-        with watch.current.allow(60.0) if watch.current else nullcontext():
+            count = njit(endless)
             count(mine, 10)
     world.Barrier()
     for step in range(STEPS):

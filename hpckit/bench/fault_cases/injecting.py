@@ -4,7 +4,8 @@
 where the app seldom looks: the element must be named before a checkpoint holds it, and the one before must stay.
 `flip`: a bit of the state turns while a step is computed that is computed twice: HPK-501 must name the element.
 `message`: a bit of a message turns on its way: HPK-501 must name sender and receiver. Since only the receiver knows, it
-ends the job: such a case is the last of its job. A row of each goes to FOLDER/rows.json.
+ends the job: such a case is the last of its job. Where both ranks know, as after a collective, the one whose message
+was changed tells. A row of each goes to FOLDER/rows.json.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
@@ -33,6 +35,7 @@ from hpckit.checkpoint_settings import Checkpoint
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.keeper import Keeper
+from hpckit.io.files import replace_file
 from hpckit.message_checks import End
 from hpckit.replay import Kept
 from hpckit.run_context import Run
@@ -43,6 +46,7 @@ world = MPI.COMM_WORLD
 PIPELINE = "pipeline"  # training whose ranks are stages
 EVERY = 2  # steps between two checkpoints
 SELDOM = 10**6
+TELL_SECONDS = 40.0  # that a rank leaves to the one whose message was changed, until it tells how it ended itself
 
 
 class SpoiledRun(Run):
@@ -144,7 +148,7 @@ def _error_of(do: Callable[[], None]) -> HpckitError | None:
 
 
 def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str], None]) -> None:
-    """A bit of a message turns before it is looked at; `tell` what is wrong, on the rank that knows first."""
+    """A bit of a message turns before it is looked at on a rank; that one tells what is wrong."""
     case = CASES["train" if name == PIPELINE else name]
     stages = world.size if name == PIPELINE else 1
     who, left = random.randrange(world.size), random.randint(1, 12)
@@ -188,6 +192,8 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
         module = importlib.import_module(f"hpckit.apps.{case.app}.run")
         error = _error_of(lambda: module.run(case.config(folder, stages), run))
     told = "" if error is None else error.report()
+    if world.rank != who:
+        time.sleep(TELL_SECONDS)
     if error is None or error.code != "HPK-501" or (spoiled and spoiled[0] not in told):
         tell(f"{spoiled} on rank {who}: {told or 'the run went on'}")
     else:
@@ -204,7 +210,7 @@ def main(folder: Path, seed: str, without: str, names: list[str]) -> None:
         path = folder / ROWS
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         row = {"app": name, "case": name.replace(":", " in "), "problem": problem}
-        path.write_text(json.dumps([*rows, row]), encoding="utf-8")
+        replace_file(path, json.dumps([*rows, row]).encode())  # whole, whenever another rank ends the job
 
     with taken_out(without):
         for name in names:

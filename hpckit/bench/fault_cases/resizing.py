@@ -25,6 +25,7 @@ from mpi4py import MPI
 
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.trainer import Trainer
+from hpckit.bench.fault_cases.rank_programs import ROWS
 from hpckit.bench.fault_cases.resize_cases import CASES, MORE, TEXT, Case
 from hpckit.bench.fault_cases.taken_out import taken_out
 from hpckit.checkpoint_settings import Checkpoint
@@ -32,6 +33,7 @@ from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.keeper import Keeper
 from hpckit.io.checkpoint.reader import Generation
 from hpckit.io.checkpoint.writer import Writer
+from hpckit.io.files import replace_file
 from hpckit.mesh import Mesh
 from hpckit.replay import Kept
 from hpckit.run_context import Run
@@ -218,7 +220,7 @@ def main(folder: Path, seed: str, without: str, names: list[str]) -> None:
                 for a, b, stop, problem in pairs
             ]
             if world.rank == 0:
-                (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+                replace_file(folder / ROWS, json.dumps(rows).encode())  # whole, whenever another rank ends the job
 
 
 if __name__ == "__main__":

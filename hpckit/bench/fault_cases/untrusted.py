@@ -1,7 +1,8 @@
 """Settings and data files at random: each is taken or refused with a code, never a traceback, a crash or a hang.
 
-Cases run in a child process with limits on memory and time: `python -m hpckit.bench.fault_cases.untrusted KIND SEED
-FIRST END` prints a line of JSON a case, and a case that ends the child is found by the line that is missing.
+Cases run in a child process with limits on memory and processor time: `python -m
+hpckit.bench.fault_cases.untrusted KIND SEED FIRST END` prints a line of JSON a case, and a case that ends the child is
+found by the line that is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Any, NoReturn
 from hpckit.bench.fault_cases.jobs import AT_ONCE, at_once, job
 from hpckit.scratch import scratch
 
-SECONDS = 5  # of a case
+SECONDS = 5  # of processor time in a case
+WAITING = 100  # s: a case that does not compute and does not end either
 MEMORY = 8 << 30  # bytes of the child's address space
 Case = Callable[[Random, Path], str]  # what was tried; raises what must not be raised
 
@@ -61,6 +63,7 @@ def main(kind: str, seed: int, first: int, end: int) -> None:
 
     case: Case = {"config": random_configs.case, "data file": random_files.case}[kind]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGPROF, _too_long)
     signal.signal(signal.SIGALRM, _too_long)
     os.environ["HPCKIT_CONFIG"] = os.devnull
     with scratch("hpckit-faults-") as folder:
@@ -76,11 +79,13 @@ def main(kind: str, seed: int, first: int, end: int) -> None:
                 "passed": True,
                 "problem": "",
             }
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(WAITING)
             try:
                 row["case"] += f": {_quietly(case, Random(f'{seed} {number}'), Path(folder))}"
             except Exception as error:
                 row.update(passed=False, problem=f"{type(error).__name__}: {error}"[:300])
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
             print(json.dumps(row), flush=True)
 
@@ -91,7 +96,8 @@ def _quietly(case: Case, random: Random, folder: Path) -> str:
 
 
 def _too_long(number: int, frame: object) -> NoReturn:
-    raise RuntimeError(f"took more than {SECONDS} s")
+    limit = f"{SECONDS} s of processor time" if number == signal.SIGPROF else f"{WAITING} s"
+    raise RuntimeError(f"took more than {limit}")
 
 
 if __name__ == "__main__":
