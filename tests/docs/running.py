@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from blocks import ROOT, Block
-from conftest import run_limited
+from conftest import PATIENCE, run_limited
 
 sys.path.insert(0, str(ROOT / "docs" / "generate"))
 from parsers import WrongCommandError, parsed
@@ -57,11 +57,11 @@ class Session:
         request = {"code": code, "name": name, "folder": str(folder), "fresh": fresh}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], BLOCK_SECONDS)
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE * BLOCK_SECONDS)
         line = self._process.stdout.readline() if ready else ""
         if not line:
             self.close()
-            pytest.fail(f"{name} ended the interpreter, or took more than {BLOCK_SECONDS} s", pytrace=False)
+            pytest.fail(f"{name} ended the interpreter, or took more than {PATIENCE * BLOCK_SECONDS} s", pytrace=False)
         answer = json.loads(line)
         if answer["error"]:
             pytest.fail(f"{name} raised\n{answer['error']}", pytrace=False)
@@ -191,7 +191,7 @@ class PageRun:
         return outcome.stdout
 
     def _bash_syntax(self, text: str, where: str) -> None:
-        outcome = run_limited(["bash", "-n", "-c", text], 10, cwd=self.folder)
+        outcome = run_limited(["bash", "-n", "-c", text], 60, cwd=self.folder)
         assert outcome.code == 0, f"{where}: {outcome.stderr}"
 
 

@@ -17,7 +17,7 @@ from hpckit.io.particles.snapshot import Snapshot
 BLOCKS = 8
 
 
-def run_app(folder, *words, timeout=280):
+def run_app(folder, *words, timeout=1500):
     command = [sys.executable, "-m", "hpckit.cli.main", "run", *words, "--directory", str(folder), "--no-report"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
