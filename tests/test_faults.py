@@ -13,7 +13,7 @@ import pytest
 from hpckit.bench import faults
 from hpckit.bench import faults_figures as figures
 from hpckit.bench.fault_cases import hangs
-from hpckit.bench.fault_cases.deaths import deaths
+from hpckit.bench.fault_cases.deaths import again_if_slow, deaths
 from hpckit.bench.fault_cases.untrusted import untrusted
 from hpckit.cli.bench import benchmarks
 from hpckit.cli.main import main
@@ -117,6 +117,23 @@ def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
 def test_hangs_are_named(kind: str, ranks: int, who: int, when: int) -> None:
     row = hangs.hang(kind, ranks, who, when)
     assert row["passed"], row["problem"]
+
+
+def test_what_a_machine_that_stands_still_spoils_is_tried_again(monkeypatch) -> None:
+    """A hang whatever was wrong, with longer limits; a death where nothing but its time was."""
+    limits = []
+
+    def hang(kind, ranks, who, when, limit, end):
+        limits.append((limit, end))
+        return {"passed": len(limits) == 2, "problem": "" if len(limits) == 2 else "told: rank 0"}
+
+    monkeypatch.setattr(hangs, "_hang", hang)
+    assert hangs.hang("missing", 2, 1, 9) == {"passed": True, "problem": "", "at_first": "told: rank 0"}
+    assert limits == [(hangs.LIMIT, hangs.END), (10 * hangs.LIMIT, 10 * hangs.END)]
+    assert not hangs.hang("missing", 2, 1, 9)["passed"], "wrong twice"
+    for problems, last in ((["gone after 9.0 s", ""], ""), (["exit code 3, not 7", ""], "exit code 3, not 7")):
+        ends = iter(problems)
+        assert again_if_slow(lambda ends=ends: {"problem": next(ends)})["problem"] == last
 
 
 def test_a_report_that_names_another_rank_or_line_is_no_good() -> None:

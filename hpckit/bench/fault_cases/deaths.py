@@ -48,10 +48,10 @@ def deaths(random: Random, count: int) -> Iterator[dict[str, Any]]:
         else:
             delay = random.uniform(0.0, 1.5)
             tasks.append(partial(_killed, SIGNALS[number // 2 % len(SIGNALS)], ranks, who, delay))
-    yield from at_once(partial(_again_if_slow, task) for task in tasks)
+    yield from at_once(partial(again_if_slow, task) for task in tasks)
 
 
-def _again_if_slow(task: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def again_if_slow(task: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A row; where all was right but slow a second one: the machine may have stood still for a moment."""
     row = task()
     return task() if row["problem"].startswith(SLOW) else row
