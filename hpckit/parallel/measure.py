@@ -31,6 +31,7 @@ def measure_layers(
 ) -> list[LayerTimes]:
     """The times of F, I and W of each layer for the microbatch (x, targets), s; the last layer's with the loss.
 
+    The least of `repeats` counts: what holds a process up for a moment is no work of a layer.
     Their sums are the `costs` of `training_plan`. Only one layer has memory at a time, and none has any afterwards.
     With `comm` all its ranks measure and get the mean, the same numbers on all; collective then.
     """
@@ -38,8 +39,8 @@ def measure_layers(
     last = len(model.layers) - 1
     for number, layer in enumerate(model.layers):
         Parameters(layer.parameters(), np.dtype(dtype)).initialize(0)
-        stage = Stage([layer])
-        for turn in range(repeats + 1):
+        stage, seconds[number] = Stage([layer]), np.inf
+        for turn in range(max(1, repeats) + 1):
             y, kept = stage.forward(x, Pass())
             dy = np.ones_like(y)
             if number == last:
@@ -50,9 +51,9 @@ def measure_layers(
                 dy = loss.backward(saved, 1.0 / targets.size)
                 stage.add_loss(INPUT, begin)
             stage.backward(kept, dy)
-            if turn == 0:  # compiled, and memory touched
-                stage.reset_times()
-        seconds[number] = stage.means()[0]
+            if turn > 0:  # before it is compiled, and memory touched
+                seconds[number] = np.minimum(seconds[number], stage.means()[0])
+            stage.reset_times()
         x, _ = stage.forward(x, Pass())
         for parameter in layer.parameters():
             parameter.value = parameter.grad = parameter.second_grad = None

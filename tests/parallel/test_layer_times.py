@@ -47,6 +47,17 @@ def clock(monkeypatch):
     return made
 
 
+class HeldUpLoss(SlowLoss):
+    """Held up for 100 s, once in the first turn that counts."""
+
+    turns = 0
+
+    def forward(self, logits, targets):
+        self.turns += 1
+        self.clock.now += 100.0 * (self.turns == 2)
+        return super().forward(logits, targets)
+
+
 X, TARGETS = np.ones((8, 5), np.float32), np.zeros(8, np.int64)
 
 
@@ -64,3 +75,8 @@ def test_the_loss_counts_to_the_last_layer(clock):
         measured = pipeline.measured()
     assert measured.price.busy == (4 * 5.0,)
     assert (measured.times.forward, measured.times.backward_input) == ([2.0], [3.0])
+
+
+def test_a_process_that_is_held_up_makes_no_layer_slow(clock):
+    times = measure_layers(mlp([5, 4, 2]), HeldUpLoss(clock), X, TARGETS)
+    assert tuple(times[-1][1:]) == (2.0, 3.0, 0.0)
