@@ -10,7 +10,8 @@ import pytest
 from hpckit.errors import PlanError
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.halo import HaloPlan, halo_plan
-from hpckit.plan.prove import prove
+from hpckit.plan.halo_lines import lines_of
+from hpckit.plan.prove import execute_halo, prove
 from hpckit.plan.topology import Topology
 
 
@@ -43,6 +44,13 @@ def test_mixed_widths_and_no_halo_at_all():
     topology = Topology(("z", "y", "x"), (2, 2, 2), ("x",))
     assert prove(halo_plan(Decomposition((9, 9, 9), topology, (0, 3, 1)))).phases == 2
     assert prove(halo_plan(Decomposition((9, 9, 9), topology, 0))).messages == 0
+
+
+def test_a_hundred_thousand_ranks():
+    topology = Topology(("y", "x"), (512, 256), ("y",))
+    proof = prove(halo_plan(Decomposition((4099, 2053), topology, (2, 6))))
+    assert (proof.ranks, proof.phases, proof.copies) == (131072, 2, 0)
+    assert proof.messages == 2 * 512 * 256 + 2 * 512 * 255
 
 
 def test_thousands_of_ranks():
@@ -103,7 +111,15 @@ def test_the_unharmed_plan_passes():
         (lambda s: dataclasses.replace(s, send_to=changed(s.send_to, 2, -1)), "rank [0-9] receives from rank 2, whose"),
         (lambda s: dataclasses.replace(s, tag=0), "share the tag 0"),
         (lambda s: dataclasses.replace(s, send=(s.send[0], s.send[1] - 1)), "sends 1 layers, rank"),
-        (lambda s: dataclasses.replace(s, send=(s.send[0] + s.side, s.send[1] + s.side)), "must hold the point"),
+        (lambda s: dataclasses.replace(s, send=(s.send[0] - s.side, s.send[1] - s.side)), "must hold the point"),
+        (
+            lambda s: dataclasses.replace(s, send=(s.send[0] + s.side, s.send[1] + s.side)),
+            "phase x, leaving low: rank 0 receives into cells that it sends phase x, leaving high",
+        ),
+        (
+            lambda s: dataclasses.replace(s, recv=(0 * s.recv[0], 0 * s.recv[1] + 2)),
+            "rank 0 receives into cells that it receives phase x, leaving high",
+        ),
         (
             lambda s: dataclasses.replace(s, recv=(s.recv[0] + s.side * 2, s.recv[1] + s.side * 2)),
             "cells that it owns|must hold",
@@ -114,6 +130,41 @@ def test_the_unharmed_plan_passes():
 def test_a_planted_fault_is_named(fault, message):
     with pytest.raises(PlanError, match=message):
         prove_with(fault)
+
+
+@pytest.mark.parametrize("cell", range(4))
+def test_a_fault_of_one_rank_is_found_however_alike_the_other_lines_are(cell):
+    """Every entry of every step, one at a time: what the first line of an axis does says nothing about this rank."""
+    for number, dim, side in itertools.product(range(6), (0, 1), (-1, 1)):
+
+        def fault(step, number=number, dim=dim, side=side):
+            if (step.dim, step.side) != (dim, side):
+                return step
+            (low, high), (into, until) = step.send, step.recv
+            ends = [changed(end, number, end[number] + (k == cell)) for k, end in enumerate((low, high, into, until))]
+            return dataclasses.replace(step, send=tuple(ends[:2]), recv=tuple(ends[2:]))
+
+        with pytest.raises(PlanError, match="rank "):
+            prove_with(fault)
+
+
+def test_lines_of_ranks_say_what_all_ranks_say():
+    """The quick proof looks at one line of ranks a dim; what it accepts or refuses, executing all ranks does, too."""
+    topology = Topology(("z", "y", "x"), (2, 3, 2), ("z", "x"))
+    plan = halo_plan(Decomposition((5, 10, 7), topology, (1, 3, 0), ("face", "center", "face")))
+    lines = lines_of(plan.decomposition, list(plan.phases()))
+    assert [(line.shape, line.halo, len(steps)) for line, steps in lines] == [
+        ((5,), (1,), 1),
+        ((10,), (3,), 1),
+        ((7,), (0,), 0),
+    ]
+    for line, steps in lines:
+        execute_halo(line, steps)
+    execute_halo(plan.decomposition, list(plan.phases()))
+    twice = [*plan.phases(), *plan.phases()]
+    assert lines_of(plan.decomposition, twice) is None
+    bent = [tuple(dataclasses.replace(s, send_to=changed(s.send_to, 7, 0)) for s in steps) for steps in plan.phases()]
+    assert lines_of(plan.decomposition, bent) is None
 
 
 def test_a_missing_phase_is_named():
