@@ -37,6 +37,20 @@ def halo_surface(shape: Sequence[int], sizes: Sequence[int], periodic: Sequence[
     return surface
 
 
+def fitting_factorizations(
+    ranks: int, shape: Sequence[int], fixed: Sequence[int], least: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """The factorizations that keep the sizes in `fixed` (0: free) and cut no dim into blocks thinner than `least`.
+
+    A dim that stays whole may be thinner: its halo is copied within the rank.
+    """
+    for sizes in factorizations(ranks, len(shape)):
+        if any(w and w != s for w, s in zip(fixed, sizes, strict=True)):
+            continue
+        if all(s == 1 or n // s >= t for n, s, t in zip(shape, sizes, least, strict=True)):
+            yield sizes
+
+
 def best_factorization(
     ranks: int,
     shape: Sequence[int] | None,
@@ -59,11 +73,7 @@ def best_factorization(
     # Long and equal where the shape is unknown, so that the most cubic blocks win and nothing is too thin.
     extents = tuple(shape) if shape is not None else (ranks * 720720,) * dims
     best: tuple[tuple[int, tuple[int, ...]], tuple[int, ...]] | None = None
-    for sizes in factorizations(ranks, dims):
-        if any(w and w != s for w, s in zip(wanted, sizes, strict=True)):
-            continue
-        if any(s > 1 and n // s < t for n, s, t in zip(extents, sizes, thinnest, strict=True)):
-            continue
+    for sizes in fitting_factorizations(ranks, extents, wanted, thinnest):
         order = (halo_surface(extents, sizes, closed), tuple(reversed(sizes)))
         if best is None or order < best[0]:
             best = (order, sizes)
