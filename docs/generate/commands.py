@@ -30,7 +30,8 @@ def _verb(verb: str) -> str:
     _, takes, does = VERBS[verb]
     text = f"## hpckit {verb}\n\n{_sentence(does)}\n\n{_parser(parser_of(verb), takes)}"
     if verb == "plan":
-        text += f"\n### hpckit plan pipeline\n\n{_parser(parser_of('plan pipeline'))}"
+        for operation in ("pipeline", "halo"):
+            text += f"\n### hpckit plan {operation}\n\n{_parser(parser_of(f'plan {operation}'))}"
     if verb == "bench":
         text += _benchmarks()
     return text

@@ -55,8 +55,8 @@ VERBS = {
     "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
     "plan": (
         "hpckit.cli.plan",
-        "OPERATION|pipeline [--ranks N] [--bytes SIZE] [--machine FILE]",
-        "prove, price and draw collectives and training pipelines, at any scale and without MPI",
+        "OPERATION|pipeline|halo [--ranks N] [--bytes SIZE] [--machine FILE]",
+        "prove, price and draw collectives, training pipelines and halo exchanges, at any scale and without MPI",
     ),
     "explain": ("hpckit.cli.explain", "[CODE]", "what an error or exit code means and what to do"),
 }

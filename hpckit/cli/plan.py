@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli import plan_pipeline
+from hpckit.cli import plan_halo, plan_pipeline
 from hpckit.cli.sizes import parse_bytes
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
@@ -31,15 +31,16 @@ MOST_MESSAGES = 40_000_000
 # The spectral gap of gossip is told up to so many ranks.
 MOST_GAPS = 1024
 GOSSIP = "gossip"
-PIPELINE = "pipeline"  # with options of its own: plan_pipeline.py
+# With options of their own.
+OTHERS = {"pipeline": plan_pipeline, "halo": plan_halo}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
 
 def main(arguments: list[str]) -> int:
     """The verb `plan`."""
-    if arguments[:1] == [PIPELINE]:
-        return plan_pipeline.main(arguments[1:])
+    if arguments and arguments[0] in OTHERS:
+        return OTHERS[arguments[0]].main(arguments[1:])
     options = _parser().parse_args(arguments)
     operation = _operation(options.operation)
     nbytes = parse_bytes(options.bytes)
@@ -73,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     it = argparse.ArgumentParser(
         prog="hpckit plan",
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
-        epilog=f"examples: {EXAMPLE}; {plan_pipeline.EXAMPLE}",
+        epilog=f"examples: {'; '.join([EXAMPLE, *(other.EXAMPLE for other in OTHERS.values())])}",
     )
-    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, PIPELINE])}")
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, *OTHERS])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
     it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
     it.add_argument(
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 def _operation(name: str) -> str:
     """The operation that a name stands for: allreduce, all-reduce and all_reduce are one."""
     operation = operation_of(name)
-    known = [*ALGORITHMS, GOSSIP, PIPELINE]
+    known = [*ALGORITHMS, GOSSIP, *OTHERS]
     if operation not in known:
         near = get_close_matches(name.lower(), known, 1)
         do = f"did you mean {near[0]!r}: hpckit plan {near[0]}" if near else f"choose one of {', '.join(known)}"

@@ -39,16 +39,16 @@ def draw(plan: object, *arguments: Any, **options: Any) -> str:
 @draw.register(CollectivePlan)
 @draw.register(HaloPlan)
 def draw_messages(plan: CollectivePlan | HaloPlan) -> str:
-    """A table, a line a step and a column a rank: `2>3` says that the rank sends its slot 2 (of a halo plan: the layer
-    where the slab starts) to rank 3, `2-5>3` slots 2 to 5. `+` steps are added where they arrive.
+    """A table, a line a step and a column a rank: `2>3` says that the rank sends its slot 2 to rank 3, `2-5>3` slots 2
+    to 5; of a halo plan: `2x16>3` sends a box of 2 x 16 cells. `+` steps are added where they arrive.
 
     Raises `InputError` for more ranks or messages than a table can show.
     """
-    ranks = _checked(plan)
+    ranks = check_size(plan)
     rows = []
     for number, flight in enumerate(flights(plan, 1.0, 1)):
         cells = dict(zip(map(int, flight.sender), _cells(plan, number, flight), strict=True))
-        rows.append([f"{number + 1}{'+' if flight.reduce else ' '}", *(cells.get(rank, ".") for rank in range(ranks))])
+        rows.append([_step_name(plan, number, flight), *(cells.get(rank, ".") for rank in range(ranks))])
     head = ["step", *(f"rank {rank}" for rank in range(ranks))]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
@@ -70,7 +70,21 @@ def draw_messages_svg(
 
     A bar in the upper half of a row leaves the rank, one in the lower half arrives. Raises `InputError` as `draw`.
     """
-    ranks = _checked(plan)
+    parts, height = timeline_parts(plan, machine, nbytes, itemsize)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
+        'font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="10" y="22" font-size="15">{escape(title(plan))}</text>',
+    ]
+    return "\n".join([*head, *parts]) + "</svg>"
+
+
+def timeline_parts(
+    plan: CollectivePlan | HaloPlan, machine: Machine | None = None, nbytes: float = 0.0, itemsize: int = 8
+) -> tuple[list[str], int]:
+    """What `draw_messages_svg` draws below its title, as SVG elements, and how high all of it is, px."""
+    ranks = check_size(plan)
     if machine is None:
         events = [
             Event(number, int(s), int(d), int(slot), 0.0, number, number + 0.9, flight.reduce)
@@ -82,12 +96,7 @@ def draw_messages_svg(
     end = max((event.end for event in events), default=1.0) or 1.0
     height = TOP + ROW * ranks + 34
     unit = "a step a unit" if machine is None else f"{_time(end)} on {escape(machine.name)}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
-        'font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="10" y="22" font-size="15">{escape(title(plan))}</text>',
-    ]
+    parts = []
     for rank in range(ranks):
         y = TOP + ROW * rank
         parts.append(f'<text x="10" y="{y + 17}">rank {rank}</text>')
@@ -95,8 +104,8 @@ def draw_messages_svg(
     slots = plan.slots if isinstance(plan, CollectivePlan) else 2 * len(plan.order)
     for event in events:
         parts += _bars(event, end, slots, isinstance(plan, HaloPlan))
-    parts.append(f'<text x="{LEFT}" y="{height - 12}">time: {unit}; upper bar leaves, lower bar arrives</text></svg>')
-    return "\n".join(parts)
+    parts.append(f'<text x="{LEFT}" y="{height - 12}">time: {unit}; upper bar leaves, lower bar arrives</text>')
+    return parts, height
 
 
 draw.register(Schedule, draw_schedule)
@@ -122,7 +131,7 @@ def _time(seconds: float) -> str:
 
 def _bars(event: Event, end: float, slots: int, by_step: bool) -> list[str]:
     x, width = LEFT + WIDTH * event.begin / end, max(WIDTH * (event.end - event.begin) / end, 1.0)
-    color = _color(event.number if by_step else event.slot, slots)
+    color = color_of(event.number if by_step else event.slot, slots)
     verb = "adds" if event.reduce else "stores"
     text = f"step {event.number + 1}: rank {event.sender} sends slot {event.slot}, rank {event.receiver} {verb} it"
     bars = []
@@ -135,25 +144,38 @@ def _bars(event: Event, end: float, slots: int, by_step: bool) -> list[str]:
     return bars
 
 
-def _color(slot: int, slots: int) -> str:
+def color_of(slot: int, slots: int) -> str:
+    """The color of one of so many slots, as `#rrggbb`."""
     red, green, blue = colorsys.hls_to_rgb((slot % max(slots, 1)) / max(slots, 1), 0.5, 0.6)
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def _step_name(plan: CollectivePlan | HaloPlan, number: int, flight: Flight) -> str:
+    """`3+`, or of a halo plan `3 x high`: the axis and the side by which messages leave."""
+    if isinstance(plan, HaloPlan):
+        name = plan.decomposition.topology.names[plan.order[number // 2]]
+        return f"{number + 1} {name} {('low', 'high')[number % 2]}"
+    return f"{number + 1}{'+' if flight.reduce else ' '}"
 
 
 def _cells(plan: CollectivePlan | HaloPlan, number: int, flight: Flight) -> list[str]:
     """What each sender of a flight does."""
     if isinstance(plan, HaloPlan):
-        ends = flight.slot
-    else:
-        step = plan.step(number)
-        ends = (step.send[1][flight.sender] - 1) % plan.slots
+        dim, dec = plan.order[number // 2], plan.decomposition
+        boxes = [list(dec.local_shape(int(sender))) for sender in flight.sender]
+        for box in boxes:
+            box[dim] = dec.halo[dim]
+        return [f"{'x'.join(map(str, box))}>{to}" for box, to in zip(boxes, flight.receiver, strict=True)]
+    step = plan.step(number)
+    ends = (step.send[1][flight.sender] - 1) % plan.slots
     return [
         f"{first}>{to}" if first == last else f"{first}-{last}>{to}"
         for first, last, to in zip(flight.slot, ends, flight.receiver, strict=True)
     ]
 
 
-def _checked(plan: CollectivePlan | HaloPlan) -> int:
+def check_size(plan: CollectivePlan | HaloPlan) -> int:
+    """The ranks of a plan; raises `InputError` for more ranks or messages than a drawing can show."""
     ranks = ranks_of(plan)
     if ranks > MOST_RANKS or flight_count(plan) * max(np.log2(max(ranks, 2)), 1) > MOST_MESSAGES:
         raise InputError(

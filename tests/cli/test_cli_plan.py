@@ -66,7 +66,8 @@ def test_drawings(capsys, tmp_path):
     [
         (["allredce"], "did you mean 'all_reduce'"),
         (["allreduce", "--machine", "nix"], "there is no machine 'nix'"),
-        (["halo"], "choose one of all_reduce"),
+        (["mesh"], "choose one of all_reduce"),
+        (["halos"], "did you mean 'halo': hpckit plan halo"),
         (["gosip"], "did you mean 'gossip'"),
         (["allreduce", "--bytes", "3foo"], "'3foo' is no size"),
         (["allreduce", "--ranks", "0"], "0 ranks"),

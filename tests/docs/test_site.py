@@ -36,7 +36,15 @@ def test_every_verb_and_every_benchmark_has_its_options_on_the_page_of_commands(
     page = commands.page()
     for verb in VERBS:
         assert f"\n## hpckit {verb}\n" in page
-    for words in ("`--show-config`", "--array-limit", "--against", "### hpckit plan pipeline", "--tier", "ckpt verify"):
+    for words in (
+        "`--show-config`",
+        "--array-limit",
+        "--against",
+        "### hpckit plan pipeline",
+        "### hpckit plan halo",
+        "--tier",
+        "ckpt verify",
+    ):
         assert words in page
     assert "==SUPPRESS==" not in page
 
