@@ -12,7 +12,7 @@ from hpckit.checks import VALIDATION
 from hpckit.cli.failure import failure_file, stalls_folder
 from hpckit.cli.launch import JobEnd
 from hpckit.cli.nested import CASES
-from hpckit.cli.terminal import print_table, ranks_text, rate_text
+from hpckit.cli.terminal import print_table, ranks_text, rate_text, silence
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
 from hpckit.progress_lines import clock_text
 from hpckit.run_context import utc_now
@@ -22,7 +22,16 @@ CRASH = re.compile(r"signal (4|6|7|8|11)\b")
 
 
 def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
-    """Print how the run ended, build its report, and return its exit code."""
+    """Print how the run ended, build its report, and return its exit code, though a reader of our lines has gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            return _end_of_run(directory, end, report)
+        except BrokenPipeError:
+            silence(stream)
+    return _end_of_run(directory, end, report)
+
+
+def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
     if end.noise:
         directory.write_text(f"{directory.attempt_name}/launcher.log", "\n".join(end.noise) + "\n")
     _add_end(directory)
@@ -185,6 +194,8 @@ def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
             print(f"report: {path}")
     except HpckitError as error:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
+    except BrokenPipeError:  # the report is there, and nobody to hear of it
+        raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         print(f"no report: {said}; what the run left is in {directory.path}", file=sys.stderr)

@@ -95,8 +95,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.console import Console
     from rich.table import Table
 
+    class Plain(Console):
+        """One that tells a reader who has gone as any stream does, and does not end the process."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     stream = sys.stderr if error else sys.stdout
-    console = Console(file=stream, width=None if stream.isatty() else 200, highlight=False)
+    console = Plain(file=stream, width=None if stream.isatty() else 200, highlight=False)
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     cells = [[_cell(value) for value in row] for row in rows]
     for index, name in enumerate(columns):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from cli_command import hpckit
 
@@ -20,6 +23,30 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path, capsys, cases):
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.endswith(f": hpckit resume {directory.path}")
     assert ("finished runs are complete" in said) is cases
+
+
+TELL = """
+import sys
+from hpckit.cli.ending import end_of_run
+from hpckit.cli.launch import JobEnd
+from hpckit.run_directory import RunDirectory
+sys.stdin.read()
+sys.exit(end_of_run(RunDirectory(sys.argv[1]), JobEnd(0), report=False))
+"""
+
+
+@pytest.mark.parametrize(("status", "phases", "code"), [("done", {"core": [1.0]}, 0), ("stopped", {}, 75)])
+def test_the_exit_code_is_that_of_the_run_though_nobody_reads_its_lines_any_more(tmp_path, status, phases, code):
+    directory = RunDirectory.create(tmp_path / "run")
+    summary = {"status": status, "app": "probe", "ranks": 1, "exit_code": code, "phases": phases}
+    directory.write_json("summary.json", summary)
+    command = [sys.executable, "-c", TELL, str(directory.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == code
+    assert directory.read_json("provenance.json")["ended"]
 
 
 def test_a_program_that_fails_on_all_ranks_shows_its_own_lines_once(tmp_path):
