@@ -72,7 +72,8 @@ class Gather:
         root: int | None = None,
     ) -> None:
         self._axis, self._given, self._target, self._sizes, self._root = axis, given, target, sizes, root
-        self._choose = _chooser("all_gather" if root is None else "gather", algorithm, axis, options, root)
+        known = 0 if sizes is None else int(sizes.sum()) * given.array.itemsize
+        self._choose = _chooser("all_gather" if root is None else "gather", algorithm, axis, options, root, known)
 
     def steps(self, tag: int) -> Steps:
         """The run."""
@@ -111,7 +112,8 @@ class Scatter:
         root: int,
     ) -> None:
         self._axis, self._source, self._target, self._sizes = axis, source, target, sizes
-        self._choose = _chooser("scatter", algorithm, axis, options, root)
+        known = 0 if sizes is None else int(sizes.sum()) * target.array.itemsize
+        self._choose = _chooser("scatter", algorithm, axis, options, root, known)
 
     def steps(self, tag: int) -> Steps:
         """The run."""
@@ -186,11 +188,14 @@ def exchanged_sizes(
 
 
 def _chooser(
-    operation: str, algorithm: str, axis: Axis, options: Options, root: int | None = None
+    operation: str, algorithm: str, axis: Axis, options: Options, root: int | None = None, known: int = 0
 ) -> Callable[[int], Choice]:
-    """A function that chooses once the bytes are known; what is wrong with the names is found now."""
-    choose(operation, algorithm, axis, 0, options, root=root)
-    return lambda nbytes: choose(operation, algorithm, axis, nbytes, options, root=root)
+    """A function that chooses once the bytes are known; what is wrong with the names is found now.
+
+    known: the bytes, where they are known already; the choice is then made now.
+    """
+    early = choose(operation, algorithm, axis, known, options, root=root)
+    return lambda nbytes: early if nbytes == known else choose(operation, algorithm, axis, nbytes, options, root=root)
 
 
 def _told(axis: Axis, *own: int) -> Any:
