@@ -176,7 +176,7 @@ def _print(rows: list[Row], setting: Setting) -> None:
         print(f"{len(rows) - len(shown)} more ways to split it: --json tells them all")
     unpriced = sum(row.price is None for row in rows)
     if unpriced:
-        print(f"not priced, they send no less than those above: {unpriced}; fix an axis with --split to have them priced")
+        print(f"not priced, as they send no less than those above: {unpriced}; --split fixes an axis, and prices them")
     print("messages, sent, surface: the most of a rank; surface: cells it sends, of those it owns, corners included")
     print("imbalance: the largest block over the mean; redundant: halo cells that copy owned ones, of the grid's cells")
     print("latency to contention: what the path that ends last is made of")
