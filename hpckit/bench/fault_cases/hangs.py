@@ -64,7 +64,8 @@ def _hang(kind: str, ranks: int, who: int, when: int, limit: float, end: float) 
     watch = {"limit": limit, "end": end}
     with scratch("hpckit-faults-") as folder:
         told = Path(folder, "watch")
-        words = [folder, json.dumps({**watch, "folder": str(told)}), str(PROGRAM), kind, str(who), str(when)]
+        unwatched = str(told / "nobody")  # no folder: no front end would see that a rank has come
+        words = [unwatched, json.dumps({**watch, "folder": str(told)}), str(PROGRAM), kind, str(who), str(when)]
         begin = time.monotonic()
         with job(
             launch.command(ranks, words, module="hpckit.cli.guest"),
