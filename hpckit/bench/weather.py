@@ -76,7 +76,7 @@ PHYSICS: dict[str, dict[str, Any]] = {  # settings of the box
 FULL = (
     ("weather_2ranks_small", (400, 200), 20, 21),
     ("weather_2ranks_big", (2000, 1000), 2, 21),
-    ("euler3d_2ranks", (128, 128, 128), 2, 13),
+    ("euler3d_2ranks", (128, 128, 128), 2, 21),
 )
 QUICK = (
     ("weather_2ranks_small", (400, 200), 10, 9),
