@@ -34,6 +34,7 @@ signal_seconds = 20
 ranks_per_node = 2
 [environment]
 venv = "{venv}"
+variables = {{ PYTHONPATH = "{hook}" }}
 [scratch]
 node_local = ""
 """
@@ -65,8 +66,7 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     hook.mkdir()
     places = {"attempts": str(broken / "attempts"), "stop": str(broken / "stop"), "limits": limits}
     (hook / "sitecustomize.py").write_text(SLOWED.format(**places))
-    site = SITE.format(venv=sys.prefix).replace("[scratch]", f'variables = {{ PYTHONPATH = "{hook}" }}\n[scratch]')
-    (folder / "site.toml").write_text(site)
+    (folder / "site.toml").write_text(SITE.format(venv=sys.prefix, hook=hook))
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
     for start in range(limits - 1):

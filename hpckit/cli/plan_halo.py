@@ -54,10 +54,9 @@ def main(arguments: list[str]) -> int:
 class Row:
     """A split with its price, if it was asked for; chosen: by a mesh of its own accord."""
 
-    def __init__(self, split: Split, chosen: bool, setting: Setting, priced: bool) -> None:
-        self.split, self.chosen, self._itemsize = split, chosen, setting.itemsize
-        self.plan = halo_plan(split.decomposition)
-        self.price = price(self.plan, setting.machine, itemsize=setting.itemsize) if priced else None
+    def __init__(self, split: Split, plan: HaloPlan, chosen: bool, setting: Setting, priced: bool) -> None:
+        self.split, self.plan, self.chosen, self._itemsize = split, plan, chosen, setting.itemsize
+        self.price = price(plan, setting.machine, itemsize=setting.itemsize) if priced else None
         self.seconds = self.price.seconds if self.price else math.inf
 
     def values(self) -> dict[str, Any]:
@@ -82,8 +81,9 @@ def _rows(splits: list[Split], mesh: Split, setting: Setting) -> list[Row]:
     """All splits, the quickest first; those that are not priced behind them, the fewest bytes first."""
     rows, left = [], MOST_MESSAGES
     for split in [mesh, *(split for split in splits if split is not mesh)]:
-        messages = setting.ranks * flight_count(halo_plan(split.decomposition))
-        rows.append(Row(split, split is mesh, setting, priced=messages <= left or split is mesh))
+        plan = halo_plan(split.decomposition)
+        messages = setting.ranks * flight_count(plan)
+        rows.append(Row(split, plan, split is mesh, setting, priced=messages <= left or split is mesh))
         left -= messages
     # Between equals what a mesh takes of its own accord, then the order of the splits.
     return sorted(rows, key=lambda row: (_rounded(row.seconds), not row.chosen))

@@ -21,7 +21,7 @@ from hpckit.plan.collective import CollectivePlan
 from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.gossip import GossipPlan, GossipProof, prove_gossip
 from hpckit.plan.halo import HaloPlan, HaloStep
-from hpckit.plan.halo_lines import lines_of
+from hpckit.plan.halo_lines import Phases, lines_of
 from hpckit.plan.program import Program
 from hpckit.plan.prove_collective import CollectiveProof, prove_collective
 from hpckit.plan.prove_schedule import ScheduleProof, prove_program, prove_schedule
@@ -64,18 +64,17 @@ def prove_halo(plan: HaloPlan) -> Proof:
     beyond a wall stays as it was. Since every receive of a phase can be posted before its sends, matching within phases
     also excludes deadlock.
     """
-    phases = list(plan.phases())
-    lines = lines_of(plan.decomposition, phases)
-    if lines is not None:
-        try:
-            for decomposition, steps in lines:
-                execute_halo(decomposition, steps)
-        except PlanError:
-            pass  # all ranks are executed, to name the fault by its rank
-        else:
-            return _counted(plan.decomposition, phases)
-    execute_halo(plan.decomposition, phases)
-    return _counted(plan.decomposition, phases)
+    dec = plan.decomposition
+    phases: Phases = list(plan.phases())
+    lines = lines_of(dec, phases)
+    try:
+        for decomposition, steps in lines or [(dec, phases)]:
+            execute_halo(decomposition, steps)
+    except PlanError:
+        if lines is None:
+            raise
+        execute_halo(dec, phases)  # it names the fault by its rank
+    return _counted(dec, phases)
 
 
 def _counted(dec: Decomposition, phases: Sequence[Sequence[HaloStep]]) -> Proof:
