@@ -116,7 +116,7 @@ def named(kind: str, ranks: int, who: int, when: int, report: dict[str, Any] | N
     if kind in ANSWERED:
         line = line_of(kind.upper())
         lines = {int(match[1]) for frame in last["stack"] if (match := re.match(r"hanging\.py:(\d+) ", frame))}
-        # An endless loop calls a function on its line; the stack may be of inside that.
+        # The endless loop is in a function that this line calls; the stack may be of inside that.
         return "" if line in lines else f"line {line} is not in {last['stack']}: {said}"
     if kind == "exit":
         return "" if report["kind"] == "left" and due in (halo, total) else said
