@@ -14,7 +14,7 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import InputError
 from hpckit.run_settings import with_common
 
 ENTRY_POINTS = "hpckit.apps"
@@ -35,16 +35,7 @@ class App:
     @property
     def run_module(self) -> ModuleType:
         """The module with `run` and `dry_run`; importing it may load kernels."""
-        try:
-            return importlib.import_module(f"{self.package}.run")
-        except RuntimeError as error:  # mpi4py without a library
-            if "MPI library" not in str(error):
-                raise
-            raise SetupError(
-                "mpi4py finds no MPI library",
-                likely="the module of the MPI that it was built for is not loaded",
-                do='load it, or install one: pip install "hpckit[mpi]"; hpckit doctor says more',
-            ) from error
+        return importlib.import_module(f"{self.package}.run")
 
     @property
     def report_module(self) -> ModuleType | None:

@@ -8,7 +8,7 @@ import sys
 
 import hpckit
 from hpckit.cli.terminal import silence
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, SetupError
 
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
 VERBS = {
@@ -93,7 +93,16 @@ def _verb(arguments: list[str]) -> int:
     verb = arguments[0]
     if verb not in VERBS:
         return _unknown(verb)
-    return importlib.import_module(VERBS[verb][0]).main(arguments[1:])
+    try:
+        return importlib.import_module(VERBS[verb][0]).main(arguments[1:])
+    except RuntimeError as error:  # mpi4py without a library, from wherever it is first imported
+        if "cannot load MPI library" not in str(error):
+            raise
+        raise SetupError(
+            "mpi4py finds no MPI library",
+            likely="the module of the MPI that it was built for is not loaded",
+            do='load it, or install one: pip install "hpckit[mpi]"; hpckit doctor says more',
+        ) from error
 
 
 def usage() -> str:

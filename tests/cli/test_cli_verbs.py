@@ -240,13 +240,21 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     assert message in capsys.readouterr().err
 
 
-def test_no_mpi_library_is_a_bad_environment(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
+        (["bench", "watch"], "hpckit.bench.watch"),
+        (["analyze", "trajectory.h5"], "hpckit.cli.analyze"),
+    ],
+)
+def test_no_mpi_library_is_a_bad_environment(command, module, monkeypatch, capsys):
     def broken(name, package=None):
-        if name.endswith("diffusion.run"):
+        if name == module:
             raise RuntimeError("cannot load MPI library\nlibmpi.so: no such file")
         return load(name, package)
 
     load = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", broken)
-    assert main(["run", "heat", "--dry-run"]) == 3
+    assert main(command) == 3
     assert "no MPI library" in capsys.readouterr().err
