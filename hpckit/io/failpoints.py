@@ -20,6 +20,7 @@ SITES = (
     "manifest.fsync",
     "commit.write",
     "commit.fsync",
+    "commit.rename",
     "generation.fsync",
     "root.fsync",
     "latest.write",

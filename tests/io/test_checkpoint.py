@@ -263,7 +263,9 @@ else:
     assert mf.generations(tmp_path) == [1]
 
 
-@pytest.mark.parametrize("site", ["shard.write", "manifest.write", "commit.fsync", "root.fsync", "prune.unlink"])
+@pytest.mark.parametrize(
+    "site", ["shard.write", "manifest.write", "commit.fsync", "commit.rename", "root.fsync", "prune.unlink"]
+)
 def test_killed_at_a_point_the_generation_is_whole_or_not_there(site: str, tmp_path: Path) -> None:
     saved(tmp_path, 2)
     process = os.fork()
@@ -276,7 +278,22 @@ def test_killed_at_a_point_the_generation_is_whole_or_not_there(site: str, tmp_p
         mf.prune(tmp_path, 1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
-    assert loaded(tmp_path)[0] == (3 if site in ("commit.fsync", "root.fsync", "prune.unlink") else 2)
+    assert loaded(tmp_path)[0] == (3 if site in ("root.fsync", "prune.unlink") else 2)
+
+
+@pytest.mark.parametrize(
+    "point", ["commit.write:kill:1", "commit.write:kill:2", "commit.fsync:kill", "commit.rename:kill"]
+)
+def test_killed_in_its_first_checkpoint_a_run_starts_again(point: str, tmp_path: Path) -> None:
+    process = os.fork()
+    if process == 0:
+        failpoints.install(failpoints.breaking(point))
+        saved(tmp_path, 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    generation, notes = choose(MPI.COMM_SELF, tmp_path)
+    assert generation is None
+    assert notes == ["g000001: was not finished"]
 
 
 def test_names_of_arrays_stay_within_the_file(tmp_path: Path) -> None:

@@ -135,5 +135,5 @@ def _problem(root: Path, step: int) -> str:
         if generation is not None and not np.array_equal(generation.read("field", (0, 0), SHAPE), values(found)):
             return f"step {found} is silently wrong"
     except CorruptDataError as error:
-        return f"step {step} is lost: {error}" if step else ""
+        return f"step {step} is lost: {error}" if step else f"what never counted is in the way: {error}"
     return ""

@@ -5,8 +5,9 @@
     ckpt/g000012/COMMIT           length and hash of the manifest, then a hash of this line itself
     ckpt/LATEST                   the name of the newest, for people
 
-Order: shards and their fsync, manifest, COMMIT, fsync of the folder and of the one above it, LATEST. A number is never
-used twice: a manifest says which generation it is, so that files copied from an older one are not believed.
+Order: shards and their fsync, manifest, COMMIT, fsync of the folder and of the one above it, LATEST. COMMIT and LATEST
+get their names once they are whole: half a COMMIT, left by a run that was killed, would count as damage. A number is
+never used twice: a manifest says which generation it is, so that files copied from an older one are not believed.
 """
 
 from __future__ import annotations
@@ -78,14 +79,19 @@ def publish(root: Path, manifest: dict[str, Any]) -> None:
     disk.write_whole(place / MANIFEST, content, "manifest.write", "manifest.fsync")
     line = commit_line(content, manifest["hash"])
     disk.sync_names(place, "generation.fsync")  # the shards' names, before anything says that they are there
-    disk.write_whole(place / COMMIT, line, "commit.write", "commit.fsync")
+    _put(place / COMMIT, line, "commit", generation)
     disk.sync_names(place, "generation.fsync")
     disk.sync_names(root, "root.fsync")
-    temporary = root / f".{LATEST}.{generation}.tmp"
-    temporary.unlink(missing_ok=True)
-    disk.write_whole(temporary, f"{place.name}\n".encode(), "latest.write", "latest.fsync")
-    disk.rename(temporary, root / LATEST, "latest.rename")
+    _put(root / LATEST, f"{place.name}\n".encode(), "latest", generation)
     disk.sync_names(root, "root.fsync")
+
+
+def _put(path: Path, content: bytes, site: str, generation: int) -> None:
+    """A file that is there whole or not at all, or as it was before."""
+    temporary = path.with_name(f".{path.name}.{generation}.tmp")
+    temporary.unlink(missing_ok=True)
+    disk.write_whole(temporary, content, f"{site}.write", f"{site}.fsync")
+    disk.rename(temporary, path, f"{site}.rename")
 
 
 def read_manifest(root: Path, generation: int) -> bytes:
