@@ -32,9 +32,15 @@ INPUT_FILE_FORMAT = "input-file"
 
 def _existing_file(path: Path) -> Path:
     """`path` where it is a file that can be read; the sentence of the error goes into the list of mistakes."""
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:  # too long a name, a folder that is not to be entered, a null character
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if stat.S_ISDIR(mode):
         raise ValueError(f"{path} is a folder; give a file")
-    if not path.is_file():
+    if not stat.S_ISREG(mode):
         raise ValueError(f"there is no file {path}")
     if not os.access(path, os.R_OK):
         raise ValueError(f"{path} cannot be read by this user")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import sys
 
 import hpckit
 from hpckit.cli.terminal import silence
-from hpckit.errors import HpckitError, SetupError
+from hpckit.errors import HpckitError, InputError, SetupError
 
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
 VERBS = {
@@ -62,6 +63,11 @@ VERBS = {
 }
 
 
+# What the system says of a path that a user gave or of a place where he may not go: no mistakes of the program.
+NO_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
+NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; returns the exit code (`hpckit explain` lists them)."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -71,8 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _verb(arguments)
     except HpckitError as error:
-        print(error.report(), file=sys.stderr, flush=True)
-        return error.exit_code
+        return _told(error)
     except SystemExit as error:  # argparse has said what is wrong
         return error.code if isinstance(error.code, int) else 2
     except KeyboardInterrupt:
@@ -80,6 +85,17 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, `head` or `less`, has gone
         silence(sys.stdout)
         return 0
+    except OSError as error:
+        if error.filename is None or error.errno not in NO_PATH | NO_PLACE:
+            raise
+        kind = InputError if error.errno in NO_PATH else SetupError
+        return _told(kind(f"{error.filename}: {error.strerror}"))
+
+
+def _told(error: HpckitError) -> int:
+    """Say what is wrong; the exit code."""
+    print(error.report(), file=sys.stderr, flush=True)
+    return error.exit_code
 
 
 def _verb(arguments: list[str]) -> int:

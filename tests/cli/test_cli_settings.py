@@ -138,6 +138,7 @@ def test_contradictions_are_told_with_the_wrong_values() -> None:
         ("app = 'probe'\n", ["repro=1"], "command line: repro = 1: expected true or false"),
         ("app = 'probe'\n", ["grid.spacing=[1]"], "command line: grid.spacing"),
         ("app = 'probe'\n", ["input.table=."], "is a folder; give a file"),
+        ("app = 'probe'\n", ["input.table=" + "x" * 300], "cannot be read: File name too long"),
         ("app = 'probe'\n", ["input.label=" + "x" * 21], "expected a text, of at most 20 characters"),
         ("app = 'probe'\ngrid.nz = 3\n", ["grid=5"], "line: grid = 5: expected a table, as in grid.nz"),
         ("app = 'probe'\n", ["grid={nxx=1}"], "command line: grid.nxx: unknown key; did you mean grid.nx?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import json
@@ -258,3 +259,25 @@ def test_no_mpi_library_is_a_bad_environment(command, module, monkeypatch, capsy
     monkeypatch.setattr(importlib, "import_module", broken)
     assert main(command) == 3
     assert "no MPI library" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run"], ["ls"], ["watch"], ["compare", "a"], ["submit"], ["bench", "scaling"], ["doctor", "--directory"]],
+    ids=" ".join,
+)
+def test_a_name_too_long_is_said_so(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a" * 300
+    assert main([*command, name]) == 2
+    said = capsys.readouterr().err
+    assert name in said
+    assert "too long" in said
+
+
+def test_what_no_user_did_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(arguments: list[str]) -> int:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("hpckit.cli.listing.main", broken)
+    with pytest.raises(OSError, match="Bad file"):
+        main(["ls"])
