@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from hpckit.bench.collectives_cases import FLAT_MOST, QUICK_SIZES, SIZES
 from hpckit.bench.collectives_plot import pyplot_for
 from hpckit.bench.collectives_values import BLOCKS, DTYPES, REDUCING, ROOTED, array_dtype, reduction
 from hpckit.cli.apps import did_you_mean
+from hpckit.cli.launch import available_bytes
 from hpckit.cli.sizes import parse_sizes
 from hpckit.cli.terminal import bytes_text
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
@@ -52,16 +52,6 @@ def algorithms_of(operation: str) -> tuple[str, ...]:
 def place_of(operation: str, asked: str | None) -> str:
     """Where an operation's result goes: "in" what is sent, or "out"."""
     return "out" if operation in APART else "in" if operation not in PLACED else asked or "out"
-
-
-def available_bytes() -> int:
-    """Memory of this machine that is free to take."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def cases_of(

@@ -66,6 +66,8 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     if rounds < 1 or not 0 < seconds < math.inf or (options["steps"] is not None and options["steps"] < 1):
         raise InputError("nothing is measured so", do="--repeats 1 or more, --seconds above 0, --steps 1 or more")
     _check_start(options["launcher"], options["gpu"])
+    if not options["launcher"]:
+        launch.require_room(max(counts))
     rest = {"counts": counts, "gpu": options["gpu"], "launcher": options["launcher"]}
     if name.endswith(".py"):
         raise InputError(

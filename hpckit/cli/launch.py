@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.first_exit import FirstExit
-from hpckit.errors import SetupError
+from hpckit.errors import InputError, SetupError
 from hpckit.with_parent import with_parent
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
@@ -203,6 +204,30 @@ def _is_open_mpi(mpiexec: str) -> bool:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{mpiexec} does not start: {error}", do="hpckit doctor") from None
     return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()
+
+
+def available_bytes() -> int:
+    """Memory of this machine that is free to take."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def require_room(ranks: int) -> None:
+    """Raise `InputError` where ranks must share cores and this machine has no memory for so many: it would come to a
+    stand.
+    """
+    here, free = cores(), available_bytes()
+    if ranks > here and "SLURM_JOB_ID" not in os.environ and ranks * RANK_BYTES > free:
+        raise InputError(
+            f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
+            f" {free / 2**30:.3g} GiB free",
+            do=f"-n {here} fills its cores; what so many ranks would do: hpckit run … -n {ranks} --dry-run;"
+            " for a cluster: hpckit submit",
+        )
 
 
 def warn_if_crowded(ranks: int) -> None:

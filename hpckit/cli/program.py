@@ -40,6 +40,7 @@ def run_program(
         watch = None if alone else {**watch, "spare_computing": True, "gives_way": True}
     if above is not None:
         return _run_here(words, above, watch)
+    launch.require_room(ranks)
     launch.warn_if_crowded(ranks)
     screen = PlainLines()
 

@@ -81,6 +81,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         return run_joined(directory, prepare, above, report=report, verb="resume")
     _check(directory, record, ranks)
     launch.find_mpiexec()
+    launch.require_room(ranks)
     with locked(directory, "resume") as lock:
         return run_launched(prepare(ranks), ranks, lock, report=report)
 

@@ -166,6 +166,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
 def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int) -> int:
     """Make the run directory and run in it."""
     launch.find_mpiexec()
+    launch.require_room(ranks)
     directory = prepare(options, arguments, ranks)
     with locked(directory, "run") as lock:
         return run_launched(directory, ranks, lock, report=not options.no_report)
