@@ -22,6 +22,17 @@ from hpckit.with_parent import with_parent
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
+# Where one of these is set, mpiexec may start ranks on other nodes too.
+SEVERAL_NODES = (
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "COBALT_JOBID",
+    "PE_HOSTFILE",
+    "HYDRA_HOST_FILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
@@ -221,7 +232,7 @@ def require_room(ranks: int) -> None:
     stand.
     """
     here, free = cores(), available_bytes()
-    if ranks > here and "SLURM_JOB_ID" not in os.environ and ranks * RANK_BYTES > free:
+    if ranks > here and not _several_nodes() and ranks * RANK_BYTES > free:
         raise InputError(
             f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
             f" {free / 2**30:.3g} GiB free",
@@ -230,8 +241,13 @@ def require_room(ranks: int) -> None:
         )
 
 
+def _several_nodes() -> bool:
+    """A batch system or a host file says where ranks go."""
+    return any(name in os.environ for name in SEVERAL_NODES)
+
+
 def warn_if_crowded(ranks: int) -> None:
     """Say so where ranks must share cores: allowed, and slower than one rank a core."""
     here = cores()
-    if ranks > here and "SLURM_JOB_ID" not in os.environ:
+    if ranks > here and not _several_nodes():
         print(f"warning: {ranks} ranks share {here} cores; -n {here} is faster", file=sys.stderr, flush=True)

@@ -365,11 +365,14 @@ def test_more_ranks_than_memory_are_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
     monkeypatch.setattr(launch, "run_job", None)
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    for name in launch.SEVERAL_NODES:
+        monkeypatch.delenv(name, raising=False)
     Path("program.py").touch()
     assert main(command) == 2
     assert "3000 ranks take 93.8 GiB before they have any data" in capsys.readouterr().err
     assert not Path("runs").exists()
+    monkeypatch.setenv("PBS_JOBID", "3")
+    launch.require_room(3000)  # on its other nodes, too
 
 
 def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
