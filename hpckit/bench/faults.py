@@ -58,7 +58,7 @@ class Tier:
 
 TIERS = {
     "T0": Tier(24, 75, 200, 400, 1, 12, 500, 200, 1, tuple(CASES), 1, ("diffusion", "md", "train", "pipeline")),
-    "T1": Tier(240, 350, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, (*CASES, "pipeline")),
+    "T1": Tier(240, 375, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, (*CASES, "pipeline")),
 }
 QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40, 1, ("diffusion",), 1, ("diffusion",))
 

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.cli.launch import find_mpiexec
+from hpckit.cli.launch import find_mpiexec, require_room
 from hpckit.errors import SetupError
 from hpckit.scratch import scratch
 
 
 def run_ranks(module: str, ranks: int, cases: tuple) -> list[dict[str, Any]]:
     """Run `module` on that many ranks with the JSON object {"cases", "result"} as its argument; what rank 0 wrote to
-    the file `result`. Raises `SetupError` where the job fails.
+    the file `result`. Raises `SetupError` where the job fails, `InputError` for more ranks than there is room for.
     """
+    require_room(ranks)
     with scratch() as folder:
         result = Path(folder, "rows.json")
         request = json.dumps({"cases": cases, "result": str(result)})

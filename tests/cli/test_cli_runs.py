@@ -355,26 +355,6 @@ def test_more_ranks_than_cores_is_said(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "3 ranks share 2 cores" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["run", "probe", "-n", "3000"], ["run", "program.py", "-n", "3000"]])
-def test_more_ranks_than_memory_are_refused(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from hpckit.cli import launch
-    from hpckit.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
-    monkeypatch.setattr(launch, "run_job", None)
-    for name in launch.SEVERAL_NODES:
-        monkeypatch.delenv(name, raising=False)
-    Path("program.py").touch()
-    assert main(command) == 2
-    assert "3000 ranks take 93.8 GiB before they have any data" in capsys.readouterr().err
-    assert not Path("runs").exists()
-    monkeypatch.setenv("PBS_JOBID", "3")
-    launch.require_room(3000)  # on its other nodes, too
-
-
 def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
     import pty
 

@@ -18,6 +18,7 @@ from conftest import run_limited
 
 import hpckit as package
 from hpckit import errors
+from hpckit.cli import launch
 from hpckit.cli.explain import EXPLANATIONS
 from hpckit.cli.main import VERBS, main
 from hpckit.run_directory import RunDirectory
@@ -281,3 +282,29 @@ def test_what_no_user_did_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("hpckit.cli.listing.main", broken)
     with pytest.raises(OSError, match="Bad file"):
         main(["ls"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "probe", "-n", "3000"],
+        ["run", "program.py", "-n", "3000"],
+        ["bench", "scaling", "probe", "--ranks", "1,3000"],
+        ["bench", "collectives", "--operation", "broadcast", "--sizes", "4KiB", "--ranks", "3000"],
+    ],
+    ids=" ".join,
+)
+def test_more_ranks_than_memory_are_refused(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(launch, "run_job", None)
+    monkeypatch.setattr(subprocess, "run", None)
+    for name in launch.SEVERAL_NODES:
+        monkeypatch.delenv(name, raising=False)
+    Path("program.py").touch()
+    assert main(command) == 2
+    assert "3000 ranks take 93.8 GiB before they have any data" in capsys.readouterr().err
+    assert not Path("runs").exists()
+    monkeypatch.setenv("PBS_JOBID", "3")
+    launch.require_room(3000)  # on its other nodes, too

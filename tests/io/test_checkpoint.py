@@ -270,13 +270,15 @@ def test_killed_at_a_point_the_generation_is_whole_or_not_there(site: str, tmp_p
     saved(tmp_path, 2)
     process = os.fork()
     if process == 0:
-        failpoints.install(failpoints.breaking(f"{site}:kill"))
-        mf.folder(tmp_path, 3).mkdir()
-        entry: dict[str, Any] = write_shard(mf.folder(tmp_path, 3) / "shard-00000.h5", state_of(3).pieces, {})
-        old = json.loads((tmp_path / "g000002/manifest.json").read_bytes())
-        mf.publish(tmp_path, {**old, "generation": 3, "step": 3, "shards": [entry]})
-        mf.prune(tmp_path, 1)
-        os._exit(0)
+        try:
+            failpoints.install(failpoints.breaking(f"{site}:kill"))
+            mf.folder(tmp_path, 3).mkdir()
+            entry: dict[str, Any] = write_shard(mf.folder(tmp_path, 3) / "shard-00000.h5", state_of(3).pieces, {})
+            old = json.loads((tmp_path / "g000002/manifest.json").read_bytes())
+            mf.publish(tmp_path, {**old, "generation": 3, "step": 3, "shards": [entry]})
+            mf.prune(tmp_path, 1)
+        finally:
+            os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     assert loaded(tmp_path)[0] == (3 if site in ("root.fsync", "prune.unlink") else 2)
 
@@ -287,9 +289,11 @@ def test_killed_at_a_point_the_generation_is_whole_or_not_there(site: str, tmp_p
 def test_killed_in_its_first_checkpoint_a_run_starts_again(point: str, tmp_path: Path) -> None:
     process = os.fork()
     if process == 0:
-        failpoints.install(failpoints.breaking(point))
-        saved(tmp_path, 1)
-        os._exit(0)
+        try:
+            failpoints.install(failpoints.breaking(point))
+            saved(tmp_path, 1)
+        finally:
+            os._exit(0)  # in no case a second run of the tests
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     generation, notes = choose(MPI.COMM_SELF, tmp_path)
     assert generation is None
