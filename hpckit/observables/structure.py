@@ -24,8 +24,8 @@ class Structure:
 class StructureFactor:
     """S(k) = |sum of exp(-i k . r)|^2 / N over the wave vectors of the box up to `k_max`, averaged in `shells` shells.
 
-    Of more than `most` wave vectors a fixed random choice is taken. For fully periodic boxes of constant size; k = 0 is
-    left out. Raises `InputError` otherwise.
+    Of more than `most` wave vectors a fixed random choice is taken, as many of each shell as there are: all of the
+    small ones. For fully periodic boxes of constant size; k = 0 is left out. Raises `InputError` otherwise.
     """
 
     def __init__(self, k_max: float, shells: int = 100, most: int = 4000) -> None:
@@ -58,11 +58,15 @@ class StructureFactor:
         if self._edges is None or not self.frames:
             raise InputError("a structure factor needs a frame first")
         length = np.linalg.norm(2 * np.pi * self._waves / self._edges, axis=1)
-        shell = np.minimum((length / self.k_max * self.shells).astype(np.int64), self.shells - 1)
+        shell = self._shells(length)
         waves = np.bincount(shell, minlength=self.shells)
         full = waves > 0
         s = np.bincount(shell, self._squares / self.frames, self.shells)[full] / waves[full]
         return Structure(np.bincount(shell, length, self.shells)[full] / waves[full], s, waves[full])
+
+    def _shells(self, length: Floats) -> Ints:
+        """The shells of wave vectors of these lengths."""
+        return np.minimum((length / self.k_max * self.shells).astype(np.int64), self.shells - 1)
 
     def _choose(self, edges: Floats) -> Ints:
         """The wave vectors, one of each pair k and -k."""
@@ -73,5 +77,13 @@ class StructureFactor:
         length = np.linalg.norm(2 * np.pi * waves / edges, axis=1)
         waves = waves[length <= self.k_max]
         if len(waves) > self.most:
-            waves = waves[np.sort(np.random.default_rng(0).choice(len(waves), self.most, replace=False))]
+            waves = waves[_evenly(self._shells(length[length <= self.k_max]), self.most)]
         return np.ascontiguousarray(waves)
+
+
+def _evenly(shell: Ints, most: int) -> Ints:
+    """Which `most` of these shells' waves to take, in order: shells take turns, each with a random one of its own."""
+    mixed = np.random.default_rng(0).permutation(len(shell))
+    order = mixed[np.argsort(shell[mixed], kind="stable")]  # by shell, at random within each
+    turn = np.arange(len(shell)) - np.searchsorted(shell[order], shell[order])
+    return np.sort(order[np.argsort(turn, kind="stable")[:most]])

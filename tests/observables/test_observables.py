@@ -99,6 +99,21 @@ def test_structure_factor_of_a_lattice():
     assert result.s[result.k < 2 * np.pi * 0.99].max() < 1e-20 * 64
 
 
+def test_of_many_wave_vectors_small_shells_keep_all_of_theirs(gas):
+    """The first shells have few: a choice that does not ask for shells leaves some of them without any."""
+    every, few = StructureFactor(6.0, 25, most=10**6), StructureFactor(6.0, 25, most=300)
+    for one in (every, few):
+        one.add(gas)
+    every, few = every.result(), few.result()
+    assert few.waves.sum() == 300
+    assert len(few.k) == len(every.k)
+    share = int(few.waves.max())
+    np.testing.assert_array_equal(few.waves >= np.minimum(every.waves, share - 1), True)
+    whole = every.waves < share
+    assert whole.sum() >= 5
+    np.testing.assert_allclose(few.s[whole], every.s[whole], rtol=1e-12)
+
+
 def test_ballistic_motion_and_a_random_walk():
     rng = np.random.default_rng(2)
     n, edge = 300, 3.0
