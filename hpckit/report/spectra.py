@@ -28,7 +28,8 @@ PLANE_POINTS = 3_000_000  # beyond, lines along the last dim are transformed in 
 LINES = 512
 FIT_END, FIT_LEAST = 12.0, 5  # shortest wavelength that a power law is fitted to, in cells; least number of bins
 BINS = 6  # an octave
-STEEPEST = -8.0
+STEEPEST, FLATTEST = -8.0, 0.5
+SCATTER = 0.5  # decades, root mean square, about a law
 ROUNDING = 1e-12  # of the peak: fields are written in single precision
 BELOW = 0.5  # of the fitted law: where the spectrum stays below, waves are not resolved
 
@@ -159,9 +160,10 @@ def binned(k: Array, density: Array) -> tuple[Array, Array]:
 def fit(k: Array, density: Array, spacing: float) -> Fit | None:
     """A power law between the spectrum's peak and waves of 12 cells, and where the spectrum falls off it.
 
-    k and density [rings] are joined to bins first; None where too few of them lie between, or where the spectrum falls
-    faster than any law of turbulence. The wavenumber from which on the spectrum stays below half of the law marks the
-    effective resolution (after Skamarock 2004, Mon. Wea. Rev. 132, 3019-3032).
+    k and density [rings] are joined to bins first; None where too few of them lie between, where the spectrum falls
+    faster than any law of turbulence or does not fall, and where it is no line at all (a comb). The wavenumber from
+    which on the spectrum stays below half of the law marks the effective resolution (after Skamarock 2004, Mon. Wea.
+    Rev. 132, 3019-3032).
     """
     if not (density > 0).any():
         return None
@@ -171,7 +173,8 @@ def fit(k: Array, density: Array, spacing: float) -> Fit | None:
     if chosen.sum() < FIT_LEAST:
         return None
     slope, offset = np.polyfit(np.log(k[chosen]), np.log(density[chosen]), 1)
-    if slope < STEEPEST:
+    off = np.log10(density[chosen]) - (slope * np.log(k[chosen]) + offset) / math.log(10)
+    if slope < STEEPEST or slope > FLATTEST or np.sqrt((off**2).mean()) > SCATTER:
         return None
     made = Fit(float(slope), float(np.exp(offset)), float(k[chosen][0]), float(k[chosen][-1]), None)
     beyond = k > end

@@ -130,6 +130,6 @@ def _laws(axes: Any, k: Any, mean: Any) -> None:
     level = 3 * float(mean[(k >= a) & (k <= b)].max())
     for slope, name in LAWS:
         axes.loglog([a, b], [level, level * (b / a) ** slope], color=MUTED, linewidth=0.8, linestyle=":")
-        axes.annotate(
-            name, (b, level * (b / a) ** slope), fontsize=7, color=MUTED, xytext=(2, 0), textcoords="offset points"
-        )
+        at = (b, level * (b / a) ** slope)
+        text = axes.annotate(name, at, fontsize=7, color=MUTED, xytext=(2, 0), textcoords="offset points")
+        text.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6})

@@ -77,6 +77,16 @@ def test_slope_and_effective_resolution_of_a_made_spectrum():
     assert fit(k, np.zeros(256), spacing) is None
 
 
+def test_what_is_no_power_law_has_no_slope():
+    """A comb of a wave and its overtones, noise that rises with the wavenumber."""
+    k = 2 * np.pi / 512e3 * np.arange(1, 257)
+    density = k ** (-5 / 3)
+    comb = np.where(np.arange(1, 257) % 4 == 0, density, 1e-6 * density)
+    assert fit(k, comb, 1000.0) is None
+    assert fit(k, np.where(k > 3 * k[0], k**1.5, k[40] ** 1.5), 1000.0) is None
+    assert fit(k, density * np.where(np.arange(256) % 2, 1.5, 1 / 1.5), 1000.0).slope == pytest.approx(-5 / 3, abs=0.1)
+
+
 def test_kinetic_energy_of_a_file(tmp_path):
     speed, length = 3.0, 8000.0
 
