@@ -19,6 +19,7 @@ from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
+from hpckit.report.units import number, pretty, time_scale, with_error
 from hpckit.run_settings import with_common
 
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
@@ -86,36 +87,53 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     times, total = run.series("energy")
     if not count or len(times) < 2:
         return
-    energy, time = names.get("energy", ""), names.get("time", "")
-    each = {name: (times, np.array(run.series(name)[1]) / count) for name in ("kinetic", "potential", "energy")}
+    energy = pretty(names.get("energy", ""))
+    scale, time = time_scale(times[-1], names.get("time", ""))
+
+    def over(name: str, per: float = 1.0) -> tuple[Any, Any]:
+        at, values = run.series(name)
+        return np.array(at) / scale, np.array(values) / per
+
+    each = {name: over(name, count) for name in ("kinetic", "potential", "energy")}
     late = np.array([line.get("step", 0) >= _after(config) for line in run.metrics if "energy" in line])
     late[-2:] = True
     kept = np.array(total)[late]
-    drift = {"total energy": (np.array(times)[late], (kept - kept[0]) / count)}
+    drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
     drawn = [
         lines("energy per particle", each, f"time ({time})", energy),
         lines("total energy per particle, change", drift, f"time ({time})", energy),
-        lines("temperature", {"": run.series("temperature")}, f"time ({time})", names.get("temperature", "")),
-        lines("pressure", {"": run.series("pressure")}, f"time ({time})", names.get("pressure", "")),
+        lines("temperature", {"": over("temperature")}, f"time ({time})", pretty(names.get("temperature", ""))),
+        lines("pressure", {"": over("pressure")}, f"time ({time})", pretty(names.get("pressure", ""))),
     ]
     rows, numbers = [], dict[str, Any]()
     for name in ("temperature", "pressure", *(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))):
         value, error = mean_after(run, config, name)
-        rows.append((name.replace("_", " "), f"{value:.6g}", _error(error), names.get(name.split("_")[0], "")))
+        unit = pretty(names.get(name.split("_")[0], ""))
+        rows.append((name.replace("_", " "), *with_error(value, error), unit))
         numbers[name] = {"mean": value, "error": error if np.isfinite(error) else None}
     value, error = mean_after(run, config, "potential")
-    rows.append(("potential energy per particle", f"{value / count:.6g}", _error(error / count), energy))
+    rows.append(("potential energy per particle", *with_error(value / count, error / count), energy))
     numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
     slope, spread = _drift(run, config, count) if config.dynamics.kind == "nve" else (float("nan"),) * 2
     if np.isfinite(slope):
-        rows.append(("drift of the total energy per particle", f"{slope:.3g}", "", f"{energy}/{time}"))
-        rows.append(("its fluctuation about that, root mean square", f"{spread:.3g}", "", energy))
+        rows.append(("drift of the total energy per particle", number(slope * scale, 3), "", f"{energy}/{time}"))
+        rows.append(("its fluctuation about that, root mean square", number(spread, 3), "", energy))
         numbers |= {"drift": slope, "fluctuation": spread}
-    said = caption(
-        f"Means and change from step {_after(config)} on; errors from the spread over {BLOCKS} blocks of time."
-    )
-    shown = grid(drawn) + table(("quantity", "mean", "error", "unit"), rows, (1, 2)) + said
-    yield Section("state", "Energies, temperature and pressure", shown, numbers, after="headline")
+    said = f"Means and change from step {_after(config)} on"
+    if any(row[2] for row in rows):
+        said += f"; errors from the spread over {BLOCKS} blocks of time."
+        listing = table(("quantity", "mean", "error", "unit"), rows, (1, 2))
+    else:
+        said += f"; no errors: they need {2 * BLOCKS} values."
+        listing = table(("quantity", "mean", "unit"), [(row[0], row[1], row[3]) for row in rows], (1,))
+    pair = config.interaction
+    if config.dynamics.kind == "nve" and pair.kind == "lennard_jones" and not pair.shift:
+        said += (
+            " The potential ends in a step at the cutoff (shift = false): pairs that cross it change the total energy."
+        )
+    shown = grid(drawn) + listing + caption(said)
+    metrics = ("temperature", "pressure", "kinetic", "potential")
+    yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)
 
 
 def _drift(run: RunData, config: Config, count: int) -> tuple[float, float]:
@@ -171,9 +189,10 @@ def _motion(found: dict[str, Any], units: str, names: dict[str, str]) -> Iterato
                 continue
             value, error = one[key]["diffusion"], one[key]["error"]
             error = float("nan") if error is None else error
-            row = [who, name, f"{value:.5g}", _error(error), f"{length}\u00b2/{time}"]
+            row = [who, name, *with_error(value, error), f"{length}\u00b2/{time}"]
             if factor:
-                row[-1] += f"; {value * factor:.3g} \u00b1 {error * factor:.1g} cm\u00b2/s"
+                shown, about = with_error(value * factor, error * factor, 3)
+                row[-1] += f"; {shown}" + (f" \u00b1 {about}" if about else "") + " cm\u00b2/s"
             rows.append(row)
             numbers.setdefault(who, {})[key] = one[key]
     listing = table(("particles", "diffusion coefficient from", "D", "error", "unit"), rows, (2, 3))
@@ -227,7 +246,7 @@ def _half_radius(profile: dict[str, Any]) -> float | None:
 
 def _published(checks: list[Check]) -> Section:
     rows = [
-        ("pass" if one.passed else "MISSES", one.quantity, f"{one.ours:.4g}", one.allowed, one.unit, one.source)
+        ("pass" if one.passed else "MISSES", one.quantity, number(one.ours), one.allowed, one.unit, one.source)
         for one in checks
     ]
     head = ("", "quantity", "ours", "should be", "unit", "source")
@@ -247,7 +266,3 @@ def _series(each: dict[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
 def _source(found: dict[str, Any], frames: int) -> str:
     where = {"run": "during the run", "trajectory": "in the trajectory"}.get(found["source"], "at the end")
     return f"Measured {where}, in {frames} frame{'s' * (frames != 1)}."
-
-
-def _error(value: float) -> str:
-    return f"{value:.2g}" if np.isfinite(value) else ""

@@ -15,6 +15,7 @@ from hpckit.report.extension import Section
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
+from hpckit.report.units import number, percent
 
 SMOOTH = 50  # parts of a run over whose steps the loss is averaged
 PARTS = ("parameters", "gradients", "optimizer", "activations")
@@ -50,14 +51,15 @@ def _learning(run: RunData) -> Iterator[Section]:
                 f", perplexity {math.exp(min(last['loss'], 700)):.4g}, {last['loss'] / math.log(2):.4g} bits a token"
             )
         else:
-            said += f", {last['accuracy']:.2%} of them right"
+            said += f", {percent(last['accuracy'])} of them right"
     rows = [(name, value) for name, value in _speed(run)]
     yield Section(
         "learning",
         "Learning",
         grid(drawn) + caption(said + ".") + table(("median of a step", ""), rows, (1,)),
         numbers,
-        after="headline",
+        "headline",
+        ("loss", "grad_norm", "rate", "validation_loss", "validation_accuracy"),
     )
 
 
@@ -65,12 +67,13 @@ def _speed(run: RunData) -> Iterator[tuple[str, str]]:
     known = run.summary
     for name, unit in (("tokens_per_second", "tokens/s"), ("samples_per_second", "samples/s")):
         if known.get(name):
-            yield unit, f"{known[name]:.4g}"
+            yield unit, number(known[name])
     if known.get("mfu") and known.get("peak_flops"):
         peak, one = known["peak_flops"] / 1e9, known["flops_per_sample"] / 1e9
-        yield f"MFU: {one:.3g} GFLOP a sample, of {peak:.4g} GFLOP/s in matrix products", f"{known['mfu']:.1%}"
+        said = f"MFU, of {number(peak, 3)} GFLOP/s in matrix products (a sample takes {number(1e3 * one, 3)} MFLOP)"
+        yield said, percent(known["mfu"])
     if known.get("communication") is not None and run.summary.get("ranks", 1) > 1:
-        yield "communication: sums over ranks, outside of the pipeline", f"{known['communication']:.1%}"
+        yield "communication: sums over ranks, outside of the pipeline", percent(known["communication"])
 
 
 def _text(run: RunData) -> Iterator[Section]:
@@ -96,7 +99,7 @@ def _pipeline(run: RunData) -> Iterator[Section]:
     told = f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages, drawn to the scale above"
     beside = svg_of(step.schedule, priced, told, axis)
     rows = [
-        (what, f"{bubble[key]:.2%}")
+        (what, percent(bubble[key]))
         for key, what in (
             ("measured", "bubble, median of the measured steps"),
             ("simulated", "bubble simulated with the measured times of the stages"),
@@ -122,9 +125,9 @@ def _memory(run: RunData) -> Iterator[Section]:
     unit = "GB" if scale == 1e9 else "MB"
     figure, axes = pyplot().subplots(figsize=(4.2, 0.7 + 0.32 * min(len(ranks), 32)), layout="constrained")
     left = np.zeros(len(ranks))
-    for number, name in enumerate(PARTS):
+    for part, name in enumerate(PARTS):
         values = np.array(memory[name]) / scale
-        axes.barh(ranks, values, left=left, height=0.62, color=SERIES[number % len(SERIES)], label=name)
+        axes.barh(ranks, values, left=left, height=0.62, color=SERIES[part % len(SERIES)], label=name)
         left += values
     axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks])
     axes.invert_yaxis()
@@ -138,7 +141,7 @@ def _memory(run: RunData) -> Iterator[Section]:
     }
     columns = {name: title for name, title in columns.items() if name in memory}
     rows = [
-        (f"rank\u00a0{rank}", *(f"{memory[name][rank] / scale:.4g}" for name in columns)) for rank in list(ranks)[:64]
+        (f"rank\u00a0{rank}", *(number(memory[name][rank] / scale, 3) for name in columns)) for rank in list(ranks)[:64]
     ]
     head = ("", *(f"{title} ({unit})" for title in columns.values()))
     said = (

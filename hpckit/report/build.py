@@ -102,7 +102,7 @@ def compose(
         spectra_section(figures.spectra),
         placed(brought, "fields"),
         sections.conservation(run, values),
-        sections.history(run, values),
+        sections.history(run, values, {name for one in brought for name in one.metrics}),
         placed(brought, "conservation"),
         sections.phases(values),
         trace_section(run.directory),

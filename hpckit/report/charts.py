@@ -13,6 +13,7 @@ from hpckit.report.units import time_scale
 Record = dict[str, Any]
 SAME = 1e-6  # of the size of a series: what differs by less is drawn flat
 NO_CHANGE = 1e-14  # relative: rounding of a sum
+TENSOR = ("_xx", "_yy", "_zz"), ("_xy", "_xz", "_yz")
 MOST_BARS = 24
 MOST_BLOCKS = 1024
 
@@ -24,7 +25,7 @@ def over_time(
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(3.7, 2.0), layout="constrained")
     end = max((times[-1] for times, _ in lines.values() if times), default=1.0)
-    scale, unit = time_scale(end) if unit == "s" else (1.0, unit)
+    scale, unit = time_scale(end, unit)
     if zero:
         axes.axhline(0.0, color="#aab4bd", linewidth=0.7)
     for (name, (times, values)), color in zip(lines.items(), SERIES * 9, strict=False):
@@ -32,7 +33,7 @@ def over_time(
         axes.plot([t / scale for t in times], values, color=color, label=name, marker=marker, markersize=3)
     axes.grid(axis="y")
     axes.margins(x=0.01)
-    axes.set_xlabel(f"time ({unit})")
+    axes.set_xlabel("step" if unit == "steps" else f"time ({unit})")
     axes.set_title(title)
     if limits := least_span([value for _, values in lines.values() for value in values], zero):
         axes.set_ylim(*limits)
@@ -71,9 +72,13 @@ def relative_change(run: RunData, name: str) -> str:
 
 
 def metric_groups(names: Sequence[str]) -> dict[str, list[str]]:
-    """Metrics that belong on one chart: theta_min and theta_max; the others alone."""
+    """Metrics that belong on one chart: theta_min and theta_max, the components of a tensor; the others alone."""
     groups: dict[str, list[str]] = {}
     for name in names:
+        ends = next((ends for ends in TENSOR if name.endswith(ends)), ())
+        if len(there := [end[1:] for end in ends if name[:-3] + end in names]) > 1:
+            groups.setdefault(f"{name[:-3]} {', '.join(there)}", []).append(name)
+            continue
         stem = name.removesuffix("_min").removesuffix("_max")
         paired = stem != name and f"{stem}_min" in names and f"{stem}_max" in names
         groups.setdefault(f"{stem}, least and largest" if paired else name, []).append(name)
@@ -144,7 +149,8 @@ def decomposition_picture(record: Record) -> str:
         if len(blocks) <= 64:
             text = f"rank {block['rank']}" if len(blocks) <= 6 else str(block["rank"])
             axes.text(x + dx / 2, z + dz / 2, text, ha="center", va="center", fontsize=8, color=INK)
-    axes.locator_params(nbins=5, steps=(1, 2, 5, 10))
+    axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
+    axes.locator_params(axis="y", nbins=max(1, round(6 * tall)), steps=(1, 2, 5, 10))
     axes.set_xlim(0, width)
     axes.set_ylim(0, height)
     axes.set_xlabel(f"{names[-1]} (cells)")

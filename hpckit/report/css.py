@@ -56,8 +56,10 @@ svg { display: block; width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: 14px; margin: 8px 0 4px; }
 th { text-align: left; font-weight: 500; color: var(--muted); font-size: 13px; border-bottom: 1px solid #c5ced6; }
 th, td { padding: 4px 22px 4px 0; vertical-align: top; }
-td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } td:first-child { overflow-wrap: normal; }
+td { border-bottom: 1px solid var(--line); }
+.long td + td { overflow-wrap: anywhere; }
 .n { text-align: right; white-space: nowrap; }
+.name { white-space: nowrap; }
 .swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 8px; }
 details { margin-top: 10px; } summary { cursor: pointer; color: var(--accent); }
 pre { background: var(--wash); padding: 12px 14px; border-radius: 6px; overflow-x: auto; font-size: 12.5px;
@@ -67,7 +69,7 @@ footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px;
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
   .grid { grid-template-columns: 1fr; }
   .cards { grid-template-columns: 1fr 1fr; } .card:last-child:nth-child(odd) { grid-column: span 2; }
-  th, td { padding-right: 14px; }
+  th, td { padding-right: 14px; } .pan { overflow-x: auto; } .pan > svg { width: 600px; }
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }

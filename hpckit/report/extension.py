@@ -28,6 +28,7 @@ class Section:
     `title` is its heading, `html` its content (made with the functions of `hpckit.report.page`, which escape what
     comes from a run, and pictures from `hpckit.report.style.to_svg`), `numbers` what stands under `key` in
     `report.json`. `after`: which part of the page it follows, one of "headline", "fields", "conservation", "phases".
+    `metrics`: those that its charts show, so that no other chart does.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Section:
     html: str
     numbers: Any = field(default_factory=dict)
     after: str = "fields"
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.after not in PLACES:

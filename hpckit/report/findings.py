@@ -79,8 +79,10 @@ def _speed(numbers: Record) -> Iterator[Finding]:
             f"ranks wait {percent(share['wait'])} of the time for their neighbors",
             "use fewer ranks or give each more cells, and leave other jobs off these cores",
         )
-    yield from _late(numbers, wall, bool(crowded))
-    if share.get("output", 0.0) > OUTPUT:
+    output = share.get("output", 0.0)
+    # What the others wait for while rank 0 writes is told as output.
+    yield from _late(numbers, wall, bool(crowded), {0: output} if output > OUTPUT else {})
+    if output > OUTPUT:
         yield Finding(
             "warning",
             f"output takes {percent(share['output'])} of the time",
@@ -88,17 +90,17 @@ def _speed(numbers: Record) -> Iterator[Finding]:
         )
 
 
-def _late(numbers: Record, wall: Any, crowded: bool) -> Iterator[Finding]:
-    """One rank for which the others wait."""
+def _late(numbers: Record, wall: Any, crowded: bool, known: dict[int, float]) -> Iterator[Finding]:
+    """One rank for which the others wait; `known`: the share of the time, by rank, that another finding explains."""
     waits = numbers.get("waits")
     if not waits or waits["worst"] is None or not is_number(wall) or crowded:
         return
     others = len(waits["ranks"]["seconds"]) - 1
     lost = waits["by_worst"] / (others * wall)
-    if lost > LATE:
+    if lost > LATE + known.get(waits["worst"], 0.0):
         yield Finding(
             "warning",
-            f"the other ranks wait for rank {waits['worst']} {percent(lost)} of the time",
+            f"the other ranks wait {percent(lost)} of the time for rank {waits['worst']}",
             "look at what else runs on its cores, or give it less to do",
         )
 

@@ -72,7 +72,7 @@ def goodput_section(record: Record | None) -> str:
     if not record:
         return ""
     names = (("steps that count", "useful"), ("waiting for checkpoints", "checkpoints"), ("steps done again", "lost"))
-    rows = [(name, duration(record[key]), percent(record[key] / record["total"])) for name, key in names]
+    rows = [(name, number(record[key], 3), percent(record[key] / record["total"])) for name, key in names]
     seen = f"failures: {record['failures']}, starts: {record['attempts']}"
     text = f"Checkpoints: {record['count']}, {seen}."
     if record["interval"]:
@@ -83,7 +83,7 @@ def goodput_section(record: Record | None) -> str:
             f" With {cost} s a checkpoint and a failure every {between} ({basis}), least is lost with a checkpoint"
             f' every {duration(every)} (Daly 2006): checkpoint.every = "{math.ceil(every)} s".'
         )
-    return section("Goodput", table(("elapsed time", "", "share"), rows) + caption(text))
+    return section("Goodput", table(("elapsed time", "seconds", "share"), rows, (1, 2)) + caption(text))
 
 
 def _attempt(path: Path) -> Record:

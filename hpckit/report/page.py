@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,16 +32,25 @@ def grid(pictures: Iterable[str]) -> str:
     return f'<div class="grid">{content}</div>' if content else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = ()) -> str:
-    """A table of texts (escaped here); the columns numbered in `numeric` are set to the right."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), long: bool = False) -> str:
+    """A table of texts (escaped here); the columns numbered in `numeric` are set to the right.
+
+    `long`: of names with dots and underscores, and values such as paths, which break where the page is narrow.
+    """
     sides = ['class="n"' if column in numeric else "" for column in range(len(head))]
+
+    def texts(row: Sequence[str]) -> list[str]:
+        first, *rest = map(escape, row)
+        return [re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", first) if long else first, *rest]
+
     top = "".join(f"<th {side}>{escape(text)}</th>" for text, side in zip(head, sides, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td {side}>{escape(text)}</td>" for text, side in zip(row, sides, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td {side}>{text}</td>" for text, side in zip(texts(row), sides, strict=True)) + "</tr>"
         for row in rows
     )
+    opening = '<table class="long">' if long else "<table>"
     return (
-        f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>' if body else ""
+        f'<div class="scroll">{opening}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>' if body else ""
     )
 
 

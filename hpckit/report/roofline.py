@@ -110,7 +110,13 @@ def roofline_section(record: Record | None) -> str:
     )
     said += "" if peaks["undisturbed"] else DISTURBED
     numeric = tuple(range(1, len(head)))
-    return section("Roofline", _picture(record), caption(said), table(head, rows, numeric), caption(FORMULAS))
+    return section(
+        "Roofline",
+        f'<div class="pan">{_picture(record)}</div>',
+        caption(said),
+        table(head, rows, numeric),
+        caption(FORMULAS),
+    )
 
 
 def _picture(record: Record) -> str:
@@ -133,7 +139,7 @@ def _picture(record: Record) -> str:
         axes.loglog([start, flops / rate], [start * rate, flops], color=color, linewidth=width)
         style = {"fontsize": 7, "color": color, "rotation": angle, "rotation_mode": "anchor"}
         at = (start, start * rate)
-        axes.annotate(f"{name} {number(rate, 3)} GB/s", at, xytext=(1, 5), textcoords="offset points", **style)
+        axes.annotate(f"{name} {number(rate, 3)} GB/s", at, xytext=(6, 7), textcoords="offset points", **style)
     axes.loglog([flops / memory, high], [flops, flops], color=INK)
     style = {"fontsize": 7, "color": INK, "ha": "right"}
     axes.annotate(f"{number(flops, 3)} GFLOP/s", (high, flops), xytext=(0, 4), textcoords="offset points", **style)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hpckit.report import charts
@@ -11,7 +11,7 @@ from hpckit.report.findings import Finding
 from hpckit.report.numbers import NOT_COMPUTE, compute_imbalance, flatten
 from hpckit.report.page import caption, escape, folded, grid, section, table
 from hpckit.report.run_data import RunData
-from hpckit.report.units import duration, number, percent, scaled
+from hpckit.report.units import counted, duration, number, percent, scaled, time_scale
 
 Record = dict[str, Any]
 TIMES = "\u00d7"
@@ -122,8 +122,8 @@ def conservation(run: RunData, numbers: Record) -> str:
     return section("Conservation", grid(pictures), table(head, rows, (1, 2, 3, 4)))
 
 
-def history(run: RunData, numbers: Record) -> str:
-    """The time step and its CFL number, extremes, and whatever else the app measured."""
+def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
+    """The time step and its CFL number, extremes, and whatever else the app measured; `drawn` are in other charts."""
     names = [name for name in numbers["metrics"] if name not in numbers["conserved"]]
     first = [name for name in ("cfl", "dt") if name in names]
     groups = charts.metric_groups(first + [name for name in names if name not in first])
@@ -135,7 +135,7 @@ def history(run: RunData, numbers: Record) -> str:
             unit=run.time_unit,
         )
         for title, members in groups.items()
-        if not all(_constant(numbers["metrics"][name]) for name in members)
+        if not all(name in drawn or _constant(numbers["metrics"][name]) for name in members)
     ]
     rows = [
         (
@@ -156,7 +156,7 @@ def phases(numbers: Record) -> str:
         return ""
     colors = charts.phase_colors(list(rows))
     body = "".join(
-        f'<tr><td><span class="swatch" style="background:{colors[name]}"></span>{escape(name)}</td>'
+        f'<tr><td class="name"><span class="swatch" style="background:{colors[name]}"></span>{escape(name)}</td>'
         + "".join(f'<td class="n">{escape(text)}</td>' for text in phase_texts(row))
         + "</tr>"
         for name, row in rows.items()
@@ -168,7 +168,7 @@ def phases(numbers: Record) -> str:
         text += f" The compute phases together: imbalance {percent(compute_imbalance(rows))}."
     return section(
         "Time by phase",
-        charts.phase_bars(rows),
+        f'<div class="pan">{charts.phase_bars(rows)}</div>',
         f'<div class="scroll"><table><thead><tr><th>phase</th>{head}</tr></thead><tbody>{body}</tbody></table></div>',
         caption(text),
         caption(waits_text(numbers.get("waits"))),
@@ -186,8 +186,8 @@ def waits_text(waits: Record | None) -> str:
     if not waits:
         return ""
     text = (
-        f"Waiting took {number(waits['seconds'], 3)} s a rank: {number(waits['late'], 3)} s for peers that came late,"
-        f" {number(waits['transfer'], 3)} s for the messages themselves."
+        f"Waiting took {number(waits['seconds'], 3)} s a rank, in whatever phase: {number(waits['late'], 3)} s for"
+        f" peers that came late, {number(waits['transfer'], 3)} s for the messages themselves."
     )
     if waits["worst"] is not None:
         text += f" Most waited for: rank {waits['worst']}, which cost the others {number(waits['by_worst'], 3)} s."
@@ -211,8 +211,8 @@ def decomposition(numbers: Record) -> str:
     axes = ", ".join(
         f"{name} {size}" for name, size in zip(record.get("axes") or [], record.get("sizes") or [], strict=False)
     )
-    said = f"{_times(record['shape'])} cells over {len(blocks)} ranks ({axes}) on {len(hosts)} host" + "s" * (
-        len(hosts) > 1
+    said = (
+        f"{_times(record['shape'])} cells over {counted(len(blocks), 'rank')} ({axes}) on {counted(len(hosts), 'host')}"
     )
     more = caption(f"… and {len(blocks) - 16} ranks more") if len(blocks) > 16 else ""
     listing = table(("rank", "host", "start", "cells"), rows, (0,)) + more
@@ -233,7 +233,9 @@ def provenance(numbers: Record) -> str:
         for place in ((numbers["provenance"] or {}).get("placement") or [])[:64]
     ]
     bound = table(("rank", "host", "cores allowed", "threads"), places, (0,))
-    return section("Provenance", table(("what", "value"), rows), folded("cores and threads of each rank", bound))
+    return section(
+        "Provenance", table(("what", "value"), rows, long=True), folded("cores and threads of each rank", bound)
+    )
 
 
 def configuration(numbers: Record) -> str:
@@ -243,10 +245,12 @@ def configuration(numbers: Record) -> str:
     chosen = [row for row in rows if row[2] not in ("default", "")]
     head = ("setting", "value", "from")
     if not chosen:
-        return section("Configuration", table(head, rows))
+        return section("Configuration", table(head, rows, long=True))
     rest = rows[len(chosen) :]
     return section(
-        "Configuration", table(head, chosen), folded(f"{len(rest)} settings at their defaults", table(head, rest))
+        "Configuration",
+        table(head, chosen, long=True),
+        folded(f"{len(rest)} settings at their defaults", table(head, rest, long=True)),
     )
 
 
@@ -271,7 +275,10 @@ def _simulated(numbers: Record) -> str:
     """How long a time was simulated, in words: seconds, or whatever unit the app has; '' where it is not told."""
     if "simulated_seconds" in numbers:
         return duration(numbers["simulated_seconds"])
-    return f"{number(numbers['simulated_time'])} {numbers['time_unit']}" if "simulated_time" in numbers else ""
+    if "simulated_time" not in numbers:
+        return ""
+    scale, unit = time_scale(numbers["simulated_time"], numbers["time_unit"])
+    return f"{number(numbers['simulated_time'] / scale)} {unit}"
 
 
 def _constant(record: Record | None) -> bool:
@@ -284,8 +291,8 @@ def _times(sizes: Sequence[int]) -> str:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return number(value, 6)
+    if isinstance(value, float):  # as it may be typed
+        return repr(int(value) if value.is_integer() and abs(value) < 1e6 else value)
     if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
         return _list(value)
     return value if isinstance(value, str) else json.dumps(value)

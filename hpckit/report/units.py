@@ -8,6 +8,7 @@ from typing import Any
 
 MINUS = "\u2212"
 POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+COARSER = {"fs": "ps", "ps": "ns"}  # units a thousand times as long
 # Metrics by app ('' for all); the slab is per meter of depth, the lake over its density.
 METRIC_UNITS = {
     "": {"dt": "s"},
@@ -47,7 +48,7 @@ def with_units(name: str, unit: str) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number with `digits` significant digits, a true minus sign and thin spaces between thousands."""
+    """A number with `digits` significant digits, a true minus sign and narrow unbreakable spaces between thousands."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "\u2013" if value is None else str(value)
     if not math.isfinite(value):
@@ -60,20 +61,41 @@ def number(value: Any, digits: int = 4) -> str:
     else:
         places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
         text = f"{value:,.{places}f}"
-    return text.replace(",", "\u2009").replace("-", MINUS)
+    return _typeset(text)
+
+
+def _typeset(text: str) -> str:
+    return text.replace(",", "\u202f").replace("-", MINUS)
+
+
+def with_error(value: float, error: float, digits: int = 4) -> tuple[str, str]:
+    """A value to the last of its error's two digits: 94.87 and 0.36; `digits` and '' where there is no error."""
+    if not (math.isfinite(error) and error > 0):
+        return number(value, digits), ""
+    last = math.floor(math.log10(float(f"{error:.1e}"))) - 1
+    size = max(abs(value), error)
+    if not 1e-3 <= size < 1e6:
+        return number(value, max(1, math.floor(math.log10(size)) - last + 1)), number(error, 2)
+    places = max(0, -last)
+    return _typeset(f"{round(value, -last) + 0.0:,.{places}f}"), _typeset(f"{round(error, -last):,.{places}f}")
+
+
+def counted(count: int, thing: str) -> str:
+    """1 rank, 2 ranks."""
+    return f"{count} {thing}" + "s" * (count != 1)
 
 
 def scaled(value: float, unit: str) -> str:
     """A rate or size with k, M, G: `12.3 M cell-steps/s`."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{number(value / factor, 3)}\u2009{prefix} {unit}".rstrip()
+            return f"{number(value / factor, 3)}\u202f{prefix} {unit}".rstrip()
     return f"{number(value, 3)} {unit}".rstrip()
 
 
 def percent(share: float) -> str:
     """A share of one as a percentage."""
-    return f"{100 * share:.1f}\u2009%".replace("-", MINUS)
+    return f"{100 * share:.1f}\u202f%".replace("-", MINUS)
 
 
 def duration(seconds: float) -> str:
@@ -100,8 +122,12 @@ def moment(seconds: float, end: float) -> str:
     return f"{number(seconds / scale, 3)} {unit}"
 
 
-def time_scale(end: float) -> tuple[float, str]:
-    """Seconds in a unit of the simulated time, and its name, for axes up to `end` seconds."""
+def time_scale(end: float, unit: str = "s") -> tuple[float, str]:
+    """What times in `unit` are divided by for axes up to `end`, and the name of the unit then."""
+    if unit in COARSER and end >= 1e4:
+        return 1e3, COARSER[unit]
+    if unit != "s":
+        return 1.0, unit
     if end >= 3 * 86400:
         return 86400.0, "days"
     if end >= 3 * 3600:
@@ -113,7 +139,7 @@ def time_scale(end: float) -> tuple[float, str]:
 
 def length_scale(extent: float, unit: str) -> tuple[float, str]:
     """Metres become kilometres from 2 km on; other units stay."""
-    return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 else (1.0, "" if unit == "1" else unit)
+    return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 * (1 - 1e-9) else (1.0, "" if unit == "1" else unit)
 
 
 def scaled_place(value: float, unit: str) -> str:

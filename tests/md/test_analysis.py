@@ -16,6 +16,7 @@ from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.run import dry_run
 from hpckit.errors import InputError
 from hpckit.report.run_data import load_run
+from hpckit.report.units import with_error
 from hpckit.run_settings import with_common
 
 SETTINGS = [
@@ -87,10 +88,14 @@ def test_the_sections_of_the_report(runs):
     state = found["state"].numbers
     assert state["temperature"]["mean"] == pytest.approx(np.mean(late))
     assert abs(state["drift"]) < 1e-3
+    shown = with_error(state["temperature"]["mean"], state["temperature"]["error"])
+    assert f'<td >temperature</td><td class="n">{shown[0]}</td><td class="n">{shown[1]}</td>' in found["state"].html
+    assert "errors from the spread over 8 blocks" in found["state"].html
     run.metrics[:] = run.metrics[-2:]
     few = next(iter(report.sections(run)))
     assert ">nan<" not in few.html
     assert "drift" not in few.numbers
+    assert "no errors: they need 16 values" in few.html
     assert set(found["motion"].numbers) == {"all", "type 1", "type 2"}
 
 

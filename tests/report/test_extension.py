@@ -37,6 +37,16 @@ def test_an_app_brings_a_section(tmp_path):
         Section("a", "b", "c", after="nowhere")
 
 
+def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
+    directory = make_run(tmp_path / "run")
+    for metrics, charts in (((), 1), (("w_max",), 0)):
+        brought = SimpleNamespace(sections=lambda run, drawn=metrics: [Section("a", "A", "", metrics=drawn)])
+        page = build_report(directory, brought, **LEAN).read_text()
+        assert page.count('aria-label="w_max (m/s) over time"') == charts
+        assert page.count('aria-label="CFL number over time"') == 1
+        assert ">w_max (m/s)</td>" in page
+
+
 def test_an_app_that_fails_does_not_end_the_report(tmp_path):
     def sections(run):
         raise KeyError("<front>")

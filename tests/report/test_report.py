@@ -13,13 +13,15 @@ from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.charts import least_span
+from hpckit.report.charts import least_span, metric_groups
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.findings import find
 from hpckit.report.maps import WARM, color_scale, extend_of
+from hpckit.report.page import table
 from hpckit.report.run_data import RunData
+from hpckit.report.sections import configuration
 from hpckit.report.slices import Slices, read_slices
-from hpckit.report.units import duration, moment, number, scaled
+from hpckit.report.units import counted, duration, moment, number, scaled, time_scale, with_error
 
 pytest.importorskip("matplotlib")
 
@@ -86,6 +88,7 @@ def test_page_says_what_it_must(run):
     assert page.index("run.toml:3") < page.index("default</td>")
     found = " ".join(finding["text"] for finding in record["findings"])
     assert "share 2 cores" in found
+    assert "3 ranks (z 1, x 3) on 2 hosts" in text
     assert "ranks wait" not in found  # the cores that they share are the reason, and told
     assert "w_max (m/s)" in page
     assert "mass (kg/m)" in page
@@ -184,12 +187,12 @@ def testevenly_spaced_frames():
 
 
 def test_numbers_as_people_read_them():
-    assert number(-1234567) == "\u22121\u2009234\u2009567"
+    assert number(-1234567) == "\u22121\u202f234\u202f567"
     assert number(3.14159, 3) == "3.14"
     assert number(1.5e-15, 3) == "1.50e\u221215"
     assert number(None) == "\u2013"
     assert number(np.inf) == "inf"
-    assert scaled(28_953_094.0, "cell-steps/s") == "29.0\u2009M cell-steps/s"
+    assert scaled(28_953_094.0, "cell-steps/s") == "29.0\u202fM cell-steps/s"
     assert duration(0.0123) == "12.3 ms"
     assert duration(16.6) == "16.6 s"
     assert duration(7384) == "2 h 03 min"
@@ -219,6 +222,21 @@ def test_temperatures_are_warm_and_one_peak_does_not_bleach_the_rest():
     assert color_scale(made_field(values, "Pa", "p"))[:2] != (300.0, 300.0)
 
 
+def test_units_of_long_times_and_errors():
+    assert time_scale(8e3, "fs") == (1.0, "fs")
+    assert time_scale(2e4, "fs") == (1e3, "ps")
+    assert time_scale(7200.0) == (60.0, "min")
+    assert time_scale(7200.0, "steps") == (1.0, "steps")
+    assert with_error(94.8712, 0.3617) == ("94.87", "0.36")
+    assert with_error(-0.0012, 0.36) == ("0.00", "0.36")
+    assert with_error(95.0, 0.0996) == ("95.00", "0.10")
+    assert with_error(12345.6, 78.9) == ("12\u202f346", "79")
+    assert with_error(2.4312e-4, 0.0719e-4) == ("2.431e\u22124", "7.2e\u22126")
+    assert with_error(2.5e8, 1.2e6, 3) == ("2.500e8", "1.2e6")
+    assert with_error(1.23456, float("nan")) == ("1.235", "")
+    assert (counted(1, "rank"), counted(2, "rank")) == ("1 rank", "2 ranks")
+
+
 def test_rounding_is_drawn_flat():
     assert least_span([2e8, 2e8 * (1 + 1e-13)]) == pytest.approx((2e8 * (1 - 5e-7), 2e8 * (1 + 5e-7)))
     assert least_span([1.0, 1.1]) is None
@@ -234,6 +252,40 @@ def test_short_runs_have_no_findings_on_shares_of_time(run):
     for wall, told in ((1.9, False), (10.0, True)):
         texts = " ".join(finding.text for finding in find({**alone, "phases": rows, "wall_seconds": wall}))
         assert ("ranks wait" in texts, "output takes" in texts) == (told, told)
+
+
+@pytest.mark.parametrize(("worst", "output", "told"), [(0, 0.9, False), (1, 0.9, True), (0, 0.05, True)])
+def test_waiting_while_rank_0_writes_is_told_once(run, worst, output, told):
+    _, _, record = run
+    waits = {"worst": worst, "by_worst": 8.0, "ranks": {"seconds": [0.0, 5.0, 5.0]}}
+    rows = {**record["phases"], "output": {**record["phases"]["output"], "share": output}}
+    found = find({**record, "provenance": {}, "phases": rows, "waits": waits, "wall_seconds": 10.0})
+    assert any("for rank" in finding.text for finding in found) == told
+
+
+def test_settings_stand_as_they_may_be_typed():
+    typed = {"0.002": 0.002, "1000": 1000.0, "1e-05": 1e-05, "-3.5": -3.5, "1e+300": 1e300, "[0.5, 1.0]": [0.5, 1.0]}
+    settings = [{"key": f"a.b{i}", "value": value, "origin": "run.toml:3"} for i, value in enumerate(typed.values())]
+    page = configuration({"configuration": settings})
+    for text in typed:
+        assert f">{text}</td>" in page
+
+
+def test_long_names_break_at_their_dots():
+    page = table(("setting", "value"), [("grid.start_of.x", "a.b")], long=True)
+    assert "grid.<wbr>start_<wbr>of.<wbr>x" in page
+    assert ">a.b</td>" in page
+    assert "<wbr>" not in table(("setting", "value"), [("grid.x", "<b>")])
+
+
+def test_components_of_a_tensor_share_a_chart():
+    names = ["pressure", "pressure_xx", "pressure_yy", "pressure_zz", "pressure_xy", "w_min", "w_max"]
+    assert metric_groups(names) == {
+        "pressure": ["pressure"],
+        "pressure xx, yy, zz": ["pressure_xx", "pressure_yy", "pressure_zz"],
+        "pressure_xy": ["pressure_xy"],
+        "w, least and largest": ["w_min", "w_max"],
+    }
 
 
 def test_units_of_metrics_follow_the_app(tmp_path):
