@@ -46,10 +46,10 @@ def diagrams(file: FieldFile, variable: Variable, how: str) -> tuple[list[Slices
     made = []
     for number_, dim in enumerate(variable.dims):
         lows, highs = (np.array([row.ends[end][number_] for row in rows]) for end in (0, 1))
-        far = highs if middle is None else np.where(highs - middle >= middle - lows, highs, lows)
+        far = highs if middle is None else _farther(lows, highs, middle)
         points = dim.points[:: stride if number_ == 0 else 1]
         values = means[number_] if how == "mean" else far
-        made.append(_diagram(variable, dim, points, values, file.times[frames], middle))
+        made.append(_diagram(variable, dim, points, values, file.times[frames], middle, how))
     return [one for one in made if one.high - one.low > BLANK * (high - low)], how
 
 
@@ -86,10 +86,16 @@ def _budget(file: FieldFile, variable: Variable) -> tuple[Array, int]:
     return frames, max(1, min(stride, variable.shape[0] // 8 or 1))
 
 
-def _diagram(variable: Variable, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None) -> Slices:
-    """Rows [times, points] as a field of dims (time, place); places are thinned by picking."""
-    step = -(-len(points) // MOST_POINTS)
-    values = rows[:, ::step]
+def _diagram(
+    variable: Variable, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None, how: str
+) -> Slices:
+    """Rows [times, points] as a field of dims (time, place); of many places neighbors are joined."""
+    starts = np.arange(0, len(points), -(-len(points) // MOST_POINTS))
+    counts = np.diff(starts, append=len(points))
+    values = np.add.reduceat(rows, starts, axis=1) / counts
+    if how != "mean":
+        highs, lows = np.maximum.reduceat(rows, starts, axis=1), np.minimum.reduceat(rows, starts, axis=1)
+        values = highs if middle is None else _farther(lows, highs, middle)
     return Slices(
         variable.name,
         variable.long_name,
@@ -97,13 +103,19 @@ def _diagram(variable: Variable, dim: Dim, points: Array, rows: Array, times: Ar
         [float(times[-1])],
         values[None],
         ("time", dim.axis),
-        (times, points[::step]),
+        (times, np.add.reduceat(points, starts) / counts),
         ("s", dim.units),
         float(values.min()),
         float(values.max()),
         True,
         center=middle,
+        ends=edges(dim.points),
     )
+
+
+def _farther(lows: Array, highs: Array, middle: float) -> Array:
+    """Of two values each the one farther from the middle."""
+    return np.where(highs - middle >= middle - lows, highs, lows)
 
 
 def hovmoeller_section(made: list[Slices], how: str) -> str:
@@ -143,12 +155,13 @@ def _picture(field: Slices) -> str:
     """Time upward beside a horizontal place; to the right below the vertical."""
     plt = pyplot()
     times, points = field.coords
-    scale, unit = length_scale(float(np.ptp(points)), field.coord_units[1])
+    first, last = field.ends or edges(points)
+    scale, unit = length_scale(last - first, field.coord_units[1])
     per, time_unit = time_scale(float(times[-1]))
     low, high, cmap = color_scale(field)
     figure, axes = plt.subplots(figsize=(3.7, 2.6), layout="constrained", dpi=130)
     style = {"vmin": low, "vmax": high, "cmap": cmap, "shading": "flat", "rasterized": True}
-    at_times, at_points = _between(times / per), np.linspace(*edges(points), len(points) + 1) / scale
+    at_times, at_points = _between(times / per), np.array([first, *_between(points)[1:-1], last]) / scale
     place = f"{field.dims[1]} ({unit})" if unit else field.dims[1]
     if field.dims[1] == "z":
         axes.pcolormesh(at_times, at_points, field.values[0].T, **style)

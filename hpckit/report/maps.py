@@ -19,6 +19,7 @@ DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
 TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
+LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
 
@@ -58,8 +59,8 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bo
     """The field at one of its times on `axes`, with contours and the arrows of its wind; returns the image."""
     low, high, cmap = color_scale(field)
     (bottom, top), (left, right) = edges(field.coords[0]), edges(field.coords[1])
-    scale, unit = length_scale(max(right - left, top - bottom), field.coord_units[1])
-    extent = [value / scale for value in (left, right, bottom, top)]
+    scales, units = scales_of(field)
+    extent = [left / scales[1], right / scales[1], bottom / scales[0], top / scales[0]]
     values = field.values[index]
     image = axes.imshow(
         values,
@@ -72,18 +73,27 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bo
         aspect=_aspect(field),
     )
     if contours:
-        _contours(axes, field, values, scale)
+        _contours(axes, field, values, scales)
     if arrows and field.wind is not None:
-        _arrows(axes, field, index, scale)
-    axes.set_xlabel(f"{field.dims[1]} ({unit})" if unit else field.dims[1], fontsize=7.5)
-    axes.set_ylabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0], fontsize=7.5)
+        _arrows(axes, field, index, scales)
+    for name, set_label in ((1, axes.set_xlabel), (0, axes.set_ylabel)):
+        set_label(f"{field.dims[name]} ({units[name]})" if units[name] else field.dims[name], fontsize=7.5)
     axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
     axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
     axes.ticklabel_format(style="plain", useOffset=False)
     return image
 
 
-def _contours(axes: Any, field: Slices, values: Array, scale: float) -> None:
+def scales_of(field: Slices) -> tuple[tuple[float, float], tuple[str, str]]:
+    """What the places of the dims are divided by, and their units then: the same where equal lengths look equal."""
+    extents = [float(abs(np.subtract(*edges(points)))) for points in field.coords]
+    if _aspect(field) == "equal":
+        extents = [max(extents)] * 2
+    (rows, row_unit), (columns, column_unit) = map(length_scale, extents, field.coord_units)
+    return (rows, columns), (row_unit, column_unit)
+
+
+def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, float]) -> None:
     """Thin lines at tenths of the color scale."""
     if min(values.shape) < 8 or not np.isfinite(values).all():
         return
@@ -94,17 +104,17 @@ def _contours(axes: Any, field: Slices, values: Array, scale: float) -> None:
     inside = levels[(levels > values.min()) & (levels < values.max())]
     if inside.size:
         color = INK if field.middle is not None else "#ffffff"
-        points = (places / scale for places in reversed(field.coords))
+        points = (field.coords[1] / scales[1], field.coords[0] / scales[0])
         axes.contour(*points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid")
 
 
-def _arrows(axes: Any, field: Slices, index: int, scale: float) -> None:
+def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
     """The flow; the longest arrow of all times is as long as arrows are apart, and a half."""
     wind = field.wind
     assert wind is not None
     color = INK if field.middle is not None else "#ffffff"
-    gap = WIDTH * 0.81 / len(wind.columns)
-    places = np.meshgrid(wind.columns / scale, wind.rows / scale)
+    gap = WIDTH * ACROSS / len(wind.columns)
+    places = np.meshgrid(wind.columns / scales[1], wind.rows / scales[0])
     long = np.hypot(wind.across[index], wind.up[index]) > SHORTEST * wind.most
     if not long.any():
         return
@@ -176,25 +186,35 @@ def shown_range(field: Slices) -> tuple[float, float]:
 
 def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
-    height = 0.81 * WIDTH * shape_of(field) + 0.58
+    height = ACROSS * WIDTH * shape_of(field) + 0.58
     label = f"t = {moment(field.times[index], field.times[-1])}"
     title = f"{label}, {field.places[index]}" if field.places else label
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((0.14, 0.36 / height, 0.81, (height - 0.58) / height))
+        axes = figure.add_axes((LEFT, 0.36 / height, ACROSS, (height - 0.58) / height))
         draw(axes, field, index, contours)
         axes.set_title(title, pad=4)
+        _keep_on_page(axes)
         text = to_svg(figure, f"{field.long_name} at {title}", "panel")
         if len(text) - _image_bytes(text) < CONTOUR_BYTES:
             break
     return text
 
 
+def _keep_on_page(axes: Any) -> None:
+    """Narrow the picture from the left where numbers of five and more digits would push the label off the page."""
+    figure = axes.figure
+    over = -axes.yaxis.get_tightbbox(figure.canvas.get_renderer()).x0 / figure.bbox.width
+    if over > 0:
+        left, bottom, width, height = axes.get_position(original=True).bounds
+        axes.set_position((left + over, bottom, width - over, height))
+
+
 def _lines(field: Slices) -> str:
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(2 * WIDTH, 2.6), layout="constrained")
-    scale, unit = length_scale(float(np.ptp(field.coords[0])), field.coord_units[0])
+    scale, unit = length_scale(float(np.subtract(*edges(field.coords[0])[::-1])), field.coord_units[0])
     shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(field.times)))
     for time, values, color in zip(field.times, field.values, shades, strict=True):
         axes.plot(field.coords[0] / scale, values, color=color, label=moment(time, field.times[-1]))

@@ -23,7 +23,8 @@ class Slices:
 
     `low`, `high` are the extremes of all values shown; `note` says how a 3-D field was cut; `blank` are the times left
     out because the field is the same everywhere. `center` is the value that deviations are seen from, where the reader
-    of the file knows it; `scale` (low, high, color map) comes before the field's own.
+    of the file knows it; `scale` (low, high, color map) comes before the field's own. `ends` is where the first and the
+    last cell of the last dim end, where points were joined.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Slices:
     blank: list[float] = field(default_factory=list)
     center: float | None = None
     scale: tuple[float, float, str] | None = None
+    ends: tuple[float, float] | None = None
     wind: Wind | None = None
     places: list[str] = field(default_factory=list)  # where each time is cut, if not all at the same place
 

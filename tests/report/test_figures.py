@@ -95,6 +95,26 @@ def test_the_extremum_follows_a_warm_cell(box, monkeypatch):
     assert few[0].values[0].shape[1] <= 9
 
 
+@pytest.mark.parametrize(("cells", "most"), [(100, 300), (100, 30), (101, 50)])
+def test_a_diagram_ends_where_its_grid_does(tmp_path, monkeypatch, cells, most):
+    """Neighbors are joined, not left out: the last tick stays, a spike does where it was, means stay means."""
+    monkeypatch.setattr("hpckit.report.hovmoeller.MOST_POINTS", most)
+
+    def values(time, z, x):
+        return {"theta": time + x + 0 * z, "h": time * (abs(x - 9.7e3) < 100) + 0 * z}
+
+    path = write_waves(tmp_path / "a", "zx", (30.0, 20e3), (4, cells), "", (0.0, 1.0), {**THETA, "h": {}}, values)
+    with FieldFile(path) as file:
+        (one,), _ = diagrams(file, file.variables["theta"], "mean")
+        spike = diagrams(file, file.variables["h"], "extremum")[0][-1]
+    assert one.values.shape[2] <= most
+    np.testing.assert_allclose(one.values[0, 1], 1.0 + one.coords[1], rtol=1e-6)
+    assert one.ends == pytest.approx((0.0, 20e3), abs=1e-6)
+    assert spike.values[0, 1].max() == 1.0
+    assert spike.coords[1][spike.values[0, 1].argmax()] == pytest.approx(9.7e3, abs=10e3 / len(spike.coords[1]))
+    assert re.findall(r">(\d+)</text>", hovmoeller_section([one], "mean"))[-5:] == ["0", "5", "10", "15", "20"]
+
+
 def test_fields_that_say_nothing_have_no_diagrams(tmp_path):
     still = write_waves(
         tmp_path / "a", "zx", (1.0, 1.0), (4, 5), "x", (0.0, 1.0), THETA, lambda t, z, x: {"theta": 0 * x}
@@ -136,7 +156,7 @@ def test_sections_go_through_the_extremum(box):
         along_x, along_y, above = cross_sections(file, main, "extremum", 400)
         middle = cross_sections(file, main, "center", 400)
     assert [one.dims for one in (along_x, along_y, above)] == [("z", "x"), ("z", "y"), ("y", "x")]
-    assert along_y.places == ["x = 350 m", "x = 750 m", "x = 1\u2009150 m"]
+    assert along_y.places == ["x = 350 m", "x = 750 m", "x = 1\u202f150 m"]
     for time, (step, value) in enumerate(((0, 4.0), (2, 3.8), (4, 3.6))):
         assert along_x.values[time].argmax() == (2 + step) * 13 + 3 + 2 * step
         assert above.values[time].max() == pytest.approx(value)

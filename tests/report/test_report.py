@@ -16,7 +16,7 @@ from hpckit.report import build_report, save_picture
 from hpckit.report.charts import least_span, metric_groups
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.findings import find
-from hpckit.report.maps import WARM, color_scale, extend_of
+from hpckit.report.maps import WARM, color_scale, extend_of, panels, scales_of
 from hpckit.report.page import table
 from hpckit.report.run_data import RunData
 from hpckit.report.sections import configuration
@@ -220,6 +220,31 @@ def test_temperatures_are_warm_and_one_peak_does_not_bleach_the_rest():
     values[...] = 300.0
     values[0, 5, 7] = 900.0
     assert color_scale(made_field(values, "Pa", "p"))[:2] != (300.0, 300.0)
+
+
+@pytest.mark.parametrize("reach", [0.04, 900.0, 1e4, 3e7])
+def test_labels_of_maps_stay_on_the_page(monkeypatch, reach):
+    """Ticks such as -0.025 and -1000 are wide; what is drawn must lie within the figure."""
+    figures = []
+    monkeypatch.setattr("hpckit.report.maps.to_svg", lambda figure, *_: figures.append(figure) or "")
+    field = made_field(np.arange(24.0).reshape(1, 4, 6))
+    field.coords = np.linspace(-reach, reach, 4), np.linspace(-reach, reach, 6)
+    field.times = [0.0]
+    panels(field)
+    (axes,) = figures[0].axes
+    figures[0].canvas.draw()
+    box = axes.get_tightbbox()
+    assert box.x0 >= 0
+    assert box.x1 <= figures[0].bbox.width
+    assert axes.get_ylabel() == axes.get_xlabel().replace("x", "y")
+
+
+def test_a_shallow_slab_keeps_its_meters():
+    field = made_field(np.zeros((1, 4, 6)))
+    field.coords = np.linspace(0.0, 100.0, 4), np.linspace(0.0, 40e3, 6)
+    assert scales_of(field) == ((1.0, 1000.0), ("m", "km"))
+    field.coords = np.linspace(0.0, 1000.0, 4), np.linspace(0.0, 4e3, 6)
+    assert scales_of(field) == ((1000.0, 1000.0), ("km", "km"))
 
 
 def test_units_of_long_times_and_errors():
