@@ -11,7 +11,7 @@ from hpckit.bench.collectives_cases import FLAT_MOST, QUICK_SIZES, SIZES
 from hpckit.bench.collectives_plot import pyplot_for
 from hpckit.bench.collectives_values import BLOCKS, DTYPES, REDUCING, ROOTED, array_dtype, reduction
 from hpckit.cli.apps import did_you_mean
-from hpckit.cli.launch import available_bytes
+from hpckit.cli.memory import available_bytes
 from hpckit.cli.sizes import parse_sizes
 from hpckit.cli.terminal import bytes_text
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS

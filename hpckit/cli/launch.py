@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli import memory
 from hpckit.cli.first_exit import FirstExit
+from hpckit.cli.memory import available_bytes
 from hpckit.errors import InputError, SetupError
 from hpckit.with_parent import with_parent
 
@@ -217,16 +219,6 @@ def _is_open_mpi(mpiexec: str) -> bool:
     return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()
 
 
-def available_bytes() -> int:
-    """Memory of this machine that is free to take."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 def require_room(ranks: int) -> None:
     """Raise `InputError` where ranks must share cores and this machine has no memory for so many: it would come to a
     stand.
@@ -239,6 +231,14 @@ def require_room(ranks: int) -> None:
             do=f"-n {here} fills its cores; what so many ranks would do: hpckit run … -n {ranks} --dry-run;"
             " for a cluster: hpckit submit",
         )
+
+
+def require_memory(each: int, ranks: int) -> None:
+    """Raise `InputError` where ranks that take `each` bytes cannot be together on this machine, and are to be; ranks
+    that a batch system may place elsewhere find out there (`require_memory_on_nodes`).
+    """
+    if not _several_nodes():
+        memory.require_memory(each, ranks)
 
 
 def _several_nodes() -> bool:

@@ -79,9 +79,10 @@ def _main(arguments: list[str], above: Joined | None) -> int:
 
     if above:
         return run_joined(directory, prepare, above, report=report, verb="resume")
-    _check(directory, record, ranks)
+    memory = _check(directory, record, ranks)
     launch.find_mpiexec()
     launch.require_room(ranks)
+    launch.require_memory(memory, ranks)
     with locked(directory, "resume") as lock:
         return run_launched(prepare(ranks), ranks, lock, report=report)
 
@@ -128,8 +129,10 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     return {**record, "values": settings.tree, "origins": origins}
 
 
-def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
-    """The settings are good, and can be had on that many ranks; raises `InputError` where not."""
+def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> int:
+    """The settings are good, and can be had on that many ranks; raises `InputError` where not. Returns the bytes that
+    a rank takes.
+    """
     app: App = find_app(str(record["app"]))
     try:
         config = check(app.config, record["values"])
@@ -140,13 +143,14 @@ def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> None:
             where=str(directory.path / "resolved.json"),
             likely="another version of hpckit or of the app has written it",
         ) from None
-    check_plan(app, config, ranks)
+    plan = check_plan(app, config, ranks)
+    return 0 if record.get("gpu") else plan.memory_per_rank
 
 
 def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str], ranks: int) -> None:
     """Under the lock: another attempt, with what the ranks need."""
     record = _changed(_record(directory), settings)
-    _check(directory, record, ranks)
+    memory = _check(directory, record, ranks)
     number = directory.begin_attempt()
-    directory.write_json("resolved.json", {**record, "ranks": ranks, "attempt": number})
+    directory.write_json("resolved.json", {**record, "ranks": ranks, "memory": memory, "attempt": number})
     directory.write_json("provenance.json", provenance(["resume", *arguments], ranks, launch.rank_environment(ranks)))

@@ -13,6 +13,7 @@ from hpckit.cli import launch
 from hpckit.cli.apps import App, apps
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
 from hpckit.cli.joined import Joined, joined
+from hpckit.cli.memory import lacking
 from hpckit.cli.run_lock import locked
 from hpckit.cli.terminal import bytes_text, print_table, ranks_text
 from hpckit.errors import InputError
@@ -97,7 +98,10 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         if options.show_config:
             show_config(configuration)
         if options.dry_run:
-            dry_run(configuration, ranks)
+            plan = dry_run(configuration, ranks)
+            here = not options.gpu and ranks <= launch.cores()  # not what many ranks would do elsewhere
+            if here and (problem := lacking(plan.memory_per_rank, ranks)):
+                print(f"note: too large for this machine: {problem}")
         return 0
     if above:
         return _run_joined(options, arguments, above)
@@ -112,8 +116,8 @@ def show_config(configuration: Configuration) -> None:
     print_table(("key", "value", "origin"), rows)
 
 
-def dry_run(configuration: Configuration, ranks: int) -> None:
-    """Print what the run would take."""
+def dry_run(configuration: Configuration, ranks: int) -> Any:
+    """Print what the run would take; returns that."""
     plan = _plan(configuration, ranks)
     print(
         f"{configuration.app.name} {configuration.title}".rstrip()
@@ -127,6 +131,7 @@ def dry_run(configuration: Configuration, ranks: int) -> None:
     )
     for note in plan.notes:
         print(f"note: {note}")
+    return plan
 
 
 def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, elsewhere: bool = False) -> RunDirectory:
@@ -144,6 +149,9 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
     configuration, plan = load_checked(options, ranks)
     name = configuration.app.name
     gpu = _gpu(options, elsewhere)
+    memory = 0 if gpu else plan.memory_per_rank  # on GPUs the fields are in their own
+    if not elsewhere and joined(os.environ) is None:
+        launch.require_memory(memory, ranks)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
     directory.write_text("run.toml", configuration.run_file)
     record = {
@@ -152,6 +160,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "title": configuration.title or name,
         "ranks": ranks,
         "steps": plan.steps,
+        "memory": memory,
         "gpu": gpu,
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
         "trace": options.trace,

@@ -115,11 +115,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 def bytes_text(count: float) -> str:
     """Bytes as `512 B`, `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = 0
+    while abs(count) >= 1023.5 and power < len(units) - 1:
+        count, power = count / 1024, power + 1
+    return f"{count:.0f} {units[power]}" if power == 0 or 100 <= abs(count) < 1e6 else f"{count:.3g} {units[power]}"
 
 
 def ranks_text(ranks: int) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.failure import failure_file, failure_record, stalls_folder
 from hpckit.cli.first_exit import announce
+from hpckit.cli.memory import require_memory_on_nodes
 from hpckit.cli.nested import CASES, start_nested
 from hpckit.cli.stall_end import end_with_stall
 from hpckit.durations import seconds_of
@@ -66,6 +67,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         _check_size(record["ranks"], comm.size)
         rank_logger(directory, comm.rank)
         _record_places(directory, comm)
+        require_memory_on_nodes(comm, record.get("memory", 0))
         config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         checks = getattr(config, "checks", CheckSettings())
