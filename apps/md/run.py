@@ -41,7 +41,8 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    for line in (*(f"note: {note}" for note in start.notes), *brick_lines(system.bricks)):
+    notes = [*start.notes, *_image_notes(config, system.bricks)]
+    for line in (*(f"note: {note}" for note in notes), *brick_lines(system.bricks)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
@@ -204,7 +205,11 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     measured(config, bricks.lengths, bricks.periodic)
     interaction_of(config, len(start.masses))
     frames = Trajectory.frames(config)
-    notes = [*start.notes, f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}"]
+    notes = [
+        *start.notes,
+        *_image_notes(config, bricks),
+        f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
+    ]
     if ranks > 1 and lengths.min() < reach:
         notes.append(
             "bricks are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"
@@ -219,6 +224,18 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         steps=config.time.steps,
         notes=notes,
     )
+
+
+def _image_notes(config: Config, bricks: Bricks) -> list[str]:
+    """That particles meet images of themselves and of one another, which is allowed, where the box is as small."""
+    lengths = [float(n) for n, wraps in zip(bricks.lengths, bricks.periodic, strict=True) if wraps]
+    most = 2 * max(_cutoffs(config))
+    if not lengths or min(lengths) >= most:
+        return []
+    return [
+        f"a periodic box of {min(lengths):g} is shorter than twice the cutoff, {most:g}: particles meet several images"
+        " of one another, and maybe their own; all are counted"
+    ]
 
 
 def _cutoffs(config: Config) -> list[float]:

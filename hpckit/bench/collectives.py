@@ -15,10 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from hpckit.bench import collectives_asked
 from hpckit.bench.collectives_cases import MiB, default_cases, tuning_cases
 from hpckit.bench.collectives_plot import draw, pyplot_for
-from hpckit.bench.collectives_rows import all_reduce_rows, asked_ratios, asked_rows
+from hpckit.bench.collectives_rows import all_reduce_rows, asked_ratios, asked_rows, wrong_values
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import machine, ratio
 from hpckit.collectives.table import Entry, steps_of, write
@@ -82,6 +84,7 @@ def _result(measured: list[dict[str, Any]], plot: str | None) -> dict[str, Any]:
         "machine": machine(),
         "results": all_reduce_rows(measured),
         "ratios": _ratios(measured),
+        "missed": wrong_values(measured),
     }
 
 
@@ -89,7 +92,13 @@ def _asked_result(measured: list[dict[str, Any]], asked: Mapping[str, Any], plot
     if plot is not None:
         draw(measured, Path(plot))
     ratios = asked_ratios(measured, asked["algorithm"] or ())
-    return {"bench": "collectives", "machine": machine(), "results": asked_rows(measured), "ratios": ratios}
+    return {
+        "bench": "collectives",
+        "machine": machine(),
+        "results": asked_rows(measured),
+        "ratios": ratios,
+        "missed": wrong_values(measured),
+    }
 
 
 def on_ranks(arguments: Sequence[str]) -> None:
@@ -98,7 +107,7 @@ def on_ranks(arguments: Sequence[str]) -> None:
 
     from hpckit.bench.collectives_asked_ranks import measured as asked_case
     from hpckit.bench.collectives_ranks import any_case
-    from hpckit.cli.bench import show
+    from hpckit.cli.bench import exit_code, show
 
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m hpckit.bench.collectives")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer")
@@ -117,8 +126,13 @@ def on_ranks(arguments: Sequence[str]) -> None:
         measured = [any_case(*one) for one in cases]
         if comm.rank == 0:
             result = _tuned(measured) if options.tune else _result(measured, options.plot)
+    code = np.zeros(1, np.int32)
     if comm.rank == 0:
         show(result, options.json)
+        code[0] = exit_code(result)
+    comm.Bcast(code, 0)
+    if code[0]:
+        sys.exit(int(code[0]))
 
 
 def _cases_of_job(options: argparse.Namespace, asked: Mapping[str, Any]) -> list[dict[str, Any]]:

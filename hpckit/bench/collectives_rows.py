@@ -67,6 +67,16 @@ def asked_rows(measured: list[Measured]) -> list[dict[str, Any]]:
     return found + [{"note": note} for note in dict.fromkeys(notes)]
 
 
+def wrong_values(measured: list[Measured]) -> list[str]:
+    """The cases whose results were not what they must be, for whoever reads the exit code."""
+    return [
+        f"{one['operation']} of {one['bytes']} bytes on {one['ranks']} ranks by {name}: {count} wrong values"
+        for one in measured
+        for name, count in one["wrong"].items()
+        if count
+    ]
+
+
 def asked_ratios(measured: list[Measured], names: Sequence[str]) -> dict[str, dict[str, float]]:
     """For each operation the least ratio of MPI's time over that of `auto`, and of the algorithms asked for by name."""
     ratios = {}

@@ -41,6 +41,13 @@ def main(arguments: list[str]) -> int:
     with _standard_output_to_error():
         result = module.run(quick=options.quick, **{name: getattr(options, name) for name in own})
     show(result, options.json)
+    return exit_code(result)
+
+
+def exit_code(result: dict[str, Any]) -> int:
+    """That of a benchmark's end; says which figures are not what they must be."""
+    for line in result.get("missed", ()):
+        print(f"missed: {line}", file=sys.stderr, flush=True)
     return EXIT_MISSED if result.get("missed") else 0
 
 

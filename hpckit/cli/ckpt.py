@@ -13,11 +13,13 @@ from hpckit.io.checkpoint.manifest import committed, generations, is_refused, pr
 from hpckit.io.checkpoint.reader import open_generation
 from hpckit.run_directory import RunDirectory
 
+RUN = ("resolved.json", "attempts", "ckpt")  # a run has one of these
+
 
 def main(arguments: list[str]) -> int:
     """The verb `ckpt`."""
     it = argparse.ArgumentParser(prog="hpckit ckpt", description="List, check or remove the checkpoints of a run.")
-    verbs = it.add_subparsers(dest="verb", required=True)
+    verbs = it.add_subparsers(dest="verb", required=True, metavar="ls|verify|prune")
     listing = verbs.add_parser("ls", help="the generations, each with its step, size and state")
     verify = verbs.add_parser("verify", help="read every byte and compare it with its hash; exit code 5 if one differs")
     verify.add_argument("generations", nargs="*", metavar="gNNNNNN", help="which (all that were finished)")
@@ -27,6 +29,11 @@ def main(arguments: list[str]) -> int:
         verb.add_argument("directory", metavar="DIR", help="the run directory")
     options = it.parse_args(_directory_last(arguments))
     directory = RunDirectory(options.directory)
+    if not any((directory.path / name).exists() for name in RUN):
+        raise InputError(
+            f"{directory.path} is no run: it has no {' and no '.join(RUN)}",
+            do="give a directory that `hpckit run` made; `hpckit ls` lists them",
+        )
     if options.verb == "ls":
         return _list(directory)
     return _verify(directory, options.generations) if options.verb == "verify" else _prune(directory, options.keep)

@@ -73,16 +73,18 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         for path, value, layer in settings.leaves()
         if isinstance(value, int | float) and not _is_finite(value)
     }
-    mistakes += [Mistake(where, f"{key}: must be finite") for key, where in endless.items()]
-    config = None
+    config, wrong = None, list[Mistake]()
     try:
         config = check(app.config, settings.tree)
     except ValidationError as error:
         wrong = mistakes_of(error, schema, settings, base.source)
         wrong += _contradictions(app.config, error, schema, settings, base.source)
-        mistakes += [each for each in wrong if not each.text.startswith(tuple(f"{key} = " for key in endless))]
+        wrong = [each for each in wrong if not each.text.startswith(tuple(f"{key} = " for key in endless))]
     except ArithmeticError as error:
-        mistakes.append(Mistake(base.source, f"{BEYOND}: {error}"))
+        wrong = [Mistake(base.source, f"{BEYOND}: {error}")]
+    unknown = [key for key in endless if any(each.text.startswith(f"{key}: unknown key") for each in wrong)]
+    mistakes += [Mistake(where, f"{key}: must be finite") for key, where in endless.items() if key not in unknown]
+    mistakes += wrong
     if config is None or mistakes:
         raise _listed(mistakes)
     origins = {dotted(path): settings.origin(path) for path in schema.leaves()}

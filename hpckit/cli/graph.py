@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli import launch
+from hpckit.cli.apps import did_you_mean
 from hpckit.cli.joined import check_world, joined
 from hpckit.cli.terminal import print_table
+from hpckit.errors import InputError
 from hpckit.jobs.attempt import Attempt, words_of
 from hpckit.jobs.graph import Graph, load_graph
 from hpckit.jobs.graph_draw import draw_svg, draw_text
@@ -40,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         other.add_argument("file", type=Path, metavar="FILE")
         if name == "draw":
             other.add_argument("--svg", type=Path, metavar="FILE", help="write an SVG picture")
-    task = verbs.add_parser("task", help="inside a job: do these tasks, whose inputs are there")
+    task = verbs.add_parser("task", description="Inside a job: do these tasks, whose inputs are there.")
     task.add_argument("file", type=Path, metavar="FILE")
     task.add_argument("tasks", nargs="+", metavar="TASK")
     task.add_argument("--site", type=Path, metavar="FILE")
@@ -50,7 +52,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """The verb `graph`; `run` returns 0 when all tasks are done, 1 where one failed."""
-    options = parser().parse_args(arguments)
+    it = parser()
+    known = ("run", "status", "draw")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in (*known, "task"):
+        near = did_you_mean(arguments[0], known)
+        raise InputError(f"graph does not {arguments[0]!r}", likely=near, do=f"hpckit graph {'|'.join(known)} FILE")
+    options = it.parse_args(arguments)
     from hpckit.cli import graph_jobs  # which needs the functions below
 
     graph = load_graph(options.file)
@@ -83,6 +90,9 @@ def say(line: str) -> None:
 
 def _run_here(graph: Graph, state: GraphState, tasks: list[str], cores: int) -> int:
     """All tasks on this machine, or on the nodes of the allocation around it."""
+    left = [name for name, known in task_states(graph, state).items() if known != "done"]
+    for name in left:
+        launch.require_room(graph.tasks[name].ranks, f"the task {name}")
     for name in tasks:
         if graph.tasks[name].slots > cores:
             print(f"warning: {name} wants {graph.tasks[name].slots} cores of {cores}; it runs alone", file=sys.stderr)

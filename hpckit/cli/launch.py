@@ -219,15 +219,16 @@ def _is_open_mpi(mpiexec: str) -> bool:
     return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()
 
 
-def require_room(ranks: int) -> None:
+def require_room(ranks: int, where: str = "") -> None:
     """Raise `InputError` where ranks must share cores and this machine has no memory for so many: it would come to a
-    stand.
+    stand. where: what asks for them.
     """
     here, free = cores(), available_bytes()
     if ranks > here and not _several_nodes() and ranks * RANK_BYTES > free:
         raise InputError(
             f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
             f" {free / 2**30:.3g} GiB free",
+            where=where,
             do=f"-n {here} fills its cores; what so many ranks would do: hpckit run … -n {ranks} --dry-run;"
             " for a cluster: hpckit submit",
         )

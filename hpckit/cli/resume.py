@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "settings",
         nargs="*",
+        default=[],  # else argparse takes them for required
         metavar="key=value",
         help=f"settings that do not change what is computed: {', '.join(CHANGEABLE)}",
     )

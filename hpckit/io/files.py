@@ -16,6 +16,7 @@ _REASONS = {
     errno.EPERM: ("no permission to write here", "choose a directory you may write to"),
     errno.EROFS: ("the file system is read-only", "choose a directory on a writable file system"),
     errno.ENOTDIR: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.ENOENT: ("there is no such folder", "make the folder first, or choose another one"),
     errno.EISDIR: ("a directory stands where the file should be", "remove that directory or choose another one"),
     errno.EEXIST: ("a file stands where a directory should be", "remove that file or choose another directory"),
     errno.EIO: ("the disk reports an error", "run again on another disk, and tell the administrator"),
@@ -24,7 +25,9 @@ _REASONS = {
 
 def write_error(error: OSError, path: Path) -> HpckitError:
     """What a user can do about an `OSError` that met a file to be written."""
-    reason, advice = _REASONS.get(error.errno or 0, (str(error), "check the directory with `hpckit doctor`"))
+    reason, advice = _REASONS.get(
+        error.errno or 0, (error.strerror or str(error), "check the directory with `hpckit doctor`")
+    )
     return SetupError(f"cannot write {path.name}: {reason}", where=str(path), likely=reason, do=advice)
 
 

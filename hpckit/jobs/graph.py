@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -25,6 +26,15 @@ from hpckit.jobs.site import one_line
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 BLOCK_BYTES = 1 << 20
+# What pydantic calls by the names of Python's types.
+EXPECTED = {
+    "tuple_type": 'a list in brackets, as in ["a", "b"]',
+    "string_type": "a text in quotes",
+    "dict_type": "a table, as in { key = 1 }",
+    "model_type": "a table [tasks.NAME]",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+}
 
 
 def inner_path(text: str) -> str:
@@ -201,7 +211,7 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
             wrong[task] = table
             for entry in error.errors(include_url=False):
                 place = ".".join(map(str, (task, *entry["loc"])))
-                mistakes.append(f"{place}: {entry['msg'].removeprefix('Value error, ')}")
+                mistakes.append(f"{place}: {_sentence(entry)}")
     graph = Graph(name, Path(folder).absolute(), tasks)
     mistakes += _contradictions(graph, wrong)
     if mistakes:
@@ -210,10 +220,21 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
     return graph
 
 
+def _sentence(entry: Any) -> str:
+    """What is wrong with a setting of a task, in the words of TOML."""
+    if entry["type"] == "extra_forbidden":
+        near = get_close_matches(entry["loc"][-1], Task.model_fields, n=1)
+        return "unknown key; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(Task.model_fields)}")
+    if entry["type"] in EXPECTED:
+        return f"expected {EXPECTED[entry['type']]}"
+    return entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+
+
 def _contradictions(graph: Graph, wrong: Mapping[str, Any]) -> Iterable[str]:
     """What the tasks say against each other; of `wrong` tables only their names and outputs are taken to be meant."""
     makers: dict[str, str] = {}
-    promised = {str(path) for table in wrong.values() if isinstance(table, dict) for path in table.get("outputs", ())}
+    outputs = [table.get("outputs") for table in wrong.values() if isinstance(table, dict)]
+    promised = {str(path) for paths in outputs if isinstance(paths, list) for path in paths}
     for name, task in graph.tasks.items():
         for path in task.outputs:
             if path in makers:

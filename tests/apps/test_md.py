@@ -72,6 +72,12 @@ def test_settings_that_cannot_be_are_explained(settings, said):
         Config.model_validate(settings)
 
 
+def test_a_box_of_less_than_two_cutoffs_is_told():
+    for cells, told in ((1, True), (3, False)):
+        melt = Config.model_validate({"system": {"cells": (cells, cells, cells)}})
+        assert any("shorter than twice the cutoff" in note for note in dry_run(melt, 1).notes) == told
+
+
 def test_a_dry_run_refuses_what_the_run_would(tmp_path):
     (tmp_path / "mine.py").write_text("def energy(r2, p):\n    return p[0] / r2\n")
     wrong = {"interaction": {"kind": "python", "function": f"{tmp_path}/mine.py:enrgy", "parameters": [1.0]}}

@@ -158,16 +158,22 @@ def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_check
 def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "run/ckpt").mkdir(parents=True)
     for words, message in (
         (["resume", "empty"], "is no run of an app"),
         (["resume", "nothing"], "no run directory"),
-        (["ckpt", "verify", "empty"], "no checkpoint in"),
-        (["ckpt", "verify", "empty", "g000003"], "no g000003 in"),
-        (["ckpt", "prune", "empty", "--keep", "0"], "at least one generation stays"),
+        (["resume"], "the following arguments are required: DIR\n"),
+        (["ckpt", "ls", "empty"], "is no run"),
+        (["ckpt", "verify", "empty"], "is no run"),
+        (["ckpt", "prune", "empty"], "is no run"),
+        (["ckpt", "verify", "run"], "no checkpoint in"),
+        (["ckpt", "verify", "run", "g000003"], "no g000003 in"),
+        (["ckpt", "prune", "run", "--keep", "0"], "at least one generation stays"),
         (["run", "heat", "checkpoint.every=10 mni", "checkpoint.keep=0", 'time.limit="x"'], "3 mistakes"),
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err
+    assert not any((tmp_path / "empty").iterdir())
 
 
 def test_only_settings_that_leave_the_results_may_change(tmp_path: Path, capsys) -> None:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from hpckit.bench import collectives_asked
+from hpckit.bench import collectives, collectives_asked
 from hpckit.bench.collectives import run
 from hpckit.bench.collectives_asked import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives_values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
@@ -20,6 +20,17 @@ from hpckit.plan.busbw import busbw_factor
 
 def test_all_operations_by_all_algorithms_and_planted_wrong_values(mpirun):
     assert "all good" in mpirun(3, "bench_operations.py").stdout
+
+
+def test_wrong_values_end_the_benchmark_with_a_code(monkeypatch, capsys):
+    row = {"bytes": 8, "count": 2, "ranks": 2, "operation": "broadcast", "dtype": "float32", "reduce": None}
+    row |= {"root": 0, "place": "host", "times": {"mpi": [1e-6], "auto": [1e-6]}, "left_out": {}}
+    for wrong, code in ((0, 0), (3, 1)):
+        found = [{**row, "wrong": {"mpi": 0, "auto": wrong}}]
+        monkeypatch.setattr(collectives, "run_ranks", lambda *_, found=found: found)
+        assert main(["bench", "collectives", "--operation", "broadcast", "--sizes", "8"]) == code
+        said = capsys.readouterr().err
+        assert ("missed: broadcast of 8 bytes on 2 ranks by auto: 3 wrong values" in said) == bool(code)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +170,7 @@ def test_rows_tell_bytes_by_each_operation_and_what_was_left_out(monkeypatch, ca
 
     monkeypatch.setattr("hpckit.bench.collectives.run_ranks", ranks)
     words = "bench collectives --operation gather --operation reduce --sizes 3000000 --dtype int8 --ranks 3 --json"
-    assert main([*words.split(), "--plot", str(tmp_path / "busbw.svg")]) == 0
+    assert main([*words.split(), "--plot", str(tmp_path / "busbw.svg")]) == 1, "values were wrong"
     result = json.loads(capsys.readouterr().out)
     gather, reduce = (
         [row for row in result["results"] if row.get("operation") == name] for name in ("gather", "reduce")

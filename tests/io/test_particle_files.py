@@ -309,9 +309,28 @@ def test_extended_xyz(system, tmp_path):
     path.write_text('2\nLattice="1 0 0 0 1 0 0.5 0 1" Properties=species:S:1:pos:R:3\nAr 0 0 0\nAr 1 1 1\n')
     with pytest.raises(InputError, match="an orthogonal box"):
         list(read_extended_xyz(path))
-    path.write_text("5\nnothing\nAr 0 0\n")
-    with pytest.raises(InputError, match="frame 0 is no extended XYZ"):
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("5\nnothing\nAr 0 0\n", "the file ends before the 5 particles"),
+        ("99999999999\n\nAr 0 0 0\n", "the file ends before the 99999999999 particles"),  # ASE counts them
+        ("abc\n\nAr 0 0 0\n", "expected a number of particles, found 'abc'"),
+        (f"{'9' * 5000}\n\nAr 0 0 0\n", "expected a number of particles, found '9999"),
+        ("1\n\nAr 0 0 0\n\n1\n\nAr 0 0 0\n", "expected a number of particles, found ''"),
+        ("1\n\nQq 0 0 0\n", "frame 0 is no extended XYZ"),
+        ("2\n\nAr 0 0 0\nAr 0 0\n", "frame 0 is no extended XYZ"),
+        (b"\xff\xfe", "no UTF-8"),
+    ],
+)
+def test_what_is_no_extended_xyz(text, said, tmp_path):
+    pytest.importorskip("ase", reason="ASE is not installed")
+    path = tmp_path / "a.xyz"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError, match=said) as caught:
         list(read_extended_xyz(path))
+    assert "Error" not in caught.value.report()
 
 
 UNITS = {"length": "Angstrom", "time": "ps", "velocity": "Angstrom ps-1", "mass": "g mol-1"}

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import mpiexec, run_limited, wait_until
 
+from hpckit.cli import launch
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.jobs.graph import Graph, load_graph, make_graph
@@ -394,7 +395,13 @@ def test_a_second_driver_is_refused(here):
         ({"a": {"command": ["true"], "outputs": ["../x"]}}, "plain path below"),
         ({"a": {"command": ["true"], "run": ["x"]}}, "one of run, command and function"),
         ({"a": {"command": ["true"], "after": ["b"]}}, "no task 'b'"),
-        ({"a": {"command": ["true"], "rankz": 2}}, "rankz"),
+        ({"a": {"command": ["true"], "rankz": 2}}, "a.rankz: unknown key; did you mean ranks?"),
+        ({"a": {"run": "thermal"}}, r'a.run: expected a list in brackets, as in \["a", "b"\]'),
+        ({"a": {"command": ["true", 1]}}, "a.command.1: expected a text in quotes"),
+        ({"a": {"command": ["true"], "retries": "x"}}, "a.retries: expected a whole number"),
+        ({"a": {"command": ["true"], "timeout": -1}}, "a.timeout: must be greater than or equal to 0"),
+        ({"a": 3}, r"a: expected a table \[tasks.NAME\]"),
+        ({"a": {"command": ["true"], "outputs": 3}}, "a.outputs: expected a list"),
         ({"a b": {"command": ["true"]}}, "no name of a task"),
         ({"a": {"function": "os.system"}}, "file.py:name or module:name"),
         ({"a": {"function": "../x.py:f"}}, "plain path below"),
@@ -406,6 +413,25 @@ def test_a_second_driver_is_refused(here):
 def test_graphs_that_cannot_be_are_refused(tmp_path, tables, said):
     with pytest.raises(InputError, match=said):
         make_graph("it", tmp_path, tables)
+
+
+def test_words_that_the_verb_does_not_know(capsys):
+    assert main(["graph", "stauts", "x.toml"]) == 2
+    assert "did you mean 'status'?" in capsys.readouterr().err
+    assert main(["graph", "--help"]) == 0
+    assert "task " not in capsys.readouterr().out  # which is for jobs
+
+
+def test_a_task_of_more_ranks_than_memory_is_refused(here, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
+    for name in launch.SEVERAL_NODES:
+        monkeypatch.delenv(name, raising=False)
+    study = write({"a": {"command": ["true"], "outputs": ["a.txt"]}, "b": {"command": ["true"], "ranks": 3000}})
+    assert main(["graph", "run", str(study)]) == 2
+    said = capsys.readouterr().err
+    assert "3000 ranks take 93.8 GiB" in said
+    assert "the task b" in said
+    assert states(study)["a"] == "ready", "nothing was started"
 
 
 def test_names_of_files_may_hold_blanks_and_a_mistake_is_told_once(here):

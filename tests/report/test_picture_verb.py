@@ -17,3 +17,7 @@ def test_a_picture_is_drawn_from_the_command_line(tmp_path, capsys):
     assert main(["report", str(run), "--picture", str(picture), "--times", "0"]) == 2
     assert main(["report", str(run), "--picture", str(picture), "--variable", "thta"]) == 2
     assert "theta" in capsys.readouterr().err
+    assert main(["report", str(run), "--picture", str(tmp_path / "nowhere/thermal.png")]) == 3
+    said = capsys.readouterr().err
+    assert "cannot write thermal.png: there is no such folder" in said
+    assert ".tmp" not in said

@@ -17,6 +17,8 @@ from hpckit.errors import InputError, SetupError
 from hpckit.io.files import write_error
 from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
 
+MOST_DIGITS = 40  # of a number of particles, blanks and the end of the line among them
+
 
 def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
     """The frames of an extended XYZ file. Raises `InputError` for what cannot be read, `SetupError` without ASE."""
@@ -26,19 +28,52 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
     path = Path(path)
     if not path.is_file():
         raise InputError("the file cannot be read: there is none", where=str(path))
+    _require_frames(path)
     frames = iread(path, format="extxyz", parallel=False)  # ASE would wait for the other ranks otherwise
     number = 0
     while True:
         try:
             atoms = next(frames, None)
         except Exception as error:  # whatever ASE meets in a file it did not expect
+            said = f"no element {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise InputError(
-                f"{path.name}: frame {number} is no extended XYZ: {type(error).__name__} {error}", where=str(path)
+                f"{path.name}: frame {number} is no extended XYZ",
+                where=str(path),
+                likely=f"ASE, which reads it, says: {said}",
+                do='a comment line names the columns: Lattice="5 0 0 0 5 0 0 0 5" Properties=species:S:1:pos:R:3',
             ) from error
         if atoms is None:
             return
         yield _snapshot(atoms, f"{path}, frame {number}")
         number += 1
+
+
+def _require_frames(path: Path) -> None:
+    """Raise `InputError` where the lines are no frames: a number of particles, a comment, so many particles."""
+    line = 0
+    with path.open(encoding="utf-8") as file:
+        try:
+            while text := file.readline():
+                line += 1
+                if not text.strip() and not file.read().strip():
+                    return  # empty lines at the end
+                if text.lstrip().startswith("VEC"):  # the box in lines of its own, after the particles
+                    continue
+                if not text.strip().isdecimal() or len(text) > MOST_DIGITS:
+                    raise InputError(
+                        f"expected a number of particles, found {text.strip()[:40]!r}", where=f"{path}, line {line}"
+                    )
+                first, count = line, int(text)
+                for _ in range(count + 1):
+                    if not file.readline():
+                        raise InputError(
+                            f"the file ends before the {count} particles of a frame",
+                            where=f"{path}, from line {first} on",
+                            likely="it is cut off",
+                        )
+                    line += 1
+        except UnicodeDecodeError:
+            raise InputError("expected text, found bytes that are no UTF-8", where=str(path)) from None
 
 
 def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -> None:
