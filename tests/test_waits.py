@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import mpiexec, run_limited
+from conftest import mpi_command, mpiexec, run_limited
 from traces import arrows, check_trace
 
 from hpckit.report.numbers import waits
@@ -244,7 +244,7 @@ def run_directory(program: str, directory: Path) -> Path:
     """Where a program left its run, that was run on all ranks."""
     file = directory / "program.py"
     file.write_text(program.format(directory=str(directory / "run")))
-    words = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "mpi4py", str(file)]
+    words = mpi_command(RANKS, sys.executable, "-m", "mpi4py", file)
     done = run_limited(words, 120, env=dict(os.environ))
     assert done.code == 0, done.stderr
     return directory / "run"

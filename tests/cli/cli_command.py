@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, mpiexec, run_limited
+from conftest import Outcome, mpi_command, run_limited
 
 SITE = Path(__file__).parent / "site"  # holds the package and entry point of the app `probe`
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
@@ -24,13 +24,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 def hpckit(*words: object, cwd: Path, timeout: float = 60, under: int = 0, **more: str) -> Outcome:
     """Run `hpckit WORDS` in the folder `cwd`, with `more` in the environment; `under` ranks of mpiexec where not 0."""
-    launcher = []
-    if under:
-        found = mpiexec()
-        if found is None:
-            pytest.skip("no mpiexec")
-        launcher = [found, "-n", str(under)]
-    command = [*launcher, *HPCKIT, *map(str, words)]
+    command = [*(mpi_command(under) if under else []), *HPCKIT, *map(str, words)]
     return run_limited(command, timeout, cwd=cwd, env=clean_environment(**more))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import PROGRAMS, mpiexec, wait_until
+from conftest import PROGRAMS, mpi_command, mpiexec, wait_until
 from lone import LoneMesh
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
@@ -277,7 +277,7 @@ def test_killed_ranks_harm_nothing(tmp_path):
     output, lock = tmp_path / "output", tmp_path / "lock"
     for wait in (0.0, 0.2):
         begin = [sys.executable, "-m", "mpi4py", PROGRAMS / "io_forever.py", output, last + 1, lock]
-        job = subprocess.Popen([str(mpiexec()), "-n", "2", *map(str, begin)], start_new_session=True)
+        job = subprocess.Popen(mpi_command(2, *begin), start_new_session=True)
         try:
             wait_for_frame(output, last)
             time.sleep(wait)

