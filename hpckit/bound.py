@@ -28,16 +28,16 @@ class Call:
     come before the deadline, `RankLostError` where its process is gone. After the last two the group is of no use.
     """
 
-    __slots__ = ("_group", "_kept", "_kernel", "_record")
+    __slots__ = ("_kept", "_kernel", "_record", "group")
 
     def __init__(self, group: NodeGroup, kernel: Callable[[np.ndarray], int], record: np.ndarray, kept: Any) -> None:
-        self._group, self._kernel, self._record, self._kept = group, entry_of(kernel, RECORD), record, kept
+        self.group, self._kernel, self._record, self._kept = group, entry_of(kernel, RECORD), record, kept
 
     def __call__(self) -> None:
         """Run it."""
         status = self._kernel(self._record)
         if status:
-            _fail(self._group, status)
+            _fail(self.group, status)
 
     def attempt(self) -> bool:
         """Run it if the other ranks come within a glance, as `call()` does, and return whether they did.
@@ -49,18 +49,18 @@ class Call:
         status = self._kernel(self._record)
         self._record[c.PATIENCE] = 0
         if status and status != c.NOT_YET:
-            _fail(self._group, status)
+            _fail(self.group, status)
         return status == c.GOOD
 
     def attempts(self) -> Callable[[], int]:
         """`attempt` without its overhead, for a call that is made in this way only: what it returns goes to `came`."""
-        self._record[c.PATIENCE] = min(8 * PATIENCE, int(self._group.record[c.SPINS]))
+        self._record[c.PATIENCE] = min(8 * PATIENCE, int(self.group.record[c.SPINS]))
         return functools.partial(self._kernel, self._record)
 
     def came(self, status: int) -> bool:
         """Whether the ranks came; raises what a status above 0 stands for."""
         if status and status != c.NOT_YET:
-            _fail(self._group, status)
+            _fail(self.group, status)
         return status == c.GOOD
 
     @property

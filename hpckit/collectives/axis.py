@@ -8,8 +8,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import watch
+from hpckit.collectives import kept
 from hpckit.collectives.nccl import Nccl, nccl_of
-from hpckit.collectives.node_work import Bound
 from hpckit.collectives.table import shared_table
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 MOST_TAGS = 1 << 14
 # Buffers of a size that are kept for the next collective.
 KEPT = 16
-# Bound calls that are kept for buffers that come again.
-KEPT_CALLS = 64
 
 
 class Memory:
@@ -82,7 +80,6 @@ class Axis:
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self._sequence = 0
-        self._kept: set[tuple] = set()
         self._nccl: list[Nccl | None] = []
         self.nodes: list[Nodes | None] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
         self._host, self._device = Memory(), DeviceMemory()
@@ -109,17 +106,9 @@ class Axis:
             self._nccl = [nccl_of(self.comm, array)]
         return self._nccl[0]
 
-    def keep(self, key: tuple, bound: Bound) -> None:
-        """Keep a bound call for the next time its buffer comes; the oldest goes where there are too many."""
-        if len(quick) >= KEPT_CALLS:
-            _forget(next(iter(quick)))
-        quick[key] = latest[key[0]] = bound
-        self._kept.add(key)
-
     def free(self) -> None:
         """Free the communicator, and forget the calls that are bound to it."""
-        for key in self._kept:
-            _forget(key)
+        kept.forget(self.group)
         for nodes in filter(None, self.nodes):
             nodes.free()
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
@@ -176,18 +165,7 @@ def _new_axis(comm: MPI.Intracomm) -> Axis:
         seen.leave()
 
 
-# Calls that are bound to a buffer, by the identities of buffer and axis, the operation and the algorithm; and the one
-# that was bound last to a buffer, by the identity of that alone: to look this up takes half the time.
-quick: dict[tuple, Bound] = {}
-latest: dict[int, Bound] = {}
 _keyvals: list[int] = []
-
-
-def _forget(key: tuple) -> None:
-    """Drop a bound call."""
-    bound = quick.pop(key, None)
-    if bound is not None and latest.get(key[0]) is bound:
-        del latest[key[0]]
 
 
 def _keyval() -> int:

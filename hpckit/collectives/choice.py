@@ -125,7 +125,10 @@ def _measured(
         kind = "device"
     elif given is not None and axis.group is not None and takes(operation, "symmetric", axis, given, op):
         kind = "symmetric"
-    for name in best(axis.table, operation, axis.size, axis.layout, kind, nbytes):
+    names = best(axis.table, operation, axis.size, axis.layout, kind, nbytes)
+    if not names and kind == "symmetric":  # what takes any buffer: that of another rank may be a private one
+        names = best(axis.table, operation, axis.size, axis.layout, "host", nbytes)
+    for name in names:
         if name in IN_NODE:
             if given is not None and takes(operation, name, axis, given, op):
                 return name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
 from hpckit.collectives.work import Work, flying
 from hpckit.device import HOST
+from hpckit.kernels.device_array import address
+from hpckit.kernels.shared_memory import constants as c
 from hpckit.node import NodeGroup
 
 # Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
@@ -29,59 +32,111 @@ SMALL = 64 * 1024
 
 
 def bind(group: NodeGroup, choice: Choice, given: Buffer, out: np.ndarray | None = None, **options: Any) -> Call:
-    """A collective in shared memory as a call, which does not keep its arrays alive."""
+    """A collective in shared memory as a call, which does not keep its arrays alive. A broadcast moves bytes, whatever
+    the ranks take them for.
+    """
+    buffer = HOST.borrowed(given.array)
+    if choice.operation == "broadcast":
+        buffer = buffer.view(np.uint8)
     if out is not None:
         options["out"] = HOST.borrowed(out)
-    return group.bind(choice.operation, HOST.borrowed(given.array), algorithm=choice.algorithm, **options)
+    return group.bind(choice.operation, buffer, algorithm=choice.algorithm, **options)
+
+
+def sent(given: Buffer, out: np.ndarray, begin: int) -> Buffer:
+    """What is sent: a copy of it where `out` lies over it and not, as one of them may, in the place of this rank's
+    block of the other, which begins at an element.
+    """
+    array = given.array
+    long, short = (out, array) if out.size > array.size else (array, out)
+    if not np.may_share_memory(array, out) or address(long) + begin * long.itemsize == address(short):
+        return given
+    return Buffer(array.copy(), "the buffer")
 
 
 class Bound:
-    """A call and its result; an all-reduce is kept for the next time its buffer comes.
+    """A call, and what it is kept by for the next time its buffers come: see `hpckit.collectives.kept`.
 
-    A small buffer is then kept alive, a large one is known weakly. kept: what must live as long.
+    axis: what the caller gave, kept alive, since its identity is in the key; how: what else tells calls apart that have
+    the same buffer, axis and algorithm. Small buffers are kept alive, others are known weakly; none of them can be
+    resized in place meanwhile: NumPy refuses.
     """
 
-    __slots__ = ("_finished", "algorithm", "attempt", "axis", "call", "is_small", "kept", "known", "nbytes", "op")
+    __slots__ = (
+        "_finished", "_known", "_out", "_own", "_result", "algorithm", "attempt", "axis", "buffer", "call", "dtype",
+        "group", "how", "is_small",
+    )  # fmt: skip
 
-    def __init__(self, call: Call, kept: Any) -> None:
-        self.call, self.kept = call, kept
+    def __init__(self, call: Call) -> None:
+        self.call, self.group = call, call.group
         self.attempt = call.attempts()
-        self.is_small = False
 
-    def start(self, array: Any) -> Work:
-        """A collective that is started now, with this result."""
-        return NodeWork(self, array)
+    def known_by(
+        self, buffer: np.ndarray, out: np.ndarray | None, axis: Any, how: Any, algorithm: str, own: slice | None = None
+    ) -> Self:
+        """Note whose call it is. own: the part of the flat buffer that is the result, where there is no `out`."""
+        self.axis, self.how, self.algorithm, self._own = axis, how, algorithm, own
+        self.dtype = buffer.dtype
+        self._known = _what_may_change(buffer, out)
+        self.buffer: Callable[[], Any] = weakref.ref(buffer)
+        self._out: Callable[[], Any] = _nothing if out is None else weakref.ref(out)
+        self.is_small = _is_small(buffer) and (out is None or _is_small(out))
+        if self.is_small:
+            self._result = self._result_of(buffer, out)
+            self._finished = Finished(self._result, (buffer, out))
+        return self
 
-    def start_small(self, array: Any) -> Work:
+    def fits(self, buffer: np.ndarray, out: np.ndarray | None) -> bool:
+        """Whether arrays of these identities are those that were bound, and still what they were."""
+        return self.buffer() is buffer and self._out() is out and self._known == _what_may_change(buffer, out)
+
+    def start(self, result: Any, buffer: Any) -> Work:
+        """A collective that is started now, with this result; `buffer` lives until it is done."""
+        return NodeWork(self, result, buffer)
+
+    def start_small(self) -> Work:
         """The same, attempted at once: the others mostly are there, and it takes no longer than making a work."""
         if not flying:
             status = self.attempt()
             if status == 0:
                 return self._finished
             self.call.came(status)
-        return NodeWork(self, array)
+        return NodeWork(self, self._result, None)
 
-    def keep(self, buffer: np.ndarray, axis: Any, op: str, algorithm: str) -> Self:
-        """Note whose call it is; `axis` is kept alive: its identity is in the key."""
-        self.axis, self.op, self.algorithm = axis, op, algorithm
-        self.nbytes, self.is_small = buffer.nbytes, buffer.nbytes <= SMALL
-        self.known: Any = weakref.ref(buffer)
-        self.kept = buffer if self.is_small else None
-        self._finished = Finished(self.kept)
-        return self
+    def start_again(self, buffer: Any, out: Any) -> Work:
+        """A kept call, started with the buffers that it was bound to."""
+        return self.start_small() if self.is_small else NodeWork(self, self._result_of(buffer, out), buffer)
 
-    def fits(self, buffer: np.ndarray) -> bool:
-        """Whether a buffer at the same address is the one that was bound."""
-        return self.known() is buffer and buffer.nbytes == self.nbytes
+    def _result_of(self, buffer: Any, out: Any) -> Any:
+        if out is not None:
+            return out
+        return buffer if self._own is None else buffer.reshape(-1)[self._own]
+
+
+def _what_may_change(buffer: np.ndarray, out: np.ndarray | None) -> tuple:
+    """What an array may be given while it is the same array; of that what a call is bound to."""
+    if out is None:
+        return buffer.dtype, buffer.flags.writeable, buffer.strides
+    return buffer.dtype, buffer.strides, out.dtype, out.flags.writeable, out.strides
+
+
+def _is_small(array: np.ndarray) -> bool:
+    """Whether an array may be kept alive: a small one that keeps no large one alive."""
+    base = array.base
+    return array.nbytes <= SMALL and (not isinstance(base, np.ndarray) or base.nbytes <= SMALL)
+
+
+def _nothing() -> None:
+    """The array that is not there."""
 
 
 class Finished(Work):
-    """A work that is done; `array` is its result."""
+    """A work that is done; `array` is its result. alive: what must live as long."""
 
-    __slots__ = ("_array",)
+    __slots__ = ("_alive", "_array")
 
-    def __init__(self, array: Any) -> None:
-        self._array, self.done = array, True
+    def __init__(self, array: Any, alive: Any) -> None:
+        self._array, self._alive, self.done = array, alive, True
 
     def wait(self) -> Any:
         """Its result."""
@@ -89,13 +144,13 @@ class Finished(Work):
 
 
 class NodeWork(Work):
-    """A collective on the ranks of a node; `array` is its result. Made by `Bound.start`."""
+    """A collective on the ranks of a node; `array` is its result, `buffer` lives as long. Made by `Bound`."""
 
-    __slots__ = ("_array", "_bound")
+    __slots__ = ("_array", "_bound", "_buffer")
 
-    def __init__(self, bound: Bound, array: Any) -> None:
+    def __init__(self, bound: Bound, array: Any, buffer: Any) -> None:
         self._bound = bound
-        self._array = array
+        self._array, self._buffer = array, buffer
         self.done = False
         flying.append(self)
 
@@ -103,10 +158,17 @@ class NodeWork(Work):
         """Its result, once it is done."""
         tries = 0
         while not self.done:
-            if len(flying) == 1 and self._bound.attempt() == 0:
-                self.done = True
-                flying.clear()
-            elif not work.advance_all():
+            moved = False
+            if len(flying) == 1:
+                status = self._bound.attempt()
+                if status != c.NOT_YET:
+                    self.done = True
+                    flying.clear()
+                    self._bound.call.came(status)
+                    break
+            else:
+                moved = work.advance_all()
+            if not moved:
                 tries += 1
                 if tries > TRIES:  # let MPI and other processes go on
                     MPI.COMM_WORLD.Iprobe()
@@ -114,8 +176,9 @@ class NodeWork(Work):
         return self._array
 
     def advance(self) -> bool:
-        """Run it if all ranks are there, and nothing started before it waits for the same."""
-        if next(each for each in flying if isinstance(each, NodeWork)) is not self:
+        """Run it if all ranks are there, and nothing that was started before it waits for the same ranks."""
+        group = self._bound.group
+        if next(each for each in flying if isinstance(each, NodeWork) and each._bound.group is group) is not self:
             return False
         try:
             self.done = self._bound.call.came(self._bound.attempt())

@@ -14,10 +14,11 @@ import numpy as np
 
 from hpckit import message_checks, waits, watch
 from hpckit.collectives import moving, reducing
-from hpckit.collectives.axis import axis_of, latest, quick
+from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
-from hpckit.collectives.node_work import Bound, bind
+from hpckit.collectives.kept import calls, keep, kept, key_of, latest
+from hpckit.collectives.node_work import Bound, bind, sent
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
 from hpckit.plan.counts import checked_root
@@ -43,15 +44,15 @@ def all_reduce(
     rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
     element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
-    bound = latest.get(id(buffer))
-    if bound is None or bound.axis is not mesh_axis or bound.op is not op or bound.algorithm is not algorithm:
-        bound = quick.get((id(buffer), id(mesh_axis), op, algorithm))
+    bound = latest.get(id(buffer))  # as `kept`, which is a call more
+    if bound is None or bound.axis is not mesh_axis or bound.how is not op or bound.algorithm is not algorithm:
+        bound = calls.get((id(buffer), id(mesh_axis), op, algorithm))
     unseen = watch.current is waits.current is None and not message_checks.on
     if bound is not None and weight is kind is None and unseen and not options:
-        if bound.is_small:
-            return bound.start_small(buffer)
-        if bound.fits(buffer):
-            return bound.start(buffer)
+        if bound.is_small and buffer.dtype is bound.dtype:
+            return bound.start_small()
+        if bound.fits(buffer, None):
+            return bound.start(buffer, None)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
@@ -61,11 +62,10 @@ def all_reduce(
     chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
     group, what = axis.group, ("all_reduce", op, chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
-        call = bind(group, chosen, given, **reduction.for_node())
+        call = Bound(bind(group, chosen, given, **reduction.for_node()))
         if weight is None and kind is None:
-            key = (id(buffer), id(mesh_axis), op, algorithm)
-            axis.keep(key, Bound(call, None).keep(buffer, mesh_axis, op, algorithm))
-        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given)
+            keep(call.known_by(buffer, None, mesh_axis, op, algorithm))
+        return watched(lambda: call.start(buffer, None), axis.given, what, given)
     steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
     return watched(lambda: start(steps, given.put_back), axis.given, what, given)
 
@@ -113,6 +113,11 @@ def reduce_scatter(
     where this rank's block goes; the buffer is then left as it is. Without it the result is a view of the block in the
     buffer, and the rest of the buffer is used up.
     """
+    plain = weight is kind is None and not options
+    how = ("reduce_scatter", id(out), op, key_of(counts))
+    bound = kept(buffer, out, mesh_axis, how, algorithm) if plain else None
+    if bound is not None:
+        return bound.start_again(buffer, out)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=out is None)
     reduction = reduction_of(given.array.dtype, op, weight, kind)
@@ -124,8 +129,11 @@ def reduce_scatter(
     group, what = axis.group, ("reduce_scatter", op, chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
         block = buffer.reshape(-1)[own] if target is None else target.array
-        call = bind(group, chosen, given, block, counts=sizes, **reduction.for_node())
-        return watched(lambda: Bound(call, buffer).start(block), axis.given, what, given)
+        source = sent(given, block, begin)
+        call = Bound(bind(group, chosen, source, block, counts=sizes, **reduction.for_node()))
+        if plain and source is given:
+            keep(call.known_by(buffer, out, mesh_axis, how, algorithm, own))
+        return watched(lambda: call.start(block, source.array), axis.given, what, given)
 
     def result() -> Any:
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
@@ -137,6 +145,10 @@ def reduce_scatter(
 
 def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Work:
     """Copy the buffer of `root` to the buffers of all ranks, which hold as many bytes."""
+    again = type(root) is int and not options
+    bound = kept(buffer, None, mesh_axis, ("broadcast", root), algorithm) if again else None
+    if bound is not None:
+        return bound.start_again(buffer, None)
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank != root)
@@ -147,8 +159,9 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
     chosen = choose("broadcast", algorithm, axis, given.nbytes, options, root=root, given=given)
     group, what = axis.group, ("broadcast", chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
-        call = bind(group, chosen, given, root=root)
-        return watched(lambda: Bound(call, None).start(buffer), axis.given, what, given, root=root)
+        call = Bound(bind(group, chosen, given, root=root))
+        keep(call.known_by(buffer, None, mesh_axis, ("broadcast", root), algorithm))
+        return watched(lambda: call.start(buffer, None), axis.given, what, given, root=root)
     steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
     result = given.put_back if axis.rank != root else lambda: given.array
     return watched(lambda: start(steps, result), axis.given, what, given, root=root)
@@ -169,6 +182,10 @@ def all_gather(
     is not copied. counts: elements of each rank's block; left out, they follow from the size of `out` by the block
     rule, and without `out` the ranks tell each other.
     """
+    how = ("all_gather", id(out), key_of(counts))
+    bound = None if out is None or options else kept(block, out, mesh_axis, how, algorithm)
+    if bound is not None:
+        return bound.start_again(block, out)
     axis = axis_of(mesh_axis)
     given = Buffer(block, "the block", written=False)
     target = None if out is None else Buffer(out, "out")
@@ -183,9 +200,12 @@ def all_gather(
         group = axis.group
         if chosen.algorithm in IN_NODE and group is not None:
             whole = given.empty(total).array if target is None else target.array
-            call = bind(group, chosen, given, whole, counts=sizes)
+            source = sent(given, whole, int(sizes[: axis.rank].sum()))
+            call = Bound(bind(group, chosen, source, whole, counts=sizes))
+            if out is not None and source is given:
+                keep(call.known_by(block, out, mesh_axis, how, algorithm))
             what = ("all_gather", chosen.algorithm)
-            return watched(lambda: Bound(call, block).start(whole), axis.given, what, given, count=-1)
+            return watched(lambda: call.start(whole, source.array), axis.given, what, given, count=-1)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1)
@@ -270,6 +290,10 @@ def all_to_all(
     from rank r to rank q, alike on all ranks. By default the block rule cuts the buffer, which is as large on every
     rank. out: where the blocks go; left out, a flat array is made.
     """
+    how = ("all_to_all", id(out), key_of(counts))
+    bound = None if out is None or options else kept(buffer, out, mesh_axis, how, algorithm)
+    if bound is not None:
+        return bound.start_again(buffer, out)
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=False)
     target = None if out is None else Buffer(out, "out")
@@ -278,13 +302,17 @@ def all_to_all(
         moving.apart(given, target)
     sent, taken = moving.exchanged_sizes(axis, given, target, counts)
     if taken is not None:
-        chosen = choose("all_to_all", algorithm, axis, given.nbytes, options, given=given)
+        # The mean over the ranks, so that all choose alike.
+        nbytes = given.nbytes if counts is None else int(np.sum(counts)) * given.array.itemsize // axis.size
+        chosen = choose("all_to_all", algorithm, axis, nbytes, options, given=given)
         group = axis.group
         if chosen.algorithm in IN_NODE and group is not None:
             blocks = given.empty(int(taken.sum())).array if target is None else target.array
-            call = bind(group, chosen, given, blocks, counts=sent, out_counts=taken)
+            call = Bound(bind(group, chosen, given, blocks, counts=sent, out_counts=taken))
+            if out is not None:
+                keep(call.known_by(buffer, out, mesh_axis, how, algorithm))
             what = ("all_to_all", chosen.algorithm)
-            return watched(lambda: Bound(call, buffer).start(blocks), axis.given, what, given, count=-1)
+            return watched(lambda: call.start(blocks, buffer), axis.given, what, given, count=-1)
     run = moving.AllToAll(axis, given, target, sent, taken, algorithm, options)
     steps = run.steps(axis.tag())
     return watched(lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1)

@@ -14,6 +14,11 @@ def test_every_operation_by_every_algorithm(mpirun, ranks):
     assert int(outcome.stdout.split()[1]) > 700
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly)])
+def test_calls_that_are_kept_for_buffers_that_come_again(mpirun, ranks):
+    assert "all good" in mpirun(ranks, "kept_calls.py").stdout
+
+
 @pytest.mark.parametrize("ranks", [4, pytest.param(6, marks=pytest.mark.nightly)])
 def test_several_nodes_share_memory_inside_and_send_between(mpirun, ranks):
     assert "all good" in mpirun(ranks, "nodes.py").stdout
