@@ -15,6 +15,7 @@ SAME = 1e-6  # of the size of a series: what differs by less is drawn flat
 NO_CHANGE = 1e-14  # relative: rounding of a sum
 TENSOR = ("_xx", "_yy", "_zz"), ("_xy", "_xz", "_yz")
 MOST_BARS = 24
+MOST_BOLD = 200  # values of a line; more that go up and down would become a band
 MOST_BLOCKS = 1024
 
 
@@ -30,7 +31,9 @@ def over_time(
         axes.axhline(0.0, color="#aab4bd", linewidth=0.7)
     for (name, (times, values)), color in zip(lines.items(), SERIES * 9, strict=False):
         marker = "o" if len(times) < 3 else None
-        axes.plot([t / scale for t in times], values, color=color, label=name, marker=marker, markersize=3)
+        width = 1.4 if len(times) <= MOST_BOLD else 0.7
+        at = [t / scale for t in times]
+        axes.plot(at, values, color=color, label=name, marker=marker, markersize=3, linewidth=width)
     axes.grid(axis="y")
     axes.margins(x=0.01)
     axes.set_xlabel("step" if unit == "steps" else f"time ({unit})")

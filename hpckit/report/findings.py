@@ -77,7 +77,7 @@ def _speed(numbers: Record) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"ranks wait {percent(share['wait'])} of the time for their neighbors",
-            "use fewer ranks or give each more cells, and leave other jobs off these cores",
+            "use fewer ranks or give each more work, and leave other jobs off these cores",
         )
     output = share.get("output", 0.0)
     # What the others wait for while rank 0 writes is told as output.

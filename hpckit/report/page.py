@@ -22,8 +22,8 @@ def section(title: str, *parts: str) -> str:
 
 
 def caption(text: str) -> str:
-    """A line of explanation in gray."""
-    return f'<p class="caption">{escape(text)}</p>'
+    """A line of explanation in gray, '' for none."""
+    return f'<p class="caption">{escape(text)}</p>' if text else ""
 
 
 def grid(pictures: Iterable[str]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from hpckit.errors import InputError
 from hpckit.report.units import metric_unit, with_units
@@ -81,6 +81,24 @@ class RunData:
         ]
         return [time for time, _ in pairs], [value for _, value in pairs]
 
+    def whole_steps(self) -> RunData:
+        """The run without the metrics of steps that say little of the step: none before the first (dt = 0), and none
+        that was cut short to end on a frame or with the run, as the flood's are.
+        """
+        tables = [self.values.get(name) for name in ("output", "time")]
+        output, times = (table if isinstance(table, dict) else {} for table in tables)
+        every, end = output.get("every"), times.get("end")
+        kept, before = [], 0.0
+        for line in self.metrics:
+            dt, time = line.get("dt"), line.get("time")
+            if is_number(dt) and is_number(time):
+                frame = is_number(every) and every > 0 and abs(time / every - round(time / every)) < 1e-9
+                if dt <= 0 or ((frame or time == end) and dt < before):
+                    continue
+                before = dt
+            kept.append(line)
+        return replace(self, metrics=kept)
+
     def metric_names(self) -> list[str]:
         """The names of all numeric metrics but step and time, in the order of the file."""
         names = dict.fromkeys(name for line in self.metrics for name, value in line.items() if is_number(value))
@@ -95,7 +113,7 @@ class RunData:
         return with_units(title or name, unit)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """A number, and not a truth value."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 

@@ -128,10 +128,11 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
     first = [name for name in ("cfl", "dt") if name in names]
     groups = charts.metric_groups(first + [name for name in names if name not in first])
     titles = {"cfl": "CFL number", "dt": "time step"}
+    steps = run.whole_steps()
     pictures = [
         charts.over_time(
             run.with_unit(members[0], titles.get(title, title)),
-            {name: run.series(name) for name in members},
+            {name: (steps if name in titles else run).series(name) for name in members},
             unit=run.time_unit,
         )
         for title, members in groups.items()
@@ -146,7 +147,14 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
         for name in members
     ]
     numbers_table = table(("quantity", "first", "last", "least", "largest"), rows, (1, 2, 3, 4))
-    return section("CFL and extremes" if numbers["cfl"] else "Measured on the way", grid(pictures), numbers_table)
+    short = sum(line.get("dt") != 0 for line in run.metrics) - len(steps.metrics)
+    said = "The charts of the CFL number and the time step leave out steps that were shortened to end on a frame; the table has them."
+    return section(
+        "CFL and extremes" if numbers["cfl"] else "Measured on the way",
+        grid(pictures),
+        caption(said if short else ""),
+        numbers_table,
+    )
 
 
 def phases(numbers: Record) -> str:

@@ -19,7 +19,7 @@ from hpckit.report.findings import find
 from hpckit.report.maps import WARM, color_scale, extend_of, panels, scales_of
 from hpckit.report.page import table
 from hpckit.report.run_data import RunData
-from hpckit.report.sections import configuration
+from hpckit.report.sections import configuration, history
 from hpckit.report.slices import Slices, read_slices
 from hpckit.report.units import counted, duration, moment, number, scaled, time_scale, with_error
 
@@ -311,6 +311,21 @@ def test_components_of_a_tensor_share_a_chart():
         "pressure_xy": ["pressure_xy"],
         "w, least and largest": ["w_min", "w_max"],
     }
+
+
+def test_steps_cut_short_at_frames_are_not_in_the_charts_of_the_step(tmp_path):
+    """Frames every 10 s, an end at 25 s, and a step that shrinks by itself at 12 s."""
+    steps = {0.0: 0.0, 5.0: 0.5, 10.0: 0.1, 12.0: 0.4, 15.0: 0.4, 20.0: 0.3, 22.0: 0.45, 25.0: 0.2}
+    metrics = [{"time": time, "dt": dt, "cfl": dt} for time, dt in steps.items()]
+    settings = {"output": {"every": 10.0}, "time": {"end": 25.0}}
+    run = RunData(tmp_path, resolved={"values": settings}, metrics=metrics)
+    assert run.whole_steps().series("dt") == ([5.0, 12.0, 15.0, 22.0], [0.5, 0.4, 0.4, 0.45])
+    assert len(run.series("dt")[0]) == 8
+    page = history(run, {"metrics": {"dt": {"min": 0.0, "max": 0.5}}, "conserved": {}, "cfl": None})
+    assert "leave out steps that were shortened" in page
+    run = RunData(tmp_path, resolved={"values": {"output": [], "time": None}}, metrics=metrics[1:])
+    assert run.whole_steps().metrics == metrics[1:]
+    assert "shortened" not in history(run, {"metrics": {"dt": {"min": 0.1, "max": 0.5}}, "conserved": {}, "cfl": None})
 
 
 def test_units_of_metrics_follow_the_app(tmp_path):
