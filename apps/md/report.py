@@ -19,7 +19,7 @@ from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
-from hpckit.report.units import number, pretty, time_scale, with_error
+from hpckit.report.units import number, pretty, signs, time_scale, with_error
 from hpckit.run_settings import with_common
 
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
@@ -246,7 +246,14 @@ def _half_radius(profile: dict[str, Any]) -> float | None:
 
 def _published(checks: list[Check]) -> Section:
     rows = [
-        ("pass" if one.passed else "MISSES", one.quantity, number(one.ours), one.allowed, one.unit, one.source)
+        (
+            "pass" if one.passed else "MISSES",
+            one.quantity,
+            number(one.ours),
+            signs(one.allowed),
+            one.unit,
+            one.source,
+        )
         for one in checks
     ]
     head = ("", "quantity", "ours", "should be", "unit", "source")

@@ -44,6 +44,7 @@ def lines(
                 axes.plot(x, np.polyval(np.polyfit(x[chosen], y[chosen], 1), x), color="#64727f", lw=0.8, ls="--")
     axes.grid(axis="y")
     axes.margins(x=0.01)
+    axes.ticklabel_format(axis="x", scilimits=(-3, 6))
     if fit is not None:
         axes.set_ylim(bottom=0.0)
     axes.set_xlabel(x_label.replace(" ()", ""))

@@ -113,6 +113,7 @@ def _marks(axes: Any, points: Sequence[Record], key: str, scale: float = 1.0) ->
 def _time(record: Record) -> Any:
     figure, axes = _axes(record, "milliseconds a step")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     if record["model"]:
         ranks = _model(record, "ranks")
         low, high = (1e3 * np.array(_model(record, end)) for end in ("low", "high"))
@@ -169,6 +170,7 @@ def _phases(record: Record) -> Any:
         bottom += heights
     labels = [f"{point['ranks']}{'*' if point['oversubscribed'] else ''}" for point in points]
     axes.set_xticks(range(len(points)), labels)
+    axes.set_ylim(0, 1.05 * float(bottom.max()) or 1.0)
     axes.set_xlabel("ranks" + (f" (* {CROWDED})" if any(point["oversubscribed"] for point in points) else ""))
     axes.set_title("phases of a step, mean over ranks (ms)")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1)

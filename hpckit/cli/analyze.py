@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -21,6 +22,7 @@ from hpckit.io.particles.unwrapping import with_images
 from hpckit.md.units import UNITS
 from hpckit.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.report.page import caption, escape, page, section
+from hpckit.report.units import with_error
 from hpckit.run_directory import plain
 
 SPACINGS = 4.0  # mean distances between particles that g(r) reaches to by itself
@@ -195,10 +197,9 @@ def _print(found: dict[str, Any]) -> None:
     for key, name in (("einstein", "displacement"), ("green_kubo", "velocity correlation")):
         if key in found.get("motion", {}):
             one = found["motion"][key]
-            error = f" ± {one['error']:.2g}" if one["error"] is not None else ""
-            rows.append(
-                ("diffusion coefficient", f"{one['diffusion']:.5g}{error}", f"{length}²/{time}, from the {name}")
-            )
+            value, error = with_error(one["diffusion"], math.nan if one["error"] is None else one["error"])
+            said = f"{value} ± {error}" if error else value
+            rows.append(("diffusion coefficient", said, f"{length}²/{time}, from the {name}"))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for name, value, said in rows:
         print(f"  {name:{widths[0]}}  {value:{widths[1]}}  {said}")

@@ -104,7 +104,8 @@ def timeline_parts(
     slots = plan.slots if isinstance(plan, CollectivePlan) else 2 * len(plan.order)
     for event in events:
         parts += _bars(event, end, slots, isinstance(plan, HaloPlan))
-    parts.append(f'<text x="{LEFT}" y="{height - 12}">time: {unit}; upper bar leaves, lower bar arrives</text>')
+    said = f"time: {unit}; upper bar leaves, lower bar arrives" + "; a color a slot" * isinstance(plan, CollectivePlan)
+    parts.append(f'<text x="{LEFT}" y="{height - 12}">{said}</text>')
     return parts, height
 
 
@@ -118,7 +119,12 @@ def title(plan: CollectivePlan | HaloPlan) -> str:
     """What a plan is, in a few words."""
     if isinstance(plan, HaloPlan):
         return f"halo exchange of {plan.decomposition.shape} cells on {ranks_of(plan)} ranks, {len(plan.order)} phases"
-    return f"{plan.operation} by {plan.algorithm}: {plan.ranks} ranks, {plan.length} steps, {plan.slots} slots"
+    counts = ", ".join(_count(*one) for one in ((plan.ranks, "rank"), (plan.length, "step"), (plan.slots, "slot")))
+    return f"{plan.operation} by {plan.algorithm}: {counts}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _time(seconds: float) -> str:

@@ -65,13 +65,12 @@ def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, floa
 
 
 def relative_change(run: RunData, name: str) -> str:
-    """A conserved quantity over time, relative to its first value; '' without a series."""
+    """The change of a conserved quantity over time, over the size of its first value; '' without a series."""
     times, values = run.series(name)
     if len(values) < 2 or not values[0]:
         return ""
-    return over_time(
-        f"{name}: relative change", {name: (times, [v / values[0] - 1 for v in values])}, True, run.time_unit
-    )
+    changes = [(value - values[0]) / abs(values[0]) for value in values]
+    return over_time(f"{name}: relative change", {name: (times, changes)}, True, run.time_unit)
 
 
 def metric_groups(names: Sequence[str]) -> dict[str, list[str]]:

@@ -57,6 +57,7 @@ table { border-collapse: collapse; font-size: 14px; margin: 8px 0 4px; }
 th { text-align: left; font-weight: 500; color: var(--muted); font-size: 13px; border-bottom: 1px solid #c5ced6; }
 th, td { padding: 4px 22px 4px 0; vertical-align: top; }
 td { border-bottom: 1px solid var(--line); }
+.long td:first-child { white-space: nowrap; }
 .long td + td { overflow-wrap: anywhere; }
 .n { text-align: right; white-space: nowrap; }
 .name { white-space: nowrap; }
@@ -69,7 +70,8 @@ footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px;
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
   .grid { grid-template-columns: 1fr; }
   .cards { grid-template-columns: 1fr 1fr; } .card:last-child:nth-child(odd) { grid-column: span 2; }
-  th, td { padding-right: 14px; } .pan { overflow-x: auto; } .pan > svg { width: 600px; }
+  th, td { padding-right: 14px; } .long td:first-child { white-space: normal; }
+  .pan { overflow-x: auto; } .pan > svg { width: 600px; }
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }

@@ -135,7 +135,7 @@ def _conservation(run: RunData, name: str) -> Record:
     _, values = run.series(name)
     record = {key: given[key] for key in ("initial", "final", "relative_change") if key in given}
     if values and values[0]:
-        changes = [value / values[0] - 1 for value in values]
+        changes = [(value - values[0]) / abs(values[0]) for value in values]
         record.setdefault("initial", values[0])
         record.setdefault("final", values[-1])
         record.setdefault("relative_change", changes[-1])

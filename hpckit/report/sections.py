@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -129,15 +130,12 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
     groups = charts.metric_groups(first + [name for name in names if name not in first])
     titles = {"cfl": "CFL number", "dt": "time step"}
     steps = run.whole_steps()
-    pictures = [
-        charts.over_time(
-            run.with_unit(members[0], titles.get(title, title)),
-            {name: (steps if name in titles else run).series(name) for name in members},
-            unit=run.time_unit,
-        )
-        for title, members in groups.items()
-        if not all(name in drawn or _constant(numbers["metrics"][name]) for name in members)
-    ]
+    pictures = []
+    for title, members in groups.items():
+        lines = {name: (steps if name in titles else run).series(name) for name in members}
+        if not all(name in drawn or _constant(values) for name, (_, values) in lines.items()):
+            named = run.with_unit(members[0], titles.get(title, title))
+            pictures.append(charts.over_time(named, lines, unit=run.time_unit))
     rows = [
         (
             run.with_unit(name),
@@ -148,11 +146,11 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
     ]
     numbers_table = table(("quantity", "first", "last", "least", "largest"), rows, (1, 2, 3, 4))
     short = sum(line.get("dt") != 0 for line in run.metrics) - len(steps.metrics)
-    said = "The charts of the CFL number and the time step leave out steps that were shortened to end on a frame; the table has them."
+    said = "The charts of the CFL number and the time step leave out steps that were shortened to end on a frame;"
     return section(
         "CFL and extremes" if numbers["cfl"] else "Measured on the way",
         grid(pictures),
-        caption(said if short else ""),
+        caption(f"{said} the table has them." if short else ""),
         numbers_table,
     )
 
@@ -289,9 +287,10 @@ def _simulated(numbers: Record) -> str:
     return f"{number(numbers['simulated_time'] / scale)} {unit}"
 
 
-def _constant(record: Record | None) -> bool:
-    """A metric that stays the same but for rounding: no chart."""
-    return record is None or record["max"] - record["min"] <= 1e-9 * max(abs(record["max"]), abs(record["min"]))
+def _constant(values: Sequence[float]) -> bool:
+    """Values that stay the same but for rounding: no chart."""
+    low, high = (end((value for value in values if math.isfinite(value)), default=0.0) for end in (min, max))
+    return high - low <= 1e-9 * max(abs(high), abs(low))
 
 
 def _times(sizes: Sequence[int]) -> str:

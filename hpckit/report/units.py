@@ -64,6 +64,11 @@ def number(value: Any, digits: int = 4) -> str:
     return _typeset(text)
 
 
+def signs(text: str) -> str:
+    """Numbers in a text with true minus signs, and exponents without a zero before them: 1e-09 as 1e-9."""
+    return re.sub(r"(?<=\d)e-0?", f"e{MINUS}", re.sub(r"(?<!\w)-(?=\d)", MINUS, text))
+
+
 def _typeset(text: str) -> str:
     return text.replace(",", "\u202f").replace("-", MINUS)
 
@@ -109,7 +114,7 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
-        return f"{hours} h {minutes:02d} min"
+        return f"{hours} h {minutes:02d} min" if minutes else f"{hours} h"
     return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
 
 

@@ -13,7 +13,7 @@ from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.charts import least_span, metric_groups
+from hpckit.report.charts import least_span, metric_groups, relative_change
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.findings import find
 from hpckit.report.maps import WARM, color_scale, extend_of, panels, scales_of
@@ -21,7 +21,7 @@ from hpckit.report.page import table
 from hpckit.report.run_data import RunData
 from hpckit.report.sections import configuration, history
 from hpckit.report.slices import Slices, read_slices
-from hpckit.report.units import counted, duration, moment, number, scaled, time_scale, with_error
+from hpckit.report.units import counted, duration, moment, number, scaled, signs, time_scale, with_error
 
 pytest.importorskip("matplotlib")
 
@@ -197,6 +197,7 @@ def test_numbers_as_people_read_them():
     assert duration(16.6) == "16.6 s"
     assert duration(7384) == "2 h 03 min"
     assert duration(600.0) == "10 min"
+    assert duration(172801) == "48 h"
     assert moment(200.0, 1000.0) == "3 min 20 s"
     assert moment(0.25, 3.0) == "0.250 s"
 
@@ -259,6 +260,7 @@ def test_units_of_long_times_and_errors():
     assert with_error(2.4312e-4, 0.0719e-4) == ("2.431e\u22124", "7.2e\u22126")
     assert with_error(2.5e8, 1.2e6, 3) == ("2.500e8", "1.2e6")
     assert with_error(1.23456, float("nan")) == ("1.235", "")
+    assert signs("at most 1e-09, -0.5 \u00b1 4e-06") == "at most 1e\u22129, \u22120.5 \u00b1 4e\u22126"
     assert (counted(1, "rank"), counted(2, "rank")) == ("1 rank", "2 ranks")
 
 
@@ -323,9 +325,30 @@ def test_steps_cut_short_at_frames_are_not_in_the_charts_of_the_step(tmp_path):
     assert len(run.series("dt")[0]) == 8
     page = history(run, {"metrics": {"dt": {"min": 0.0, "max": 0.5}}, "conserved": {}, "cfl": None})
     assert "leave out steps that were shortened" in page
+    assert "time step (s) over time" in page
+    for line in metrics:
+        line["dt"] = min(line["dt"], 0.4) if line["dt"] >= 0.4 else line["dt"]
+    page = history(run, {"metrics": {"dt": {"min": 0.0, "max": 0.4}}, "conserved": {}, "cfl": None})
+    assert "time step (s) over time" not in page  # always the same but where it was cut short
     run = RunData(tmp_path, resolved={"values": {"output": [], "time": None}}, metrics=metrics[1:])
     assert run.whole_steps().metrics == metrics[1:]
     assert "shortened" not in history(run, {"metrics": {"dt": {"min": 0.1, "max": 0.5}}, "conserved": {}, "cfl": None})
+
+
+def test_a_change_of_a_negative_quantity_has_one_sign(tmp_path):
+    """The energy of a liquid rises from -800 to -796: by +0.5 % of its size, in the table as in the chart."""
+    run = make_run(tmp_path / "run")
+    metrics = [{"step": step, "time": float(step), "energy": -800.0 + 2 * step} for step in range(3)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
+    summary = json.loads((run / "summary.json").read_text())
+    summary["conserved"] = {"energy": {"initial": -800.0, "final": -796.0, "relative_change": 0.005}}
+    (run / "summary.json").write_text(json.dumps(summary))
+    build_report(run, **LEAN)
+    record = json.loads((run / "report/report.json").read_text())["conserved"]["energy"]
+    assert record["relative_change"] == record["largest_relative_change"] == 0.005
+    chart = relative_change(RunData(tmp_path, metrics=metrics), "energy")
+    assert ">\u22124" not in chart
+    assert ">4</text>" in chart
 
 
 def test_units_of_metrics_follow_the_app(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from conftest import made_once, mpiexec, run_limited
 from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Output
 from hpckit.apps.weather.validate.config import CASES, Config
-from hpckit.apps.weather.validate.report import sections
+from hpckit.apps.weather.validate.report import curves, sections
 from hpckit.apps.weather.validate.run import SUITE, dry_run
 from hpckit.report.run_data import load_run
 
@@ -62,6 +63,15 @@ def test_the_fast_cases_pass_and_are_reported(quick):
     assert made["validation"].numbers["missed"] == 0
     assert made["curves"].html.count("<svg") == 4
     assert "cannot be drawn" not in made["pictures"].html
+    assert '<div class="grid"><svg class="panel"' in made["pictures"].html
+
+
+def test_errors_over_spacings_have_the_spacings_on_their_axis():
+    lines = {"ours": ([50.0, 100.0, 400.0], [2e-3, 8e-3, 0.12])}
+    text = curves({"title": "t", "x_label": "m", "y_label": "error", "lines": lines, "logarithmic": True})
+    ticks = re.findall(r">([\d.]+)</text>", text)
+    assert ticks[:3] == ["50", "100", "400"]
+    assert {"0.01", "0.1"} <= set(ticks[3:])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.slices import read_slice
 from hpckit.report.style import SERIES, pyplot, to_svg
+from hpckit.report.units import number, signs
 
 
 def sections(run: RunData) -> Iterable[Section]:
@@ -43,8 +44,8 @@ def verdicts(checks: Iterable[dict[str, Any]]) -> str:
             "pass" if check["passed"] else "MISSES",
             check["case"],
             check["quantity"],
-            "not finite" if check["ours"] is None else f"{check['ours']:.6g}",
-            check["allowed"],
+            "not finite" if check["ours"] is None else number(check["ours"]),
+            signs(check["allowed"]),
             check["unit"],
             check["source"],
         )
@@ -63,11 +64,18 @@ def curves(record: dict[str, Any]) -> str:
     if record["logarithmic"]:
         axes.set_xscale("log")
         axes.set_yscale("log")
+        spacings = sorted({one for x, _ in record["lines"].values() for one in x})
+        axes.set_xticks(spacings, [f"{one:g}" for one in spacings], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    else:
+        axes.ticklabel_format(scilimits=(-3, 6))
     axes.grid(axis="y")
     axes.set_title(record["title"])
     axes.set_xlabel(record["x_label"])
     axes.set_ylabel(record["y_label"])
-    axes.legend(loc="best", handlelength=1.2)
+    figure.legend(loc="outside lower left", ncols=2, handlelength=1.2)
     return to_svg(figure, record["title"], "chart")
 
 
@@ -79,4 +87,4 @@ def picture(run: RunData, record: dict[str, str]) -> str:
             field = read_slice(file, file.variables[record["field"]], [len(file.times) - 1], 300, {})
     except Exception as problem:  # a picture less, and the page says so
         return caption(f"{record['title']}: cannot be drawn: {problem}")
-    return f"<h3>{escape(record['title'])}</h3>{colorbar(field)}{''.join(panels(field))}"
+    return f"<h3>{escape(record['title'])}</h3>{colorbar(field)}{grid(panels(field))}"
