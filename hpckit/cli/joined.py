@@ -51,12 +51,19 @@ def check_world(above: Joined, world_size: int) -> None:
     in_slurm = "SLURM_STEP_NUM_TASKS" in os.environ
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = beside if beside.exists() else "the mpiexec of the MPI that mpi4py uses:  mpiexec"
-    do = f"srun --mpi=pmi2 -n {above.size} …" if in_slurm else f"{mpiexec} -n {above.size} …"
+    do = f"srun --mpi={_pmi()} -n {above.size} …" if in_slurm else f"{mpiexec} -n {above.size} …"
     raise SetupError(
         f"{above.launcher} started {above.size} ranks, but MPI sees a world of {world_size}",
         likely="the launcher belongs to another MPI library, so that each rank would do the whole job alone",
         do=f"{do}   or without a launcher:  hpckit run … -n {above.size}",
     )
+
+
+def _pmi() -> str:
+    """What srun must speak for the MPI library that is loaded."""
+    from mpi4py import MPI
+
+    return "pmix" if "Open MPI" in MPI.Get_library_version() else "pmi2"
 
 
 def leave(above: Joined | None, code: int) -> int:

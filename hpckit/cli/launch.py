@@ -93,7 +93,7 @@ def command(ranks: int, words: list[str], *python_options: str, module: str = "m
     """
     mpiexec = find_mpiexec()
     options = []
-    if _is_open_mpi(mpiexec):
+    if is_open_mpi(mpiexec):
         options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
@@ -210,8 +210,8 @@ def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end
         empty = 0 if text else empty + 1
 
 
-def _is_open_mpi(mpiexec: str) -> bool:
-    """The launcher is Open MPI's, which needs to be told that more ranks than cores are meant."""
+def is_open_mpi(mpiexec: str) -> bool:
+    """The launcher is Open MPI's: it needs to be told that more ranks than cores are meant, and speaks PMIx."""
     try:
         said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli import run
+from hpckit.cli import launch, run
 from hpckit.cli.apps import find_preset
 from hpckit.cli.config import is_run_file
 from hpckit.cli.layers import read_toml
@@ -102,11 +102,23 @@ def _require_target(word: str) -> None:
 
 
 def find_site(given: Path | None) -> Site:
-    """The site file given, or that of the environment or the user; a site of defaults where there is none."""
+    """The site file given, or that of the environment or the user; a site of defaults where there is none.
+
+    Where it does not say what srun and the ranks speak, it is what the MPI of this environment does.
+    """
     path = given or (Path(os.environ["HPCKIT_SITE"]) if os.environ.get("HPCKIT_SITE") else SITE_FILE.expanduser())
-    if given is None and not os.environ.get("HPCKIT_SITE") and not path.exists():
-        return Site()
-    return load_site(path)
+    is_default = given is None and not os.environ.get("HPCKIT_SITE") and not path.exists()
+    site = Site() if is_default else load_site(path)
+    if "pmi" in site.mpi.model_fields_set or not _is_open_mpi():
+        return site
+    return site.model_copy(update={"mpi": site.mpi.model_copy(update={"pmi": "pmix"})})
+
+
+def _is_open_mpi() -> bool:
+    try:
+        return launch.is_open_mpi(launch.find_mpiexec())
+    except SetupError:  # a login node may have no MPI
+        return False
 
 
 def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:

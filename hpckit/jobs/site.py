@@ -87,7 +87,9 @@ class Mpi(_Table):
 
     launcher: Literal["srun", "mpiexec"] = Field("srun", description="srun, or the MPI library's own mpiexec")
     pmi: Word = Field(
-        "pmi2", description="srun --mpi=: pmi2 for MPICH and its kin, pmix for Open MPI; see srun --mpi=list"
+        "pmi2",
+        description="srun --mpi=: pmi2 for MPICH and its kin, pmix for Open MPI; see srun --mpi=list; where it is not"
+        " given, hpckit submit takes the one of its own MPI",
     )
     options: tuple[LaunchWord, ...] = Field(
         (), description='more words for srun or mpiexec, one a string: ["-bind-to", "core"]'

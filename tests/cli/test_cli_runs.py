@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
-from conftest import Outcome, mpiexec, wait_until
+from conftest import Outcome, mpiexec, open_mpi_options, wait_until
 
+SPOKEN = "pmix" if mpiexec() and open_mpi_options(str(mpiexec())) else "pmi2"
 pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
 PROGRAM = """
@@ -223,7 +224,7 @@ def test_dry_run_under_a_launcher_speaks_once(tmp_path: Path) -> None:
     [
         ({"PMI_SIZE": "2", "PMI_RANK": "0"}, "mpiexec -n 2"),
         ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}, "mpiexec -n 2"),
-        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, "srun --mpi=pmi2 -n 2"),
+        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, f"srun --mpi={SPOKEN} -n 2"),
     ],
 )
 @pytest.mark.parametrize("target", ["short", "program.py"])

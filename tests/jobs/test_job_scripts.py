@@ -333,6 +333,20 @@ def test_a_dry_run_prints_the_script_and_makes_nothing(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("version", "pmi"), [("mpirun (Open MPI) 5.0.11", "pmix"), ("HYDRA build details:", "pmi2")])
+def test_srun_speaks_what_the_mpi_of_this_environment_does(tmp_path, capsys, monkeypatch, version, pmi):
+    program = tmp_path / "mpiexec"
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("hpckit.cli.launch.find_mpiexec", lambda: str(program))
+    (tmp_path / "site.toml").write_text('[mpi]\npmi = "own"\n')
+    words = ["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--dry-run"]
+    assert main(words) == 0
+    assert f"srun --mpi={pmi} " in capsys.readouterr().out
+    assert main([*words, "--site", str(tmp_path / "site.toml")]) == 0
+    assert "srun --mpi=own " in capsys.readouterr().out
+
+
 def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my_site.toml").write_text('account = "mine"\n')

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import mpiexec
+from conftest import mpiexec, open_mpi_options
 
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.requeue import limited, requeued, same_bits
@@ -202,7 +202,7 @@ def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
     assert slurm.wait(number)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     record = json.loads((here / "study/scaling.json").read_text())
     assert [point["ranks"] for point in record["points"]] == [1, 2]
-    assert "srun --mpi=pmi2" in record["provenance"]["command"]
+    assert f"srun --mpi={'pmix' if open_mpi_options(str(mpiexec())) else 'pmi2'}" in record["provenance"]["command"]
     assert record["provenance"]["environment"]["SLURM_JOB_ID"] == number
 
 
