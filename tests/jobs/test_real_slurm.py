@@ -19,7 +19,11 @@ from hpckit.cli.submit import main
 from hpckit.cli.watch import main as watch
 
 ROOT = Path(__file__).parents[2]
-WHY_NOT = missing() or ("" if mpiexec() else "no mpiexec")
+OPEN_MPI = bool(mpiexec() and open_mpi_options(str(mpiexec())))
+# Several nodes of Slurm on one machine cannot start PMIx steps together; a node alone can.
+WHY_NOT = (
+    missing() or ("" if mpiexec() else "no mpiexec") or ("Open MPI, whose PMIx needs real nodes" if OPEN_MPI else "")
+)
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"no Slurm can be started here: {WHY_NOT}")
 SITE = """
 signal_seconds = 20
@@ -202,7 +206,7 @@ def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
     assert slurm.wait(number)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
     record = json.loads((here / "study/scaling.json").read_text())
     assert [point["ranks"] for point in record["points"]] == [1, 2]
-    assert f"srun --mpi={'pmix' if open_mpi_options(str(mpiexec())) else 'pmi2'}" in record["provenance"]["command"]
+    assert "srun --mpi=pmi2" in record["provenance"]["command"]
     assert record["provenance"]["environment"]["SLURM_JOB_ID"] == number
 
 
