@@ -63,8 +63,8 @@ class Bound:
     """
 
     __slots__ = (
-        "_finished", "_known", "_out", "_own", "_result", "algorithm", "attempt", "axis", "buffer", "call", "dtype",
-        "group", "how", "is_small",
+        "_finished", "_known", "_out", "_own", "_result", "algorithm", "attempt", "axis", "buffer", "call", "group",
+        "how", "is_small", "small_dtype",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
@@ -76,11 +76,11 @@ class Bound:
     ) -> Self:
         """Note whose call it is. own: the part of the flat buffer that is the result, where there is no `out`."""
         self.axis, self.how, self.algorithm, self._own = axis, how, algorithm, own
-        self.dtype = buffer.dtype
         self._known = _what_may_change(buffer, out)
         self.buffer: Callable[[], Any] = weakref.ref(buffer)
         self._out: Callable[[], Any] = _nothing if out is None else weakref.ref(out)
         self.is_small = _is_small(buffer) and (out is None or _is_small(out))
+        self.small_dtype = buffer.dtype if self.is_small else None
         if self.is_small:
             self._result = self._result_of(buffer, out)
             self._finished = Finished(self._result, (buffer, out))

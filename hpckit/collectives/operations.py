@@ -48,8 +48,8 @@ def all_reduce(
     if bound is None or bound.axis is not mesh_axis or bound.how is not op or bound.algorithm is not algorithm:
         bound = calls.get((id(buffer), id(mesh_axis), op, algorithm))
     unseen = watch.current is waits.current is None and not message_checks.on
-    if bound is not None and weight is kind is None and unseen and not options:
-        if bound.is_small and buffer.dtype is bound.dtype:
+    if bound is not None and unseen and weight is kind is None and not options:
+        if bound.small_dtype is buffer.dtype:
             return bound.start_small()
         if bound.fits(buffer, None):
             return bound.start(buffer, None)
