@@ -26,6 +26,8 @@ from hpckit.report.units import with_error
 from hpckit.run_directory import plain
 
 SPACINGS = 4.0  # mean distances between particles that g(r) reaches to by itself
+MOST_PLACES = 10**6  # bins, shells, slabs, lags
+MOST_WAVES = 1e8  # S(k) looks at all of them to choose some
 LEAST_FRAMES = 5  # of which motion is measured
 AXES = ("x", "y", "z")
 
@@ -66,8 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--units", choices=tuple(UNITS), help="names of the units; default: the file's, or lj")
     it.add_argument("--periodic", default="xyz", help="periodic dims of a LAMMPS data file, which does not say them")
     it.add_argument("--json", action="store_true", help="print all results as one JSON object")
-    it.add_argument("--report", type=Path, metavar="PAGE.html", help="write a page with the curves")
+    it.add_argument("--report", type=_page, metavar="PAGE.html", help="write a page with the curves")
     return it
+
+
+def _page(text: str) -> Path:
+    if not Path(text).name or Path(text).is_dir():  # told before the work, not after it
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file")
+    return Path(text)
 
 
 def analyze(options: argparse.Namespace) -> dict[str, Any]:
@@ -109,6 +117,8 @@ def _frames(options: argparse.Namespace) -> Iterator[Snapshot]:
     if not set(options.periodic) <= set(AXES):
         raise InputError(f"--periodic is {options.periodic!r}", do="give some of x, y and z, as xy")
     x, y, z = (axis in options.periodic for axis in AXES)
+    if options.interval is not None and not 0 < options.interval < math.inf:
+        raise InputError(f"--interval is {options.interval:g}", do="give a time above 0")
     masses = _masses(options.masses) if options.masses else None
     chosen = _chosen(options.frames)
     step = chosen[2] or 1
@@ -151,12 +161,17 @@ def _measured(options: argparse.Namespace, first: Snapshot) -> Measured:
     shortest = shortest_edge(first.edges, first.periodic)
     reach = options.reach or min(SPACINGS * float((np.prod(first.edges) / first.count) ** (1 / 3)), 0.5 * shortest)
     for name in ("bins", "shells", "slabs", "lags", "spacing"):
-        if getattr(options, name) < 1:
-            raise InputError(f"--{name} is {getattr(options, name)}", do="give a whole number from 1 on")
+        if not 1 <= getattr(options, name) <= MOST_PLACES:
+            raise InputError(f"--{name} is {getattr(options, name)}", do=f"give a whole number from 1 to {MOST_PLACES}")
     if not 0 < reach <= 0.5 * shortest:
         raise InputError(f"--reach is {reach:g}", do=f"give a distance up to half the box, {0.5 * shortest:g}")
-    if options.k_max < 0 or (options.k_max and not all(first.periodic)):
+    if not 0 <= options.k_max < math.inf or (options.k_max and not all(first.periodic)):
         raise InputError("--k-max asks for S(k)", do="give a number above 0, and a box that is periodic in x, y and z")
+    waves = float(np.prod(options.k_max / np.pi * first.edges + 1)) if options.k_max else 0.0
+    if waves > MOST_WAVES:
+        raise InputError(
+            f"--k-max is {options.k_max:g}: this box has {waves:.2g} wave vectors up to it", do="give a smaller one"
+        )
     return Measured(
         reach=float(reach),
         bins=options.bins,

@@ -81,7 +81,7 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
         wrong += _contradictions(app.config, error, schema, settings, base.source)
         wrong = [each for each in wrong if not each.text.startswith(tuple(f"{key} = " for key in endless))]
     except ArithmeticError as error:
-        wrong = [Mistake(base.source, f"{BEYOND}: {error}")]
+        wrong = [Mistake(base.source, f"{BEYOND}: {error.args[-1] if error.args else error}")]
     unknown = [key for key in endless if any(each.text.startswith(f"{key}: unknown key") for each in wrong)]
     mistakes += [Mistake(where, f"{key}: must be finite") for key, where in endless.items() if key not in unknown]
     mistakes += wrong

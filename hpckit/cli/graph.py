@@ -14,6 +14,7 @@ from typing import Any
 from hpckit.cli import launch
 from hpckit.cli.apps import did_you_mean
 from hpckit.cli.joined import check_world, joined
+from hpckit.cli.svg_file import write_svg
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
 from hpckit.jobs.attempt import Attempt, words_of
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
     if options.what == "draw":
         states = task_states(graph, state)
         if options.svg:
-            options.svg.write_text(draw_svg(graph, states), encoding="utf-8")
+            write_svg(options.svg, draw_svg(graph, states))
             print(f"wrote {options.svg}")
         else:
             print(draw_text(graph, states))
@@ -75,6 +76,10 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.what == "task":
         return graph_jobs.run_in_job(graph, state, options)
+    if options.cores is not None and options.cores < 1:
+        raise InputError(f"--cores {options.cores}", do="give 1 or more; left out: all of this machine or allocation")
+    if (options.no_wait or options.site) and not options.slurm:
+        raise InputError("--no-wait and --site are for --slurm", do="add --slurm, or leave them out")
     if options.slurm:
         return graph_jobs.run_on_slurm(graph, state, options)
     above = joined(os.environ)

@@ -17,6 +17,7 @@ from hpckit.errors import InputError
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
 RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are no settings
+MOST_BYTES = 16 << 20  # of a run file: /dev/zero has no end
 PLACE = re.compile("[0-9]{1,6}")  # of a table in a list
 USER_FILE = Path("~/.config/hpckit/config.toml")
 
@@ -140,11 +141,15 @@ def read_toml(path: Path, shown: str) -> Layer:
         inner = path / "run.toml"
         raise InputError(f"{shown} is a folder", do=f"hpckit run {shlex.quote(str(inner))}" if inner.exists() else do)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{shown} is no run file: it has more than {MOST_BYTES >> 20} MiB", do=do)
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"there is no file {shown}", do=do) from None
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = content[: error.start].count(b"\n") + 1
         raise InputError(f"{shown}:{line}: not UTF-8 text: {error.reason}", do="save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"{shown} cannot be read: {error.strerror}", do="look at its permissions") from None

@@ -85,6 +85,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, `head` or `less`, has gone
         silence(sys.stdout)
         return 0
+    except MemoryError as error:
+        return _told(
+            InputError(
+                f"this takes more memory than there is{f': {error}' if str(error) else ''}",
+                likely="a number that is far too large",
+            )
+        )
     except OSError as error:
         if error.filename is None or error.errno not in NO_PATH | NO_PLACE:
             raise
@@ -141,10 +148,21 @@ def _unknown(verb: str) -> int:
 
     near = get_close_matches(verb, VERBS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"verbs: {', '.join(VERBS)}"
-    if verb.endswith((".toml", ".py")):
+    if verb.endswith((".toml", ".py")) or _is_preset(verb):
         hint = f"did you mean: hpckit run {verb}"
     print(f"HPK-200 bad input: no verb {verb!r}; {hint}", file=sys.stderr)
     return 2
+
+
+def _is_preset(name: str) -> bool:
+    """Whether `hpckit run` knows the name."""
+    from hpckit.cli.apps import find_preset
+
+    try:
+        find_preset(name)
+    except HpckitError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

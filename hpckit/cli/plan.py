@@ -13,6 +13,7 @@ from typing import Any
 
 from hpckit.cli import plan_halo, plan_pipeline
 from hpckit.cli.sizes import parse_bytes
+from hpckit.cli.svg_file import write_svg
 from hpckit.cli.terminal import print_table
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan, operation_of
@@ -26,6 +27,7 @@ from hpckit.plan.prove import prove
 
 # Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
 MOST_STEPS = 10_000
+MOST_RANKS = 10_000_000  # a step is arrays over all of them
 # Plans of more messages that have to be looked at one by one are priced only where they may be the quickest of all.
 MOST_MESSAGES = 40_000_000
 # The spectral gap of gossip is told up to so many ranks.
@@ -43,6 +45,8 @@ def main(arguments: list[str]) -> int:
         return OTHERS[arguments[0]].main(arguments[1:])
     options = _parser().parse_args(arguments)
     operation = _operation(options.operation)
+    if options.ranks > MOST_RANKS:
+        raise InputError(f"a plan of {options.ranks} ranks", do=f"give at most {MOST_RANKS}")
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
     chosen = options.algorithm or _all_of(operation, options.ranks)
@@ -111,6 +115,8 @@ def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Na
         return gossip_plan(algorithm, options.ranks)
     takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
     given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
+    if options.node_size is not None and options.node_size < 1:
+        raise InputError(f"nodes of {options.node_size} ranks", do="give --node-size 1 or more, or leave it out")
     node_size = options.node_size or machine.levels[0].ranks or options.ranks
     given["node_size"] = node_size
     if options.ranks > node_size and options.ranks % node_size == 0:
@@ -190,9 +196,6 @@ def _draw(plans: list[CollectivePlan], target: str, machine: Machine, nbytes: in
     if len(plans) != 1:
         names = ", ".join(plan.algorithm for plan in plans)
         raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
-    try:
-        Path(target).write_text(draw_svg(plans[0], machine, nbytes), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the picture cannot be written: {error.strerror}", where=target) from error
+    write_svg(Path(target), draw_svg(plans[0], machine, nbytes))
     print(f"{title(plans[0])}: drawn in {target}")
     return 0

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.halo_setting import EXAMPLE, RANKS, Setting, read_setting
+from hpckit.cli.svg_file import write_svg
 from hpckit.cli.terminal import bytes_text, print_table, ranks_text
-from hpckit.errors import InputError
 from hpckit.plan.draw import draw, title
 from hpckit.plan.draw_halo import draw_halo_svg
 from hpckit.plan.flights import flight_count
@@ -203,9 +203,6 @@ def _draw(plan: HaloPlan, target: str, setting: Setting) -> int:
         print(draw(plan))
         return 0
     picture = draw_halo_svg(plan, setting.machine, setting.itemsize)
-    try:
-        Path(target).write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the picture cannot be written: {error.strerror}", where=target) from error
+    write_svg(Path(target), picture)
     print(f"{title(plan)}: drawn in {target}")
     return 0

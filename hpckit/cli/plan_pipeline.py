@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.sizes import parse_bytes
+from hpckit.cli.svg_file import write_svg
 from hpckit.cli.terminal import print_table, ranks_text
 from hpckit.errors import InputError
 from hpckit.plan.gantt import WIDE, draw_schedule, draw_schedule_svg, title
@@ -283,9 +284,6 @@ def _draw(schedules: list[Schedule], target: str, setting: Setting) -> int:
     schedule = _only(schedules, "picture")
     times = UNIT if setting.in_units else setting.stage_times(schedule)
     picture = draw_schedule_svg(schedule, setting.machine, setting.nbytes, times, setting.stride)
-    try:
-        Path(target).write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the picture cannot be written: {error.strerror}", where=target) from error
+    write_svg(Path(target), picture)
     print(f"{title(schedule, setting.priced(schedule))}: drawn in {target}", file=sys.stdout)
     return 0

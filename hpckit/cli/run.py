@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
 def _main(arguments: list[str], above: Joined | None) -> int:
     words, program = _split_program(arguments)
     options = parser().parse_intermixed_args(words)
-    if not options.words:
+    if not options.words or not options.words[0]:
         raise InputError("nothing to run", do="hpckit run FILE|PRESET|PROGRAM.py; hpckit init lists presets")
     require_ranks(options.ranks, above)
     if program is not None:

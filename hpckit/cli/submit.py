@@ -142,6 +142,11 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
     gpu = "--gpu" in words
+    if options.array_limit is not None and (options.array_limit < 1 or not options.array):
+        raise InputError(
+            f"--array-limit {options.array_limit}" + ("" if options.array else " without --array"),
+            do="give 1 or more, with --array KEY=V1,V2,…",
+        )
     serial = words[0] in ("bench", "graph")
     if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
         raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
@@ -285,8 +290,14 @@ def _write_list(path: Path, folder: Path, site: Site) -> int:
     """Write the ready script of each entry of the list: file name = words of `hpckit submit`."""
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"the list {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise InputError(f"the list {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"the list is no UTF-8 text: {error.reason}", where=str(path)) from None
+    except ValueError as error:
+        raise InputError(f"the list is not TOML: {error}", where=str(path)) from None
+    if not entries:
+        raise InputError(f"{path} lists no jobs", do='"job.sh" = "thermal --nodes 2 --time 01:00:00"')
     for name, text in entries.items():
         if not isinstance(text, str) or safe_name(name) != name:
             raise InputError(

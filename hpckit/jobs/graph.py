@@ -180,6 +180,8 @@ def load_graph(path: Path) -> Graph:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"the graph {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"the graph is no UTF-8 text: {error.reason}", where=str(path)) from None
     except ValueError as error:
         raise InputError(f"the graph is not TOML: {error}", where=str(path)) from None
     unknown = [key for key in tree if key != "tasks"]

@@ -138,7 +138,9 @@ def load_site(path: Path) -> Site:
         raise InputError(
             f"the site file {path} cannot be read: {error.strerror}", do="hpckit submit --site FILE"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"the site file is no UTF-8 text: {error.reason}", where=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"the site file is not TOML: {error}", where=str(path)) from None
     try:
         return Site.model_validate(tree)

@@ -59,6 +59,9 @@ def test_drawings(capsys, tmp_path):
     assert target.read_text().startswith("<svg")
     assert main(["plan", "allreduce", "--ranks", "4", "--draw", str(target)]) == 2
     assert "one plan goes into one picture" in capsys.readouterr().err
+    target = tmp_path / "nowhere/ring.svg"
+    assert main(["plan", "allreduce", "--ranks", "4", "--algorithm", "ring", "--draw", str(target)]) == 3
+    assert "there is no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

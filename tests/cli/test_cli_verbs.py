@@ -60,14 +60,36 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["report", "."], "is no run directory: it has no resolved.json"),
         (["ls", "none"], "none is no folder"),
         (["bench", "none"], "no benchmark 'none'"),
+        (["short"], "did you mean: hpckit run short"),
+        (["run", ""], "nothing to run"),
+        (["run", "/dev/zero"], "is no run file: it has more than 16 MiB"),
+        (["plan", "allreduce", "--ranks", "99999999999"], "give at most 10000000"),
+        (["plan", "allreduce", "--node-size", "0"], "nodes of 0 ranks"),
+        (["plan", "allreduce", "--ranks", "4", "--algorithm", "ring", "--draw", "x.png"], "ends in .svg"),
+        (["plan", "halo", "--shape", "9x9", "--ranks", "4", "--draw", "x.png"], "ends in .svg"),
+        (["plan", "pipeline", "--schedule", "gpipe", "--draw", "x.png"], "ends in .svg"),
+        (["submit", "short", "--time", "5", "--ranks-per-node", "2", "--array-limit", "3"], "without --array"),
+        (["submit", "--list", "/dev/null"], "lists no jobs"),
+        (["submit", "--list", "none"], "cannot be read: No such file or directory\n"),
+        (["analyze", "x.xyz", "--report", ""], "'' is no name of a file"),
         (["explain", "HPK-201x"], "did you mean 'HPK-201'?"),
     ],
 )
 def test_mistakes_of_the_user(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(words)
     assert expected in capsys.readouterr().err
-    assert code == (3 if "cannot be written" in expected else 2)
+    assert code == (3 if expected == "cannot be written" else 2)
     assert not Path("runs").exists()
+    assert not list(Path().iterdir())
+
+
+def test_memory_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(words: list[str]) -> int:
+        raise MemoryError("Unable to allocate 8 TiB")
+
+    monkeypatch.setattr("hpckit.cli.listing.main", refuse)
+    assert main(["ls"]) == 2
+    assert "more memory than there is: Unable to allocate 8 TiB" in capsys.readouterr().err
 
 
 def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -412,6 +412,23 @@ def test_graphs_that_cannot_be_are_refused(tmp_path, tables, said):
         make_graph("it", tmp_path, tables)
 
 
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["run", "study.toml", "--cores", "0"], "--cores 0", 2),
+        (["run", "study.toml", "--no-wait"], "are for --slurm", 2),
+        (["draw", "study.toml", "--svg", "x.png"], "ends in .svg", 2),
+        (["draw", "study.toml", "--svg", "nowhere/x.svg"], "there is no such folder", 3),
+        (["run", "bytes.toml"], "the graph is no UTF-8 text", 2),
+    ],
+)
+def test_options_that_cannot_be(words, said, code, here, capsys):
+    write({"a": {"command": ["true"]}})
+    Path("bytes.toml").write_bytes(b"\xff\xfe")
+    assert main(["graph", *words]) == code
+    assert said in capsys.readouterr().err
+
+
 def test_words_that_the_verb_does_not_know(capsys):
     assert main(["graph", "stauts", "x.toml"]) == 2
     assert "did you mean 'status'?" in capsys.readouterr().err
