@@ -255,9 +255,9 @@ class RunDirectory:
         return (self.read_json("summary.json") or {}).get("status") in ("done", "missed")
 
     def read_json(self, name: str) -> Any:
-        """The value in the file `name`; None where there is no such file.
+        """The record in the file `name`; None where there is no such file, or nothing in it.
 
-        Raises `CorruptDataError` where it is no file, a link or not JSON, or cannot be read.
+        Raises `CorruptDataError` where it is no file, a link or no JSON object, or cannot be read.
         """
         try:
             folder, last = self._folder_of(name)
@@ -266,7 +266,10 @@ class RunDirectory:
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait for a writer
             with open(os.open(last, flags, dir_fd=folder), "rb") as file:
-                return json.loads(file.read(MOST_JSON) or b"")
+                record = json.loads(file.read(MOST_JSON) or b"")
+            if isinstance(record, dict) or not record:
+                return record or None
+            raise CorruptDataError(f"{self.path / name} is no JSON object: {str(record)[:40]}")
         except FileNotFoundError:
             return None
         except OSError as error:

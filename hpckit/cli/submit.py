@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=V1,V2,…",
         help="a run for each value; more than once: each with each",
     )
-    it.add_argument("--array-limit", type=int, default=0, metavar="K", help="at most K runs of the array at once")
+    it.add_argument("--array-limit", type=int, metavar="K", help="at most K runs of the array at once")
     it.add_argument("--after", default="", metavar="JOB", help="wait for a job: 1234, or afterany:1234")
     it.add_argument("--name", metavar="NAME", help="the job's name")
     it.add_argument("--site", type=Path, metavar="FILE", help=f"the site file (HPCKIT_SITE, else {SITE_FILE})")
@@ -169,7 +169,7 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         gpu=gpu,
         serial=serial,
         start=start,
-        array_limit=options.array_limit,
+        array_limit=options.array_limit or 0,
         after=options.after,
         about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
     )
