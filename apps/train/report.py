@@ -167,6 +167,7 @@ def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kep
     axes.grid(axis="y")
     axes.margins(x=0.01)
     axes.set_xlabel("step")
+    axes.locator_params(axis="x", integer=True)
     axes.set_title("loss (nats)")
     axes.legend(loc="upper right", handlelength=1.2)
     return to_svg(figure, "loss over the steps", "chart")
@@ -178,6 +179,7 @@ def _curve(title: str, steps: list[float], values: list[float]) -> str:
     axes.grid(axis="y")
     axes.margins(x=0.01)
     axes.set_xlabel("step")
+    axes.locator_params(axis="x", integer=True)
     axes.set_title(title)
     return to_svg(figure, title, "chart")
 

@@ -41,6 +41,8 @@ def over_time(
     if limits := least_span([value for _, values in lines.values() for value in values], zero):
         axes.set_ylim(*limits)
     axes.locator_params(axis="y", nbins=5)
+    if unit == "steps":
+        axes.locator_params(axis="x", integer=True)
     if len(lines) > 1:
         axes.legend(loc="best", handlelength=1.2)
     return to_svg(figure, f"{title} over time", "chart")

@@ -14,6 +14,7 @@ Record = dict[str, Any]
 IMBALANCE = 0.10  # of the mean compute time
 WAIT = 0.15  # of the wall time
 LATE = 0.05  # of the wall time, for one rank
+WRITING = ("output", "sample")  # phases in which others wait for rank 0 as they must
 OUTPUT = 0.20
 MASS = 1e-12
 SHORT = 2.0  # s of wall time, below which shares of it say little
@@ -80,8 +81,7 @@ def _speed(numbers: Record) -> Iterator[Finding]:
             "use fewer ranks or give each more work, and leave other jobs off these cores",
         )
     output = share.get("output", 0.0)
-    # What the others wait for while rank 0 writes is told as output.
-    yield from _late(numbers, wall, bool(crowded), {0: output} if output > OUTPUT else {})
+    yield from _late(numbers, wall, bool(crowded))
     if output > OUTPUT:
         yield Finding(
             "warning",
@@ -90,14 +90,16 @@ def _speed(numbers: Record) -> Iterator[Finding]:
         )
 
 
-def _late(numbers: Record, wall: Any, crowded: bool, known: dict[int, float]) -> Iterator[Finding]:
-    """One rank for which the others wait; `known`: the share of the time, by rank, that another finding explains."""
+def _late(numbers: Record, wall: Any, crowded: bool) -> Iterator[Finding]:
+    """One rank for which the others wait, beyond the time that rank 0 writes or a network writes a text on it."""
     waits = numbers.get("waits")
     if not waits or waits["worst"] is None or not is_number(wall) or crowded:
         return
     others = len(waits["ranks"]["seconds"]) - 1
     lost = waits["by_worst"] / (others * wall)
-    if lost > LATE + known.get(waits["worst"], 0.0):
+    alone = (numbers["phases"][name]["ranks"][0] for name in WRITING if name in numbers["phases"])
+    known = sum(alone) / wall if waits["worst"] == 0 else 0.0
+    if lost > LATE + known:
         yield Finding(
             "warning",
             f"the other ranks wait {percent(lost)} of the time for rank {waits['worst']}",

@@ -27,7 +27,7 @@ HEADLINE = (
     "result",
     "exit_code",
 )
-NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics")
+NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics", "sample")
 T_EFF = "t_eff = cells x steps x bytes per cell and step / wall time"
 
 

@@ -123,6 +123,8 @@ def moment(seconds: float, end: float) -> str:
     scale, unit = time_scale(end)
     if unit == "min":
         minutes, rest = divmod(round(seconds), 60)
+        if rest and not minutes:
+            return f"{rest} s"
         return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
     return f"{number(seconds / scale, 3)} {unit}"
 

@@ -13,7 +13,7 @@ from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.charts import least_span, metric_groups, relative_change
+from hpckit.report.charts import least_span, metric_groups, over_time, relative_change
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.findings import find
 from hpckit.report.maps import WARM, color_scale, extend_of, panels, scales_of
@@ -200,6 +200,7 @@ def test_numbers_as_people_read_them():
     assert duration(172801) == "48 h"
     assert moment(200.0, 1000.0) == "3 min 20 s"
     assert moment(0.25, 3.0) == "0.250 s"
+    assert [moment(at, 600.0) for at in (0.0, 30.0, 90.0)] == ["0 min", "30 s", "1 min 30 s"]
 
 
 def made_field(values, units="K", long_name="temperature") -> Slices:
@@ -281,11 +282,12 @@ def test_short_runs_have_no_findings_on_shares_of_time(run):
         assert ("ranks wait" in texts, "output takes" in texts) == (told, told)
 
 
-@pytest.mark.parametrize(("worst", "output", "told"), [(0, 0.9, False), (1, 0.9, True), (0, 0.05, True)])
-def test_waiting_while_rank_0_writes_is_told_once(run, worst, output, told):
+@pytest.mark.parametrize(("worst", "seconds", "told"), [(0, 4.0, False), (1, 4.0, True), (0, 0.5, True)])
+@pytest.mark.parametrize("phase", ["output", "sample"])
+def test_nobody_is_late_who_writes(run, phase, worst, seconds, told):
     _, _, record = run
     waits = {"worst": worst, "by_worst": 8.0, "ranks": {"seconds": [0.0, 5.0, 5.0]}}
-    rows = {**record["phases"], "output": {**record["phases"]["output"], "share": output}}
+    rows = {**record["phases"], phase: {**record["phases"]["output"], "ranks": [seconds, 0.0, 0.0]}}
     found = find({**record, "provenance": {}, "phases": rows, "waits": waits, "wall_seconds": 10.0})
     assert any("for rank" in finding.text for finding in found) == told
 
@@ -333,6 +335,14 @@ def test_steps_cut_short_at_frames_are_not_in_the_charts_of_the_step(tmp_path):
     run = RunData(tmp_path, resolved={"values": {"output": [], "time": None}}, metrics=metrics[1:])
     assert run.whole_steps().metrics == metrics[1:]
     assert "shortened" not in history(run, {"metrics": {"dt": {"min": 0.1, "max": 0.5}}, "conserved": {}, "cfl": None})
+
+
+def test_steps_have_whole_ticks():
+    chart = over_time("rate", {"rate": ([1.0, 9.0, 20.0], [0.1, 0.2, 0.3])}, unit="steps")
+    assert ">step</text>" in chart
+    ticks = re.findall(r">([\d.]+)</text>", chart[: chart.index(">step</text>")])
+    assert len(ticks) > 3
+    assert not any("." in tick for tick in ticks)
 
 
 def test_a_change_of_a_negative_quantity_has_one_sign(tmp_path):
