@@ -16,10 +16,15 @@ def factorizations(ranks: int, dims: int) -> Iterator[tuple[int, ...]]:
     if dims == 1:
         yield (ranks,)
         return
-    for factor in range(1, ranks + 1):
-        if ranks % factor == 0:
-            for rest in factorizations(ranks // factor, dims - 1):
-                yield (factor, *rest)
+    for factor in _divisors(ranks):
+        for rest in factorizations(ranks // factor, dims - 1):
+            yield (factor, *rest)
+
+
+def _divisors(number: int) -> list[int]:
+    """All of them, in rising order."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in reversed(small) if n * n != number]
 
 
 def halo_surface(shape: Sequence[int], sizes: Sequence[int], periodic: Sequence[bool]) -> int:
@@ -97,12 +102,14 @@ def fitting_counts(ranks: int, most: Sequence[int], fixed: Sequence[int] | None 
     """
     wanted = tuple(fixed) if fixed is not None else (0,) * len(most)
     greatest = math.prod(most)
+    bounds = [(w, w) if w else (1, m) for m, w in zip(most, wanted, strict=True)]
 
-    def fits(count: int) -> bool:
-        return any(
-            all(s == w if w else s <= m for s, m, w in zip(sizes, most, wanted, strict=True))
-            for sizes in factorizations(count, len(most))
-        )
+    def fits(count: int, dim: int = 0) -> bool:
+        least, greatest = bounds[dim]
+        if dim == len(bounds) - 1:
+            return least <= count <= greatest
+        least = max(least, -(-count // math.prod(high for _, high in bounds[dim + 1 :])))  # else too much is left
+        return any(count % n == 0 and fits(count // n, dim + 1) for n in range(least, min(greatest, count) + 1))
 
     below = itertools.islice((n for n in range(min(ranks - 1, greatest), 0, -1) if fits(n)), NEAREST)
     above = itertools.islice((n for n in range(ranks + 1, min(greatest, ranks + REACH) + 1) if fits(n)), NEAREST)

@@ -69,6 +69,10 @@ def test_json_goes_in_and_out(directory: RunDirectory) -> None:
     (directory.path / "torn.json").write_text('{"a": 1')
     with pytest.raises(CorruptDataError, match="is not JSON"):
         directory.read_json("torn.json")
+    for name, text in (("number", "5"), ("text", '"x"'), ("list", "[1]")):
+        (directory.path / f"{name}.json").write_text(text)
+        with pytest.raises(CorruptDataError, match="is no JSON object"):
+            directory.read_json(f"{name}.json")
     (directory.path / "deep.json").write_text("[" * 10**5)
     os.mkfifo(directory.path / "pipe.json")
     (directory.path / "linked.json").symlink_to("/etc/passwd")

@@ -99,6 +99,11 @@ def test_velocities_masses_and_units_come_from_the_file_or_the_command(walk, tmp
         (["--masses", "1.0"], "particles of type 2"),
         (["--masses", "0,1"], "above 0"),
         (["--lags", "0"], "--lags is 0"),
+        (["--bins", "9999999999"], "from 1 to 1000000"),
+        (["--k-max", "inf"], "a number above 0"),
+        (["--k-max", "1e9"], "wave vectors up to it"),
+        (["--interval", "nan"], "a time above 0"),
+        (["--interval", "-1"], "a time above 0"),
         (["--frames", "99:"], "no particles"),
     ],
 )

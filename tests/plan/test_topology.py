@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -80,4 +81,12 @@ def test_fixed_sizes_are_kept_and_impossible_ones_named():
     assert caught.value.do == "ranks that fit this grid: 400, 420, 441; at most 441"  # 21 blocks of 6 along y and x
     assert fitting_counts(23, (5, 7)) == "18, 20, 21, 24, 25, 28; at most 35"  # 19, 22, 26 do not fit
     assert fitting_counts(7, (5, 1)) == "3, 4, 5; at most 5"
+    # Of a million ranks, too, without looking at all ways to lay each number of them.
+    assert fitting_counts(10**6, (96, 96, 96)) == "866400, 875520, 884736; at most 884736"
+    for ranks, most, fixed in itertools.product((5, 24, 61), ((3, 8, 5), (7, 2, 4)), ((0, 0, 0), (0, 2, 0), (3, 0, 4))):
+        held = [w or m for w, m in zip(fixed, most, strict=True)]
+        axes = [(w,) if w else range(1, m + 1) for w, m in zip(fixed, held, strict=True)]
+        every = sorted({math.prod(sizes) for sizes in itertools.product(*axes)})
+        below, above = [n for n in every if n < ranks][-3:], [n for n in every if n > ranks][:3]
+        assert fitting_counts(ranks, held, fixed) == f"{', '.join(map(str, below + above))}; at most {math.prod(held)}"
     assert best_factorization(4, (3, 400), least=(2, 2)) == (1, 4)
