@@ -66,7 +66,7 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     hook.mkdir()
     places = {"attempts": str(broken / "attempts"), "stop": str(broken / "stop"), "limits": limits}
     (hook / "sitecustomize.py").write_text(SLOWED.format(**places))
-    (folder / "site.toml").write_text(_site(variables=f'PYTHONPATH = "{hook}"'))
+    (folder / "site.toml").write_text(site_text(variables=f'PYTHONPATH = "{hook}"'))
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
     for start in range(limits - 1):
@@ -93,7 +93,7 @@ def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0,
     """
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
     site = folder / "site.toml"
-    site.write_text(_site(seconds=10, ranks=1))
+    site.write_text(site_text(seconds=10, ranks=1))
     options = [*SLOW, "--time", "1", "--site", str(site)]
     warned, script = folder / "warned", folder / "ended.sh"
     words = {name: [*RUN, f"time.end={end}"] for name, end in zip(("warned", "ended"), ends, strict=True)}
@@ -119,7 +119,7 @@ def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0,
     }
 
 
-def _site(seconds: int = 20, ranks: int = 2, variables: str = "") -> str:
+def site_text(seconds: int = 20, ranks: int = 2, variables: str = "") -> str:
     """A site file: seconds of warning, ranks of a node, variables of the environment."""
     return SITE.format(seconds=seconds, ranks=ranks, venv=sys.prefix, variables=variables)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.bench.requeue import site_text
 from hpckit.cli.submit import _parse, main, ready_job
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs.script import RUN, Job, directives, job_script, seconds
@@ -345,6 +346,15 @@ def test_srun_speaks_what_the_mpi_of_this_environment_does(tmp_path, capsys, mon
     assert f"srun --mpi={pmi} " in capsys.readouterr().out
     assert main([*words, "--site", str(tmp_path / "site.toml")]) == 0
     assert "srun --mpi=own " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [{}, {"seconds": 10, "ranks": 1}, {"variables": 'PYTHONPATH = "/a b"'}])
+def test_site_files_of_the_benchmark_on_slurm_can_be_read(tmp_path, words):
+    """Its longer runs are nightly ones: without this one they once failed unseen."""
+    (tmp_path / "site.toml").write_text(site_text(**words))
+    site = load_site(tmp_path / "site.toml")
+    assert site.signal_seconds == words.get("seconds", 20)
+    assert site.environment.variables == ({"PYTHONPATH": "/a b"} if "variables" in words else {})
 
 
 def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch):
