@@ -23,6 +23,8 @@ from hpckit.with_parent import with_parent
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# What only Open MPI's launcher is told: more ranks than cores are meant, and cores are not given out.
+OPEN_MPI = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
 # Where one of these is set, mpiexec may start ranks on other nodes too.
 SEVERAL_NODES = (
@@ -94,7 +96,7 @@ def command(ranks: int, words: list[str], *python_options: str, module: str = "m
     mpiexec = find_mpiexec()
     options = []
     if is_open_mpi(mpiexec):
-        options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+        options = list(OPEN_MPI)
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
     return [mpiexec, *options, "-n", str(ranks), sys.executable, *python_options, "-m", module, *words]
@@ -127,7 +129,9 @@ def run_job(
     times a second. A job that goes on without the rank that `first` saw leave is ended too. The ranks inherit the open
     files `keep`.
     """
-    words = with_parent(shutil.which(words[0]) or words[0], words[1:])
+    # Killed, Open MPI's launcher would leave its ranks behind; MPICH's proxies see that theirs is gone.
+    last = signal.SIGTERM if OPEN_MPI[1] in words else signal.SIGKILL
+    words = with_parent(shutil.which(words[0]) or words[0], words[1:], last)
     end = JobEnd(0)
     asked: list[int] = []
     heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup

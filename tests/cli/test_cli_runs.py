@@ -15,7 +15,8 @@ import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
 from conftest import Outcome, mpiexec, open_mpi_options, wait_until
 
-SPOKEN = "pmix" if mpiexec() and open_mpi_options(str(mpiexec())) else "pmi2"
+OPEN_MPI = bool(mpiexec() and open_mpi_options(str(mpiexec())))
+SPOKEN, LAUNCHER = ("pmix", "mpirun") if OPEN_MPI else ("pmi2", "mpiexec")
 pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
 PROGRAM = """
@@ -202,7 +203,7 @@ def test_joining_ranks_that_are_there(kind: str, tmp_path: Path) -> None:
     [
         (["run", "probe", "failure.knd=raise"], "did you mean failure.kind?"),
         (["run", "probe", "--nix"], "unrecognized arguments: --nix"),
-        (["run", "probe", "-n", "3"], "-n 3, but mpiexec has started 2 ranks"),
+        (["run", "probe", "-n", "3"], f"-n 3, but {LAUNCHER} has started 2 ranks"),
         (["run", "probe", "grid.nx=3"], "HPK-201"),
     ],
 )
