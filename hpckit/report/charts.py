@@ -68,10 +68,9 @@ def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, floa
 
 def relative_change(run: RunData, name: str) -> str:
     """The change of a conserved quantity over time, over the size of its first value; '' without a series."""
-    times, values = run.series(name)
-    if len(values) < 2 or not values[0]:
+    times, changes = run.changes(name)
+    if len(changes) < 2:
         return ""
-    changes = [(value - values[0]) / abs(values[0]) for value in values]
     return over_time(f"{name}: relative change", {name: (times, changes)}, True, run.time_unit)
 
 

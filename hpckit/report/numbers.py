@@ -134,8 +134,7 @@ def _conservation(run: RunData, name: str) -> Record:
     given = run.summary.get("conserved", {}).get(name) or {}
     _, values = run.series(name)
     record = {key: given[key] for key in ("initial", "final", "relative_change") if key in given}
-    if values and values[0]:
-        changes = [(value - values[0]) / abs(values[0]) for value in values]
+    if changes := run.changes(name)[1]:
         record.setdefault("initial", values[0])
         record.setdefault("final", values[-1])
         record.setdefault("relative_change", changes[-1])

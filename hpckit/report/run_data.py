@@ -81,6 +81,13 @@ class RunData:
         ]
         return [time for time, _ in pairs], [value for _, value in pairs]
 
+    def changes(self, name: str) -> tuple[list[float], list[float]]:
+        """The changes of a metric over the size of its first value, and their times; none where that is 0."""
+        times, values = self.series(name)
+        if not values or not values[0]:
+            return [], []
+        return times, [(value - values[0]) / abs(values[0]) for value in values]
+
     def whole_steps(self) -> RunData:
         """The run without the metrics of steps that say little of the step: none before the first (dt = 0), and none
         that was cut short to end on a frame or with the run, as the flood's are.
