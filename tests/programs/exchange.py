@@ -7,6 +7,7 @@ import gc
 import itertools
 
 import numpy as np
+from checks import run_checks
 from mpi4py import MPI
 from refusals import refused
 
@@ -233,8 +234,4 @@ def test_sub_communicators_are_lines_of_the_mesh():
 
 
 if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            test()
-    if COMM.rank == 0:
-        print("all good")
+    run_checks(globals())

@@ -7,6 +7,7 @@ import itertools
 import weakref
 
 import numpy as np
+from checks import run_checks
 from mpi4py import MPI
 
 import hpckit as hp
@@ -346,9 +347,4 @@ def test_a_rank_that_does_not_come_or_is_gone_is_told():
 
 
 if __name__ == "__main__":
-    for name, check in list(globals().items()):
-        if name.startswith("test_"):
-            check()
-            COMM.Barrier()
-    if RANK == 0:
-        print("all good")
+    run_checks(globals())

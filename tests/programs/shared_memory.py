@@ -8,6 +8,7 @@ import tempfile
 import weakref
 
 import numpy as np
+from checks import run_checks
 from mpi4py import MPI
 
 from hpckit import segments
@@ -327,9 +328,4 @@ def test_a_freed_communicator_lets_its_group_go():
 
 
 if __name__ == "__main__":
-    for name, check in list(globals().items()):
-        if name.startswith("test_"):
-            check()
-            COMM.Barrier()
-    if RANK == 0:
-        print("all good")
+    run_checks(globals())
