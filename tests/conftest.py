@@ -53,20 +53,21 @@ def mpiexec() -> str | None:
 
 
 @functools.cache
-def open_mpi_options(launcher: str) -> tuple[str, ...]:
-    """What Open MPI's launcher must be told to start more ranks than there are cores, and to start any as root."""
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=60 * PATIENCE, check=True)
-    if "Open MPI" not in said.stdout:
-        return ()
-    return "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--allow-run-as-root"
+def is_open_mpi() -> bool:
+    """Whether that is Open MPI's."""
+    from hpckit.cli import launch
+
+    found = mpiexec()
+    return found is not None and launch.is_open_mpi(found)
 
 
 def mpi_command(ranks: int, *words: object) -> list[str]:
     """The command line that starts words on `ranks` ranks; the test is skipped where there is no launcher."""
-    launcher = mpiexec()
-    if launcher is None:
+    from hpckit.cli import launch
+
+    if mpiexec() is None:
         pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")
-    return [launcher, *open_mpi_options(launcher), "-n", str(ranks), *map(str, words)]
+    return [*launch.on_ranks(ranks), *map(str, words)]
 
 
 def lmp() -> str:

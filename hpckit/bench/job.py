@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.cli.launch import find_mpiexec, require_room
+from hpckit.cli.launch import command, require_room
 from hpckit.errors import SetupError
 from hpckit.scratch import scratch
 
@@ -29,7 +28,7 @@ def run_ranks(module: str, ranks: int, cases: tuple) -> list[dict[str, Any]]:
         # One thread a rank: a BLAS or Numba pool would take the other rank's core.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         done = subprocess.run(
-            [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", module, request],
+            command(ranks, ["-m", module, request]),
             env={**os.environ, **threads},
             capture_output=True,
             text=True,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.launch import THREAD_VARIABLES, command, cores, find_mpiexec, rank_environment
+from hpckit.cli.mpi_kind import PMI, mpi_kind
 from hpckit.errors import HpckitError
 from hpckit.io.files import replace_file, sync_directory
 
@@ -212,7 +213,7 @@ def slurm(place: Place) -> Outcome:
     offered = sorted(set(re.findall(r"\bpmi\w*", listed.stdout + listed.stderr)))
     text = f"partitions {', '.join(seen.stdout.split()) or 'none'}; srun offers {', '.join(offered) or 'no PMI'}"
     kind = mpi_kind(_run_child("abi", place)[0].get("abi", {}).get("found", ""))
-    needed = "pmi2" if kind == "MPICH" else "pmix"
+    needed = PMI.get(kind, "pmix")
     if not any(name.startswith(needed) for name in offered):
         return Outcome("warn", f"{text}, but {kind} needs {needed}", "start ranks with mpiexec inside the allocation")
     return Outcome("ok", f"{text}: use srun --mpi={needed}")
@@ -243,15 +244,6 @@ PROBES: dict[str, Probe] = {
     "Slurm": slurm,
     "analysis": analysis,
 }
-
-
-def mpi_kind(text: str) -> str:
-    """MPICH or Open MPI, from what a library, a module or a launcher says of itself."""
-    lower = text.lower()
-    if "open mpi" in lower or "openmpi" in lower or "openrte" in lower or "prte" in lower:
-        return "Open MPI"
-    # Intel MPI and MVAPICH speak MPICH's ABI and PMI.
-    return "MPICH" if any(name in lower for name in ("mpich", "hydra", "intel", "mvapich")) else "unknown"
 
 
 def _stage(place: Place, name: str, do: str) -> Outcome:

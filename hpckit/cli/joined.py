@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpckit.cli.mpi_kind import PMI, mpi_kind
 from hpckit.errors import SetupError
 
 # (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
@@ -63,7 +64,7 @@ def _pmi() -> str:
     """What srun must speak for the MPI library that is loaded."""
     from mpi4py import MPI
 
-    return "pmix" if "Open MPI" in MPI.Get_library_version() else "pmi2"
+    return PMI.get(mpi_kind(MPI.Get_library_version()), "pmi2")
 
 
 def leave(above: Joined | None, code: int) -> int:

@@ -18,13 +18,14 @@ from typing import Any
 from hpckit.cli import memory
 from hpckit.cli.first_exit import FirstExit
 from hpckit.cli.memory import available_bytes
+from hpckit.cli.mpi_kind import OPEN_MPI, mpi_kind
 from hpckit.errors import InputError, SetupError
 from hpckit.with_parent import with_parent
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # What only Open MPI's launcher is told: more ranks than cores are meant, and cores are not given out.
-OPEN_MPI = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
+SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
 # Where one of these is set, mpiexec may start ranks on other nodes too.
 SEVERAL_NODES = (
@@ -93,13 +94,18 @@ def command(ranks: int, words: list[str], *python_options: str, module: str = "m
     Ranks are not bound to cores: two jobs on one machine would both be bound to its first cores; a batch system binds
     by itself. Under `-m mpi4py` an exception on one rank ends all of them.
     """
+    return [*on_ranks(ranks), sys.executable, *python_options, "-m", module, *words]
+
+
+def on_ranks(ranks: int) -> list[str]:
+    """The launcher's words before a program that is to run on `ranks` ranks."""
     mpiexec = find_mpiexec()
     options = []
     if is_open_mpi(mpiexec):
-        options = list(OPEN_MPI)
+        options = list(SHARED_CORES)
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
-    return [mpiexec, *options, "-n", str(ranks), sys.executable, *python_options, "-m", module, *words]
+    return [mpiexec, *options, "-n", str(ranks)]
 
 
 def rank_environment(ranks: int) -> dict[str, str]:
@@ -130,7 +136,7 @@ def run_job(
     files `keep`.
     """
     # Killed, Open MPI's launcher would leave its ranks behind; MPICH's proxies see that theirs is gone.
-    last = signal.SIGTERM if OPEN_MPI[1] in words else signal.SIGKILL
+    last = signal.SIGTERM if SHARED_CORES[1] in words else signal.SIGKILL
     words = with_parent(shutil.which(words[0]) or words[0], words[1:], last)
     end = JobEnd(0)
     asked: list[int] = []
@@ -220,7 +226,7 @@ def is_open_mpi(mpiexec: str) -> bool:
         said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{mpiexec} does not start: {error}", do="hpckit doctor") from None
-    return "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower()
+    return mpi_kind(said) == OPEN_MPI
 
 
 def require_room(ranks: int, where: str = "") -> None:

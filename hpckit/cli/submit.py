@@ -11,7 +11,6 @@ import shlex
 import shutil
 import sys
 import time
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,13 @@ from hpckit.cli import launch, run
 from hpckit.cli.apps import find_preset
 from hpckit.cli.config import is_run_file
 from hpckit.cli.layers import read_toml
+from hpckit.cli.mpi_kind import OPEN_MPI, PMI
 from hpckit.cli.prepared import JOB, has_begun
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs import slurm
 from hpckit.jobs.script import RUN, SETTINGS, Job, job_script, seconds
 from hpckit.jobs.site import Site, load_site
+from hpckit.jobs.toml_file import read_toml_file
 from hpckit.run_context import utc_now
 from hpckit.run_directory import RunDirectory, run_name, safe_name
 
@@ -111,7 +112,7 @@ def find_site(given: Path | None) -> Site:
     site = Site() if is_default else load_site(path)
     if "pmi" in site.mpi.model_fields_set or not _is_open_mpi():
         return site
-    return site.model_copy(update={"mpi": site.mpi.model_copy(update={"pmi": "pmix"})})
+    return site.model_copy(update={"mpi": site.mpi.model_copy(update={"pmi": PMI[OPEN_MPI]})})
 
 
 def _is_open_mpi() -> bool:
@@ -288,14 +289,7 @@ def _tasks(arrays: list[str]) -> list[tuple[str, ...]]:
 
 def _write_list(path: Path, folder: Path, site: Site) -> int:
     """Write the ready script of each entry of the list: file name = words of `hpckit submit`."""
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"the list {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"the list is no UTF-8 text: {error.reason}", where=str(path)) from None
-    except ValueError as error:
-        raise InputError(f"the list is not TOML: {error}", where=str(path)) from None
+    entries = read_toml_file(path, "the list")
     if not entries:
         raise InputError(f"{path} lists no jobs", do='"job.sh" = "thermal --nodes 2 --time 01:00:00"')
     for name, text in entries.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from hpckit.errors import InputError
 from hpckit.jobs.site import one_line
+from hpckit.jobs.toml_file import read_toml_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
@@ -176,14 +176,7 @@ def load_graph(path: Path) -> Graph:
 
     Raises `InputError` that lists every mistake.
     """
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"the graph {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"the graph is no UTF-8 text: {error.reason}", where=str(path)) from None
-    except ValueError as error:
-        raise InputError(f"the graph is not TOML: {error}", where=str(path)) from None
+    tree = read_toml_file(path, "the graph")
     unknown = [key for key in tree if key != "tasks"]
     tables = tree.get("tasks")
     if unknown or not isinstance(tables, dict) or not tables:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hpckit.errors import InputError
+from hpckit.jobs.toml_file import read_toml_file
 
 # What may stand on an #SBATCH line as it is: nothing that ends a word, opens a quote or starts a comment.
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
@@ -132,16 +132,7 @@ class Site(_Table):
 
 def load_site(path: Path) -> Site:
     """The site file at `path`. Raises `InputError` that lists every mistake."""
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"the site file {path} cannot be read: {error.strerror}", do="hpckit submit --site FILE"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"the site file is no UTF-8 text: {error.reason}", where=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the site file is not TOML: {error}", where=str(path)) from None
+    tree = read_toml_file(path, "the site file", do="hpckit submit --site FILE")
     try:
         return Site.model_validate(tree)
     except ValidationError as error:

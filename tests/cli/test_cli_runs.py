@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
-from conftest import Outcome, mpiexec, open_mpi_options, wait_until
+from conftest import Outcome, is_open_mpi, mpiexec, wait_until
 
-OPEN_MPI = bool(mpiexec() and open_mpi_options(str(mpiexec())))
+OPEN_MPI = is_open_mpi()
 SPOKEN, LAUNCHER = ("pmix", "mpirun") if OPEN_MPI else ("pmi2", "mpiexec")
 pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import mpiexec, open_mpi_options
+from conftest import is_open_mpi, mpiexec
 
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.requeue import limited, requeued, same_bits
@@ -19,7 +19,7 @@ from hpckit.cli.submit import main
 from hpckit.cli.watch import main as watch
 
 ROOT = Path(__file__).parents[2]
-OPEN_MPI = bool(mpiexec() and open_mpi_options(str(mpiexec())))
+OPEN_MPI = is_open_mpi()
 # Several nodes of Slurm on one machine cannot start PMIx steps together; a node alone can.
 WHY_NOT = (
     missing() or ("" if mpiexec() else "no mpiexec") or ("Open MPI, whose PMIx needs real nodes" if OPEN_MPI else "")
