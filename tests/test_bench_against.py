@@ -12,7 +12,7 @@ import pytest
 
 from hpckit.bench import weather
 from hpckit.bench.against import Rival, in_turn
-from hpckit.cli import bench
+from hpckit.cli.verbs import bench
 from hpckit.errors import InputError
 
 

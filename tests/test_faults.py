@@ -15,10 +15,10 @@ from hpckit.bench import faults_figures as figures
 from hpckit.bench.fault_cases import hangs
 from hpckit.bench.fault_cases.deaths import again_if_slow, deaths
 from hpckit.bench.fault_cases.untrusted import untrusted
-from hpckit.cli.bench import benchmarks
 from hpckit.cli.main import main
+from hpckit.cli.verbs.bench import benchmarks
+from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import InputError
-from hpckit.watcher import process_state
 
 
 def test_faults_in_short() -> None:

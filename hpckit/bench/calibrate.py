@@ -15,8 +15,8 @@ import numpy as np
 from hpckit.bench.collective_times import PROBE, Case, Times
 from hpckit.bench.collectives_rows import interval
 from hpckit.bench.probes import LONG, PROBES, STEPS, at_once, share
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.machine import Level, Machine, Measured
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.machine.machine import Level, Machine, Measured
 from hpckit.plan.price import price
 
 EMPTY = 64  # bytes: a message that costs nothing but its latency

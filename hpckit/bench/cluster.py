@@ -15,9 +15,9 @@ from hpckit.bench.first_run import first_run
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.measure import machine
 from hpckit.bench.requeue import limited, requeued, same_bits
-from hpckit.jobs.graph import load_graph
-from hpckit.jobs.graph_state import GraphState
-from hpckit.scratch import scratch
+from hpckit.jobs.graph.graph import load_graph
+from hpckit.jobs.graph.state import GraphState
+from hpckit.launch.scratch import scratch
 
 Ratios = dict[str, dict[str, float]]
 Part = Callable[[Cluster, Path, bool, Ratios], list[dict[str, Any]]]

@@ -107,7 +107,7 @@ def on_ranks(arguments: Sequence[str]) -> None:
 
     from hpckit.bench.collectives_asked_ranks import measured as asked_case
     from hpckit.bench.collectives_ranks import any_case
-    from hpckit.cli.bench import exit_code, show
+    from hpckit.cli.verbs.bench import exit_code, show
 
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m hpckit.bench.collectives")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer")
@@ -139,7 +139,7 @@ def _cases_of_job(options: argparse.Namespace, asked: Mapping[str, Any]) -> list
     """The cases that were asked for, as rank 0 checks them. Where they cannot be, it says why, and all ranks end."""
     from mpi4py import MPI
 
-    from hpckit.same import broadcast_bytes
+    from hpckit.comm.agree import broadcast_bytes
 
     comm = MPI.COMM_WORLD
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)

@@ -10,14 +10,14 @@ from typing import Any
 from hpckit.bench.collectives_cases import FLAT_MOST, QUICK_SIZES, SIZES
 from hpckit.bench.collectives_plot import pyplot_for
 from hpckit.bench.collectives_values import BLOCKS, DTYPES, REDUCING, ROOTED, array_dtype, reduction
-from hpckit.cli.apps import did_you_mean
-from hpckit.cli.memory import available_bytes
-from hpckit.cli.sizes import parse_sizes
-from hpckit.cli.terminal import bytes_text
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.collectives.reduction import UFUNCS
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS, operation_of
+from hpckit.launch.memory import available_bytes
+from hpckit.plan.collective.algorithms import ALGORITHMS, operation_of
+from hpckit.settings.apps import did_you_mean
+from hpckit.settings.sizes import parse_sizes
+from hpckit.settings.table import bytes_text
 
 OPTIONS = ("operation", "sizes", "dtype", "reduce", "root", "place", "algorithm", "rounds")
 REDUCES = tuple(op for op in UFUNCS if op != "average")  # whose weights no option gives

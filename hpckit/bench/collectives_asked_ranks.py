@@ -15,9 +15,9 @@ from hpckit.bench.collectives_rows import NO_TORCH
 from hpckit.bench.collectives_values import BLOCKS, ROOTED, Values, array_dtype, count_wrong
 from hpckit.bench.job import answer
 from hpckit.collectives.axis import axis_of
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import HpckitError
-from hpckit.mesh import Mesh
-from hpckit.shared import empty_shared
 
 POISON = 101  # no value is this: what was not written shows
 REFUSALS = (HpckitError, MPI.Exception, RuntimeError, TypeError, ValueError, KeyError, NotImplementedError)

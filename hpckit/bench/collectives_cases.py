@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 KiB, MiB = 1024, 1024**2
 P2P = ("recursive_doubling", "halving_doubling", "ring")

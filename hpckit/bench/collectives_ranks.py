@@ -15,10 +15,10 @@ from hpckit.bench.job import answer
 from hpckit.collectives import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
-from hpckit.mesh import Mesh
-from hpckit.plan.algorithms import ALGORITHMS
-from hpckit.same import broadcast_bytes
-from hpckit.shared import empty_shared
+from hpckit.comm.agree import broadcast_bytes
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.shared.symmetric import empty_shared
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 Run = Callable[[], object]
 # Values repeat after so many numbers, so that right results are known without room for them.

@@ -15,12 +15,12 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.bench.job import answer
-from hpckit.checkpoint_state import Piece, State
 from hpckit.io.checkpoint.hashes import PIECE
+from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.stream import pages
 from hpckit.io.checkpoint.writer import Writer
 from hpckit.kernels import stencil
-from hpckit.run_context import share_json
+from hpckit.run.context import share_json
 
 HALO, ROW = 2, 8192
 

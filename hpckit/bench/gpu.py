@@ -17,11 +17,11 @@ import numpy as np
 
 from hpckit.bench.gpu_cases import Rows, checks, figures, seconds, size
 from hpckit.bench.measure import machine
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import first_gpu
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import HpckitError
-from hpckit.gpu_choice import first_gpu
 from hpckit.kernels.pack import slab_kernels
-from hpckit.simulated_gpu import SimulatedGpu
 
 COPY_BYTES, QUICK_BYTES = 2 << 30, 256 << 20
 

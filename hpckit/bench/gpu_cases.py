@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
-from hpckit.simulated_gpu import SimulatedGpu
+from hpckit.comm.device import Device
+from hpckit.comm.simulated_gpu import SimulatedGpu
 
 MODULES = (
     "hpckit.bench.gpu_stencil",

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.profiles import neutral
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.cuda_jit import compiling, simulating
 from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d import dispatch as box_kernels
-from hpckit.timing import t_eff
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.1, 0.05
 SCALES = {4: (0.004, 2.0, 2.0, 1.0), 5: (0.004, 2.0, 2.0, 2.0, 1.0)}  # of deviations, by fields of a state

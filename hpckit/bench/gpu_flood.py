@@ -10,11 +10,11 @@ from statistics import median
 import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.flood.constants import HALO, HU, HV, H
 from hpckit.kernels.flood.dispatch import diagnose, stage
-from hpckit.timing import t_eff
 
 SIZE = 2048
 GRAVITY, SPACING, DT, DRY = 9.81, 1.0, 0.01, 1e-3

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, size
 from hpckit.bench.job import run_ranks
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.pack import reference, slab_kernels
 
 SHAPES = ((3, 11, 1), (2, 9, 5), (1, 12, 7))  # [outer, n, inner]

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, share, size
 from hpckit.bench.job import run_ranks
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
 from hpckit.kernels.jit import inlined

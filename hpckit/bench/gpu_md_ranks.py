@@ -14,11 +14,11 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.bench.gpu_cases import seconds, size
 from hpckit.bench.job import answer
-from hpckit.device import Device
-from hpckit.gpu_choice import find_gpu
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.pair.cuda import gather
 from hpckit.md.dynamics import NVE
-from hpckit.timing import PhaseTimer
 
 WARM, STEPS, ROUNDS = 100, 200, 5
 ENTRY, RECORD, FORCE = 4, {"double": 32, "mixed": 16}, 32  # bytes

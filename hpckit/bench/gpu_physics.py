@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
 from hpckit.bench.gpu_euler import DX, DZ, noise, on_both
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler2d.diffusion import dispatch as slab

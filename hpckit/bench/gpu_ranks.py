@@ -12,13 +12,13 @@ from mpi4py import MPI
 
 from hpckit.bench.gpu_cases import DOUBLE, difference, size
 from hpckit.bench.job import answer
-from hpckit.device import Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
-from hpckit.gpu_choice import find_gpu
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.mesh import Mesh
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels import stencil
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 ROUNDS, WARM = 50, 5
 DT = 0.15

@@ -12,11 +12,11 @@ import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
-from hpckit.timing import t_eff
 
 SIZE = 2048
 FORCES = (2e3, 1e-3, 0.2)  # viscosity, drag, quadratic drag

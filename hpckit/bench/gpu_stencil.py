@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
-from hpckit.timing import t_eff
 
 SHAPES = {1: (301,), 2: (45, 301), 3: (23, 45, 67)}
 SMALL = {1: (13,), 2: (7, 11), 3: (5, 6, 7)}

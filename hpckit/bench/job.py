@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.cli.launch import command, require_room
 from hpckit.errors import SetupError
-from hpckit.scratch import scratch
+from hpckit.launch.mpiexec import command, require_room
+from hpckit.launch.scratch import scratch
 
 
 def run_ranks(module: str, ranks: int, cases: tuple) -> list[dict[str, Any]]:

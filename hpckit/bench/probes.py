@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpckit.plan.collective import NOBODY, CollectivePlan, Step, messages
+from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, messages
 
 PROBES = ("one", "pairs", "exchange")
 STEPS = 4

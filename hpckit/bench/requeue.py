@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.bench.loopback_slurm import Cluster
-from hpckit.cli.compare_fields import field_differences
-from hpckit.cli.submit import main as submit
+from hpckit.cli.verbs.compare.fields import field_differences
+from hpckit.cli.verbs.submit import main as submit
 
 # Some seconds of work, in small steps; two frames of double precision.
 RUN = (

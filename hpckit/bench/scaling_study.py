@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.apps.common.scaling import Load
 from hpckit.bench.core_wait import CALM, MOST
 from hpckit.bench.scaling_fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling_model import Curve, curve
 from hpckit.bench.scaling_rounds import calmest, crowded, times_of
-from hpckit.cli import launch
-from hpckit.cli.config import Configuration, load
-from hpckit.cli.run import check_plan
-from hpckit.cli.schema import repr_toml
+from hpckit.cli.verbs.run import check_plan
 from hpckit.errors import InputError, SetupError
-from hpckit.plan.machine import Machine
-from hpckit.scaling import Load
+from hpckit.launch import mpiexec
+from hpckit.plan.machine.machine import Machine
+from hpckit.settings.config import Configuration, load
+from hpckit.settings.schema import repr_toml
 
 PILOT_STEPS = 8
 LEAST_STEPS = 2
@@ -68,7 +68,7 @@ class Study:
         if found is None:
             raise InputError(
                 f"the app {self.base.app.name} has no scaling studies",
-                do="give it a module `scaling` (hpckit/scaling.py says what is in it)",
+                do="give it a module `scaling` (apps/common/scaling.py says what is in it)",
             )
         return found
 
@@ -230,14 +230,14 @@ def _started(case: Record, ranks: int, launcher: str) -> Record:
         result = Path(folder, "rows.json")
         request = json.dumps({"cases": [[case]], "result": str(result)})
         words = ["-m", "hpckit.bench.scaling_ranks", request]
-        command = launch.command(ranks, words, "-P")
+        command = mpiexec.command(ranks, words, "-P")
         if launcher:
             command = [*shlex.split(launcher), "-n", str(ranks), *command[command.index(sys.executable) :]]
         # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
-        environment = launch.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
+        environment = mpiexec.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode or not result.exists():
-            said = [line for line in done.stderr.splitlines() if line and not launch.NOISE.match(line)]
+            said = [line for line in done.stderr.splitlines() if line and not mpiexec.NOISE.match(line)]
             raise SetupError(
                 f"the {ranks} ranks of the study ended with {done.returncode}",
                 likely="\n".join(said[-6:]),

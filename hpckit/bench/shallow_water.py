@@ -30,10 +30,10 @@ import numpy as np
 
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.jit import STRICT, jit
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F
 from hpckit.kernels.shallow_water.dispatch import step, step_free
-from hpckit.timing import t_eff
 
 SIZE = 2048
 STAGES = 3

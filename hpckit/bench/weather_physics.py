@@ -12,7 +12,7 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.bench.job import answer
 from hpckit.bench.measure import interleave
-from hpckit.timing import PhaseTimer
+from hpckit.comm.observe.timer import PhaseTimer
 
 
 def case(key: str, sizes: list[int], ways: dict[str, dict[str, Any]], steps: int, rounds: int) -> dict[str, Any]:

@@ -16,17 +16,17 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.loop import Model
 from hpckit.apps.weather import model as slab
 from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
-from hpckit.atmosphere.loop import Model
 from hpckit.bench.core_wait import CALM, MOST, core_wait
 from hpckit.bench.job import alone_in_turn, answer, slowest
 from hpckit.bench.scaling_rounds import calmest
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 
 WAKE = 0.02  # s
 

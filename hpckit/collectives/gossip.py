@@ -16,10 +16,10 @@ from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import flat_like
 from hpckit.collectives.work import Steps, Work, start, watched
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import collective_plan
-from hpckit.plan.collective import NOBODY, CollectivePlan
-from hpckit.plan.counts import count
-from hpckit.plan.gossip import GossipPlan, gossip_plan
+from hpckit.plan.collective.algorithms import collective_plan
+from hpckit.plan.collective.gossip import GossipPlan, gossip_plan
+from hpckit.plan.collective.plan import NOBODY, CollectivePlan
+from hpckit.plan.numbers import count
 
 Shape = tuple[int, int] | None
 

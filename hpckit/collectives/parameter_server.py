@@ -17,14 +17,14 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.reduction import Reduction
+from hpckit.comm.agree import require_same
+from hpckit.comm.observe import watch
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.counts import count
-from hpckit.same import require_same
+from hpckit.plan.numbers import count
 
 Update = Callable[[np.ndarray, np.ndarray], object]
 PUSH, PULL, REPLY, DONE = range(4)  # tags

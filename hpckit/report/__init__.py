@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-_HOME = {"build_report": "hpckit.report.build", "save_picture": "hpckit.report.picture"}
+_HOME = {"build_report": "hpckit.report.build", "save_picture": "hpckit.report.draw.picture"}
 
 __all__ = ["build_report", "save_picture"]
 

@@ -12,12 +12,12 @@ from mpi4py import MPI
 from hpckit.bench.fault_cases.rank_programs import rows_of
 from hpckit.bench.fault_cases.resize_cases import CASES
 from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
-from hpckit.checkpoint_state import Piece, State
-from hpckit.cli.config import load
+from hpckit.comm.checksums import End, Seals, SingleSeals, checksum
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
-from hpckit.finite import require_finite
-from hpckit.message_checks import End, Seals, SingleSeals, checksum
-from hpckit.replay import Kept
+from hpckit.io.checkpoint.state import Piece, State
+from hpckit.run.nan_guard import require_finite
+from hpckit.run.redundant_step import Kept
+from hpckit.settings.config import load
 
 
 def state_of(block: np.ndarray, start: tuple[int, ...]) -> State:

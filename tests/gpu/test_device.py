@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_simulated import SMALL, hpckit, temperature
 
-from hpckit.gpu_driver import missing
+from hpckit.comm.gpu_driver import missing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(missing() != "", reason=missing())]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
-from hpckit.gpu_choice import gpu_of
+from hpckit.comm.gpu_choice import gpu_of
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2", "output.single=false", "--no-report")

@@ -13,10 +13,10 @@ from conftest import is_open_mpi, mpiexec
 
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.requeue import limited, requeued, same_bits
-from hpckit.cli.graph import main as graph
-from hpckit.cli.listing import main as ls
-from hpckit.cli.submit import main
-from hpckit.cli.watch import main as watch
+from hpckit.cli.verbs.graph.verb import main as graph
+from hpckit.cli.verbs.ls import main as ls
+from hpckit.cli.verbs.submit import main
+from hpckit.cli.verbs.watch import main as watch
 
 ROOT = Path(__file__).parents[2]
 OPEN_MPI = is_open_mpi()

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
+from hpckit.apps.common.scaling import Load, halos
 from hpckit.bench.core_wait import CALM
 from hpckit.bench.scaling import run
 from hpckit.bench.scaling_files import latex, markdown
@@ -25,8 +26,7 @@ from hpckit.bench.scaling_reframe import reframe_test
 from hpckit.bench.scaling_rounds import calmest, crowded, disturbance
 from hpckit.bench.scaling_study import Study, evaluated, words_with
 from hpckit.errors import HpckitError, InputError
-from hpckit.plan.machine import Level, Machine
-from hpckit.scaling import Load, halos
+from hpckit.plan.machine.machine import Level, Machine
 
 APPS = {
     "weather/thermal": ["grid.nx=60", "grid.nz=20"],

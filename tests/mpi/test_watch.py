@@ -13,13 +13,13 @@ import pytest
 from conftest import run_limited
 
 from hpckit.cli.ending import end_of_run
-from hpckit.cli.failure import failure_file, stalls_folder
-from hpckit.cli.launch import JobEnd
-from hpckit.run_directory import RunDirectory
-from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
-from hpckit.watch_table import HEAD, alarmed, place, read_head, table_of
-from hpckit.watch_table import RUNNING as IS_RUNNING
-from hpckit.watcher import Options, Watcher
+from hpckit.comm.observe.diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
+from hpckit.comm.observe.table import HEAD, alarmed, place, read_head, table_of
+from hpckit.comm.observe.table import RUNNING as IS_RUNNING
+from hpckit.comm.observe.watcher import Options, Watcher
+from hpckit.launch.failure import failure_file, stalls_folder
+from hpckit.launch.mpiexec import JobEnd
+from hpckit.run.directory import RunDirectory
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "watch_ranks.py"
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import hpckit as hp
 from hpckit.errors import InputError
-from hpckit.plan.gantt import draw_schedule
-from hpckit.plan.machine import Level, Machine
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.plan.program import pipeline_program
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.pipeline.draw import draw_schedule
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.program import pipeline_program
+from hpckit.plan.pipeline.schedule import COMPUTE, Action, peak_live
+from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
+from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.prove import prove
-from hpckit.plan.schedule import COMPUTE, Action, peak_live
-from hpckit.plan.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
-from hpckit.plan.stage_times import StageTimes
 
 NAMES = tuple(SCHEDULES)
 SIZES = settings(max_examples=15, deadline=None, derandomize=True)

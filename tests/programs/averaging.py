@@ -7,7 +7,7 @@ from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.errors import InputError
-from hpckit.plan.gossip import GRAPHS, mixing_matrix
+from hpckit.plan.collective.gossip import GRAPHS, mixing_matrix
 
 COMM = hp.world()
 P, RANK = COMM.size, COMM.rank

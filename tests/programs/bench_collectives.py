@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.bench.collectives_ranks import Case, candidates, case, operation, time_in_turn
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 NAMES = ["mpi", "ring", "ordered", "flat", "staged", "symmetric", "auto", "auto_symmetric"]
 

@@ -11,7 +11,7 @@ from hpckit.bench.collectives_asked import algorithms_of, cases_of
 from hpckit.bench.collectives_asked_ranks import Case, candidates, measured
 from hpckit.bench.collectives_ranks import time_in_turn
 from hpckit.bench.job import wait_asleep
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 collectives_ranks.SMALL = 0  # one call a round: nothing here looks at times
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")

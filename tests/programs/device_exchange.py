@@ -9,11 +9,11 @@ import pytest
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.device import HOST
+from hpckit.comm.device import HOST
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import InputError
-from hpckit.gpu_choice import find_gpu
 from hpckit.kernels.device_array import is_device_array
-from hpckit.simulated_gpu import SimulatedGpu
 
 WORLD = MPI.COMM_WORLD
 DEVICE = find_gpu(WORLD)

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import hpckit as hp
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
 from hpckit.nn.activations import ExactGELU, ReLU
 from hpckit.nn.convolution import Convolution, Flatten, MaxPool
 from hpckit.nn.gpt import gpt2, llama

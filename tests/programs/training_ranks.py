@@ -19,8 +19,8 @@ from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.mlp import mlp
 from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.nn.parameters import Parameters
-from hpckit.parallel.pipeline import is_tied
-from hpckit.plan.schedule import Action, Schedule
+from hpckit.plan.pipeline.schedule import Action, Schedule
+from hpckit.training.pipeline import is_tied
 
 WORLD = MPI.COMM_WORLD
 VOCAB, PADDED, LENGTH = 17, 19, 5

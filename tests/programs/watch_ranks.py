@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import hpckit as hp
-from hpckit import watch
+from hpckit.comm.observe import watch
 from hpckit.errors import InputError, MismatchError, StallError
 
 CASE, FOLDER, LIMIT = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])

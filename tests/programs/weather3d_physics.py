@@ -8,8 +8,8 @@ from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.tracers import start_of
 from hpckit.bench.weather import PHYSICS
 from hpckit.bench.weather_physics import case
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler3d.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.timing import PhaseTimer
 
 STABLE = {"kind": "stable", "frequency": 0.01}
 

@@ -17,9 +17,9 @@ from random import Random
 from typing import Any
 
 from hpckit.bench.fault_cases.jobs import at_once, job
+from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import SetupError
-from hpckit.scratch import scratch
-from hpckit.watcher import process_state
+from hpckit.launch.scratch import scratch
 
 PROGRAM = Path(__file__).with_name("dying.py")
 GONE_SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from hpckit.bench.fault_cases.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 from hpckit.io.failpoints import SITES, Operation, breaking
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 
 STEPS = 12
 ACTIONS = ("kill", "ENOSPC", "EIO", "short", "EINTR")

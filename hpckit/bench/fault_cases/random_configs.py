@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 from hpckit.bench.fault_cases.random_text import VALUES, changed
-from hpckit.cli.apps import App, apps
 from hpckit.cli.main import main
-from hpckit.cli.run_file import default_config, run_file_text
-from hpckit.cli.schema import Schema, dotted
+from hpckit.settings.apps import App, apps
+from hpckit.settings.run_file import default_config, run_file_text
+from hpckit.settings.schema import Schema, dotted
 
 
 def case(random: Random, folder: Path) -> str:

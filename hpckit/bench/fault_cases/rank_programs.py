@@ -10,8 +10,8 @@ from typing import Any
 
 from hpckit.bench.fault_cases.jobs import job
 from hpckit.bench.fault_cases.taken_out import NONE
-from hpckit.cli import launch
-from hpckit.scratch import scratch
+from hpckit.launch import mpiexec
+from hpckit.launch.scratch import scratch
 
 ROWS = "rows.json"
 START_SECONDS, CASE_SECONDS = 300.0, 120.0  # a start and a case take a few, where nothing is held up or compiled
@@ -25,8 +25,8 @@ def rows_of(
     """
     with scratch("hpckit-faults-") as folder:
         with job(
-            launch.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
-            env=launch.rank_environment(ranks),
+            mpiexec.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
+            env=mpiexec.rank_environment(ranks),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as started:

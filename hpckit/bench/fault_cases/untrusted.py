@@ -23,7 +23,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from hpckit.bench.fault_cases.jobs import AT_ONCE, at_once, job
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 
 SECONDS = 5  # of processor time in a case
 WAITING = 100  # s: a case that does not compute and does not end either
