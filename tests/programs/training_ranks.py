@@ -13,10 +13,10 @@ from refusals import refused
 import hpckit as hp
 from hpckit.errors import MismatchError
 from hpckit.nn.convolution import Flatten
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
 from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.nn.parameters import Parameters
 from hpckit.plan.pipeline.schedule import Action, Schedule
