@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.simulated_stream import current_stream
+from hpckit.kernels.compile.simulated_stream import current_stream
 
 
 class SimulatedArray(np.ndarray):

@@ -9,10 +9,10 @@ from hpckit.apps.weather.model import Model, Watch
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
-from hpckit.kernels.euler2d.cuda import sweep_x, sweep_z
-from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
-from hpckit.kernels.euler2d.diffusion.cuda import diffuse
+from hpckit.kernels.euler.constants import INNER, OUTER, WHOLE
+from hpckit.kernels.euler.cuda_target import Target, new_status, read_status
+from hpckit.kernels.euler.slab.cuda import sweep_x, sweep_z
+from hpckit.kernels.euler.slab.diffusion.cuda import diffuse
 
 
 class GpuModel(Model):

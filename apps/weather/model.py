@@ -20,10 +20,10 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
-from hpckit.kernels.euler2d.diffusion.dispatch import diffuse
-from hpckit.kernels.euler2d.dispatch import NO_SEAMS, diagnose, has_inner, sweep_x, sweep_z
-from hpckit.kernels.euler2d.ring import STRIP
+from hpckit.kernels.euler.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
+from hpckit.kernels.euler.ring import STRIP
+from hpckit.kernels.euler.slab.diffusion.dispatch import diffuse
+from hpckit.kernels.euler.slab.dispatch import NO_SEAMS, diagnose, has_inner, sweep_x, sweep_z
 from hpckit.plan.grid.decomposition import Decomposition
 
 NONE = np.zeros((0, 0))

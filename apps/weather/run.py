@@ -14,7 +14,7 @@ from hpckit.apps.weather.model import Model, warm_up
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run

@@ -9,10 +9,10 @@ from hpckit.apps.weather3d.model import Model, Watch
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.kernels.cuda_jit import simulating
-from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
-from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
-from hpckit.kernels.euler3d.cuda import diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.compile.cuda_jit import simulating
+from hpckit.kernels.euler.box.cuda import diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler.constants import INNER, OUTER, WHOLE
+from hpckit.kernels.euler.cuda_target import Target, new_status, read_status
 
 
 class GpuModel(Model):

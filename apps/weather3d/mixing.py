@@ -14,10 +14,10 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import diffuse
-from hpckit.kernels.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.box.dispatch import diffuse
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
 
 
 class Mixing:

@@ -24,13 +24,13 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
-from hpckit.kernels.euler2d.dispatch import has_inner
-from hpckit.kernels.euler2d.ring import STRIP
-from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
-from hpckit.kernels.relaxation.dispatch import relax
-from hpckit.kernels.turbulence.dispatch import drag
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.box.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
+from hpckit.kernels.euler.relaxation.dispatch import relax
+from hpckit.kernels.euler.ring import STRIP
+from hpckit.kernels.euler.slab.dispatch import has_inner
+from hpckit.kernels.euler.turbulence.dispatch import drag
 from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole

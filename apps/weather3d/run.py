@@ -16,7 +16,7 @@ from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology

@@ -13,10 +13,10 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS, RHO
-from hpckit.kernels.tracers.constants import REACH
-from hpckit.kernels.tracers.dispatch import transport
+from hpckit.kernels.euler.box.constants import FIELDS, RHO
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.plan.grid.decomposition import Decomposition
 
 HALOS = (0, REACH, REACH)

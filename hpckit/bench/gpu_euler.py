@@ -20,10 +20,10 @@ from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling, simulating
-from hpckit.kernels.euler2d import dispatch as slab_kernels
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as box_kernels
+from hpckit.kernels.compile.cuda_jit import compiling, simulating
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.1, 0.05
 SCALES = {4: (0.004, 2.0, 2.0, 1.0), 5: (0.004, 2.0, 2.0, 2.0, 1.0)}  # of deviations, by fields of a state
@@ -123,9 +123,9 @@ class Steps:
     """Steps of a periodic slab or box at rest with a warm spot, on the device, as the models take them."""
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: Any) -> None:
-        from hpckit.kernels.euler2d import cuda as slab
-        from hpckit.kernels.euler2d.cuda_target import Target, new_status
-        from hpckit.kernels.euler3d import cuda as box
+        from hpckit.kernels.euler.box import cuda as box
+        from hpckit.kernels.euler.cuda_target import Target, new_status
+        from hpckit.kernels.euler.slab import cuda as slab
 
         self.three, self.cells, self.count = len(shape) == 3, int(np.prod(shape)), 0
         fields = 5 if self.three else 4

@@ -12,7 +12,7 @@ import numpy as np
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling
+from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.flood.constants import HALO, HU, HV, H
 from hpckit.kernels.flood.dispatch import diagnose, stage
 

@@ -14,7 +14,7 @@ from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, 
 from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling
+from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 

@@ -31,7 +31,7 @@ import numpy as np
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F
 from hpckit.kernels.shallow_water.dispatch import step, step_free
 

@@ -48,9 +48,9 @@ from hpckit.bench.against import LEAST_ROUNDS, Rival, in_turn
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d import dispatch as slab_kernels
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as box_kernels
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))

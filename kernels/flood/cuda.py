@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.cuda_tiling import Rectangle, Tiling, rectangles, tiling
-from hpckit.kernels.cuda_watch import watch
+from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_tiling import Rectangle, Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host, to_host
 from hpckit.kernels.flood.constants import DEPTH_MIN, HALO, HU, HV, RATE, ROUNDING, H
 from hpckit.kernels.flood.numerics import (
@@ -33,7 +34,6 @@ from hpckit.kernels.flood.numerics import (
     rub,
     taken,
 )
-from hpckit.kernels.jit import inlined
 
 __all__ = ["diagnose", "found_by", "result", "stage", "tiles_of"]
 

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.flood.constants import (
     BROKEN,
     DEPTH_MAX,
@@ -40,7 +41,6 @@ from hpckit.kernels.flood.numerics import (
     rub,
     taken,
 )
-from hpckit.kernels.jit import STRICT, jit
 
 u8 = np.uint64
 LANES = 32

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_folds import fold_max, fold_sum, folders
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda_folds import fold_max, fold_sum, folders
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host
-from hpckit.kernels.jit import inlined
 from hpckit.kernels.nn.cuda_activations import dropout, gelu, gelu_erf, relu, scale, scale_two, silu, swiglu
 from hpckit.kernels.nn.memory import empty
 

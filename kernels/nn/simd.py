@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
+from hpckit.kernels.compile.jit import FINITE, REORDERED, inlined, jit
 from hpckit.kernels.nn import elementary
 from hpckit.kernels.nn.elementary import exponential, normal_tail
 from hpckit.kernels.noise.simd import four_words

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.noise.reference import ROUNDS
 
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)

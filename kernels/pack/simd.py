@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.compile.jit import STRICT, jit
 
 u8 = np.uint64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import FUSED, STRICT, inlined, jit
+from hpckit.kernels.compile.jit import FUSED, STRICT, inlined, jit
 
 
 @jit(math=STRICT)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.cuda_tiling import Rectangle, Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_tiling import Rectangle, Tiling, rectangles, tiling
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty_like
-from hpckit.kernels.jit import inlined
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.cuda_watch import diagnose
 from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, settle, vorticity

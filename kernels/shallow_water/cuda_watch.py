@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_watch import watch
-from hpckit.kernels.jit import inlined
+from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.shallow_water.constants import HALO
 from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
 

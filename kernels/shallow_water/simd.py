@@ -3,7 +3,7 @@
 Bands of x are carried upward, two rows at a time. Two new rows let the first stage complete the two of which they are
 the upper one and the one below, those let the second stage complete two rows, and so on, so that rings of a few rows,
 which fit the second-level cache, hold all that the stages need, and a row is written three rows after it was read, or
-six. A band is four or eight strips of x side by side, one a lane of a vector (`kernels.strips`): its rows are turned as
+six. A band is four or eight strips of x side by side, one a lane of a vector (`compile.strips`): its rows are turned as
 they come and go, and in between a stage needs neither shuffles nor unaligned loads, of which a row was full. Strips
 share a cell for each stage on either side with their neighbors.
 
@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.compile.strips import LANES, collect, load, spread
 from hpckit.kernels.shallow_water.constants import (
     AT_ONCE,
     BROKEN,
@@ -34,7 +35,6 @@ from hpckit.kernels.shallow_water.constants import (
 )
 from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
 from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, pair_kernel
-from hpckit.kernels.strips import LANES, collect, load, spread
 
 u8 = np.uint64
 STRIP = LANES * CELLS  # cells of a band

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels import dual  # noqa: F401  (math.sqrt of vectors)
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.compile.strips import LANES, load
+from hpckit.kernels.compile.vectors import called, fused, prefetch, store
 from hpckit.kernels.shallow_water.constants import AT_ONCE, CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.numerics import friction, settle, vorticity
-from hpckit.kernels.simd import called, fused, prefetch, store
-from hpckit.kernels.strips import LANES, load
 
 CELLS = 128  # of a strip, at most, beside its halo
 # From row to row of a ring: the strip, its halo, a vector beside it at either end; an odd number of cache lines, as

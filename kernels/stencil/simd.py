@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.stencil.region import Box
 
 # Planes of more cells (2 MiB of double) are taken in strips of 512 KiB: below, cutting them costs more than it saves.

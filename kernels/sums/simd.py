@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.sums.reference import BINS, width
 
 SHIFT = 1.5 * 2.0**52

@@ -19,8 +19,8 @@ from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_forc
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U
-from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
+from hpckit.kernels.euler.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U
+from hpckit.kernels.euler.slab.dispatch import sweep_x, sweep_z
 from hpckit.run.steps import is_frame, step_count
 
 FOUND: dict = {}

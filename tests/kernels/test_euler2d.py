@@ -12,9 +12,10 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d import constants, dispatch, lines, numerics, reference, ring
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.euler import constants, lines, numerics, ring
+from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.euler.slab import dispatch, reference
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.12, 0.05
 NONE, NO_INFLOW = np.zeros((0, 0)), np.zeros((2, 0))
@@ -342,7 +343,7 @@ def test_inner_loops_are_vectorized(tmp_path):
     program = """
 import re
 import numpy as np
-from hpckit.kernels.euler2d import crossing, lines, ring
+from hpckit.kernels.euler import crossing, lines, ring
 line, rows, u = np.ones(8 * lines.PITCH), [np.ones(9 * 4 * ring.PITCH) for _ in range(6)], np.uint64
 lines._cross(line, line.copy(), line.copy(), u(8), u(32), 1.0, 300.0, 0.1)
 lines._push(line, line.copy(), line.copy(), line.copy(), u(8), u(32), 0.1, 1e5)

@@ -10,12 +10,12 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d import dispatch as slab
-from hpckit.kernels.euler2d import lines, ring
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
-from hpckit.kernels.euler2d.dispatch import has_inner
-from hpckit.kernels.euler3d import dispatch, reference
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler import lines, ring
+from hpckit.kernels.euler.box import dispatch, reference
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
+from hpckit.kernels.euler.slab import dispatch as slab
+from hpckit.kernels.euler.slab.dispatch import has_inner
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
 SIZES = (0.004, 2.0, 2.0, 2.0, 1.0)  # of deviations in rho, rho u, rho v, rho w, rho theta

@@ -4,10 +4,10 @@ import numpy as np
 
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.device_array import as_host
-from hpckit.kernels.euler2d import cuda as slab
-from hpckit.kernels.euler2d import cuda_columns, cuda_tiles
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
-from hpckit.kernels.euler2d.cuda_target import Target, new_status, parts, read_status
+from hpckit.kernels.euler import cuda_columns, cuda_tiles
+from hpckit.kernels.euler.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
+from hpckit.kernels.euler.cuda_target import Target, new_status, parts, read_status
+from hpckit.kernels.euler.slab import cuda as slab
 from hpckit.kernels.flood import cuda as flood
 from hpckit.kernels.shallow_water import cuda as water
 

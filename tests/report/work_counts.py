@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from counting import Counted, counted
 
-from hpckit.kernels.euler2d import reference as slab
-from hpckit.kernels.euler3d import reference as box
+from hpckit.kernels.euler.box import reference as box
+from hpckit.kernels.euler.slab import reference as slab
 from hpckit.kernels.shallow_water import reference as water
 from hpckit.kernels.stencil import reference as stencil
 

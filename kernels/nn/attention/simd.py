@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import REORDERED, inlined, jit
+from hpckit.kernels.compile.jit import REORDERED, inlined, jit
 from hpckit.kernels.nn.attention.tile import columns, tile_product
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.simd import largest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import REORDERED, jit
+from hpckit.kernels.compile.jit import REORDERED, jit
 
 u8 = np.uint64
 

@@ -1,0 +1,54 @@
+"""Relaxation of a box's state, CUDA: a thread a cell."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.euler.constants import HALO
+
+THREADS = threads(128)
+
+
+def relax(
+    state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float, added: Any
+) -> Any:  # fmt: skip
+    """As `reference.relax`. added: scratch for what is added to rho' by cell, [nz, ny, nx]; the sum is a number on the
+    device, so that nothing is waited for.
+    """
+    grid = (blocks(len(side_x), THREADS), len(side_y), len(lid))
+    _kernel(state.dtype)[grid, THREADS](state, column, base, side_x, side_y, lid, state.dtype.type(dt), added)
+    return added.sum(dtype=np.float64)
+
+
+@functools.cache
+def _kernel(dtype: np.dtype) -> Kernel:
+    return kernel(in_precision(_relax, dtype))
+
+
+def _relax(state, column, base, side_x, side_y, lid, dt, added):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < side_x.shape[0]:
+        x, y = i + HALO, j + HALO
+        before = state[0, k, y, x]
+        if lid[k] > 0.0:
+            keep = 1.0 / (1.0 + dt * lid[k])
+            rho = before + column[0, k]
+            for field in range(3):
+                goal = rho * base[field, k]
+                state[1 + field, k, y, x] = goal + keep * (state[1 + field, k, y, x] - goal)
+            goal = rho * base[3, k] - column[1, k]
+            state[4, k, y, x] = goal + keep * (state[4, k, y, x] - goal)
+        side = max(side_x[i], side_y[j])
+        if side > 0.0:
+            keep = 1.0 / (1.0 + dt * side)
+            state[0, k, y, x] = before * keep
+            state[4, k, y, x] *= keep
+            for field in range(3):
+                goal = column[0, k] * base[field, k]
+                state[1 + field, k, y, x] = goal + keep * (state[1 + field, k, y, x] - goal)
+        added[k, j, i] = state[0, k, y, x] - before

@@ -1,0 +1,84 @@
+"""Compressible Euler equations in a slab, CUDA: each sweep is one kernel that runs its three Runge-Kutta stages.
+
+The functions take what `reference` says as arrays of the device, all of the state's precision, float64 or float32, and
+a `Target` more: then the result goes to another array, the status to the device, the sweep returns 0 and waits for
+nothing. Without one the state is advanced in place, by way of such an array, and the status is read and returned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, WHOLE
+from hpckit.kernels.euler.cuda_columns import Columns, sweep_columns
+from hpckit.kernels.euler.cuda_target import Target, settle, target_of
+from hpckit.kernels.euler.cuda_tiles import Rows, sweep_tiles
+from hpckit.kernels.euler.numerics import power
+
+u8 = np.uint64
+NO_FLUX = np.zeros(0)
+
+
+def sweep_x(
+    state: Any, column: Any, dx: float, dt: float, beta: float, source: Any, inflow: Any, at_left: bool, at_right: bool,
+    target: Target | None = None, part: int = WHOLE,
+) -> int:  # fmt: skip
+    """As `reference.sweep_x`; `part`: see `cuda_target.parts`."""
+    levels, width = state.shape[1:]
+    rows = Rows(HALO, levels * width, 0, width, width - 2 * HALO, 1, levels)
+    used, edges = target_of(state, target), int(at_left) + 2 * int(at_right)
+    sweep_tiles(state, column, source, inflow, NO_FLUX, rows, edges, dx, dt, beta, used, part)
+    return settle(state, target, used)
+
+
+def sweep_z(
+    state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float, source: Any, target: Target | None = None
+) -> int:
+    """As `reference.sweep_z`."""
+    levels, width = state.shape[1:]
+    columns = Columns(HALO, levels * width, width, 0, width - 2 * HALO, levels, 1)
+    used = target_of(state, target)
+    sweep_columns(state, faces, ghost, source, NO_FLUX, columns, RHO_W, dz, dt, beta, used)
+    return settle(state, target, used)
+
+
+def diagnose(state: Any, column: Any, height: Any) -> np.ndarray:
+    """As `reference.diagnose`; waits for the device."""
+    levels, width = state.shape[1:]
+    cells = width - 2 * HALO
+    found = watch(_add_cell, 5, 5, levels * cells, (state.reshape(-1), column, height), (levels, width, cells), ())
+    found[5:][np.isneginf(found[5:])] = 0.0
+    found[8] *= -1
+    return np.append(np.delete(found, 4), found[4])
+
+
+@inlined
+def _add_cell(own, index, state, column, height, _, __, layout, numbers):
+    """Sums of rho', kinetic, internal, potential energy and lost cells; u + c, w + c, w, -theta' and theta'."""
+    levels, width, cells = layout
+    level = index // cells
+    at, pitch = level * width + HALO + index % cells, levels * width
+    base_rho, base_rho_theta, base_pressure = column[0, level], column[1, level], column[2, level]
+    rho = state[u8(at)] + base_rho
+    u, w = state[u8(at + pitch)] / rho, state[u8(at + 2 * pitch)] / rho
+    heat = state[u8(at + 3 * pitch)]
+    theta = (heat + base_rho_theta) / rho - base_rho_theta / base_rho
+    pressure = base_pressure * (1.0 + power(heat / base_rho_theta, True))
+    sound = math.sqrt(GAMMA * pressure / rho)
+    if math.isfinite(u + w + theta + sound):
+        own[0] += state[u8(at)]
+        own[1] += 0.5 * rho * (u * u + w * w)
+        own[2] += CV / RD * pressure
+        own[3] += GRAVITY * height[level] * rho
+        own[5] = max(own[5], abs(u) + sound)
+        own[6] = max(own[6], abs(w) + sound)
+        own[7] = max(own[7], abs(w))
+        own[8] = max(own[8], -theta)
+        own[9] = max(own[9], theta)
+    else:
+        own[4] += 1.0

@@ -1,0 +1,92 @@
+"""Compressible Euler equations in a slab, Numba: each sweep runs its three Runge-Kutta stages in one pass over memory.
+
+x sweep: rows cut into tiles (`lines`). z sweep: strips of cells in x, carried upward as a wavefront (`ring`). Both are
+made of the same short passes over a row of interfaces (`crossing`), and both serve the box too (`kernels.euler.box`).
+
+No pow and one division an interface (`numerics`). A row in which the series of the pressure does not hold is computed
+again with pow where it must be; the others keep their bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.euler import lines, ring
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.euler.numerics import power
+
+u8 = np.uint64
+ALONG_X = RHO, RHO_U, RHO_THETA, RHO_W  # the fields in the order of `crossing.SLOTS`
+ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U
+
+
+@jit
+def sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams):
+    """As `reference.sweep_x`; part, seams: see `lines`, seams [nz, 4, 2, 6] or of size 0 for WHOLE."""
+    work = lines.workspace(len(ALONG_X))
+    return _rows(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams, work)
+
+
+@jit(borrowed=True)
+def _rows(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams, work):
+    flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
+    parts, no_mass, status = lines.parts_of(work, len(ALONG_X)), work[:0], 0
+    for row in range(state.shape[1]):
+        wind = (inflow[0, row], inflow[1, row]) if inflow.size else (0.0, 0.0)
+        status |= lines.sweep_line(
+            flat, row * width + HALO, (row + 1) * width + HALO, pitch, width - 2 * HALO, ALONG_X, column, row,
+            source.reshape(-1), wind, at_left, at_right, False, no_mass, part, seams[row if seams.size else 0], dx, dt,
+            beta, parts,
+        )  # fmt: skip
+    return status
+
+
+@jit
+def sweep_z(state, faces, ghost, dz, dt, beta, source, begin, end):
+    """As `reference.sweep_z`."""
+    return _columns(state, faces, ghost, dz, dt, beta, source, begin, end, ring.workspace(len(ALONG_Z)))
+
+
+@jit(borrowed=True)
+def _columns(state, faces, ghost, dz, dt, beta, source, begin, end, work):
+    flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
+    parts, no_mass, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
+    for first in range(begin, end, ring.STRIP):
+        status |= ring.sweep_strip(
+            flat, (HALO + first, 0), (HALO + first + ring.STRIP, 0), pitch, width, state.shape[1], no_mass, no_mass,
+            ALONG_Z, min(ring.STRIP, end - first), faces, 0, ghost, source.reshape(-1), no_mass, 0, 0, dz, dt, beta,
+            parts,
+        )  # fmt: skip
+    return status
+
+
+@jit
+def diagnose(state, column, height):
+    """As `reference.diagnose`."""
+    out = np.zeros(10)
+    out[7], out[8] = np.inf, -np.inf
+    for row in range(state.shape[1]):
+        base_rho, base_rho_theta, base_pressure = column[0, row], column[1, row], column[2, row]
+        base_theta = base_rho_theta / base_rho
+        for cell in range(HALO, state.shape[2] - HALO):
+            rho = state[0, row, cell] + base_rho
+            u, w = state[1, row, cell] / rho, state[2, row, cell] / rho
+            theta = (state[3, row, cell] + base_rho_theta) / rho - base_theta
+            pressure = base_pressure * (1.0 + power(state[3, row, cell] / base_rho_theta, True))
+            sound = np.sqrt(GAMMA * pressure / rho)
+            if not np.isfinite(u + w + theta + sound):
+                out[9] += 1.0
+                continue
+            out[0] += state[0, row, cell]
+            out[1] += 0.5 * rho * (u * u + w * w)
+            out[2] += CV / RD * pressure
+            out[3] += GRAVITY * height[row] * rho
+            out[4] = max(out[4], abs(u) + sound)
+            out[5] = max(out[5], abs(w) + sound)
+            out[6] = max(out[6], abs(w))
+            out[7] = min(out[7], theta)
+            out[8] = max(out[8], theta)
+    if out[8] == -np.inf:
+        out[7:9] = 0.0
+    return out
