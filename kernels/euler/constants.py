@@ -1,5 +1,9 @@
 """Constants of the slab model, as the miniWeather mini-app has them, and the names of what the kernels pass around."""
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 GRAVITY = 9.8  # m s-2
 CP = 1004.0  # J kg-1 K-1, dry air at constant pressure
 CV = 717.0  # J kg-1 K-1, at constant volume
@@ -15,4 +19,13 @@ SERIES_RANGE = 0.125  # |e| up to which the pressure is a series in e = (rho the
 OUT_OF_RANGE = 1  # status: some pressure was taken from pow
 NOT_FINITE = 2  # status: a field holds nan or inf
 
-WHOLE, INNER, OUTER = range(3)  # parts of a sweep along x: everything, what needs no halo, the rest
+CLOSED = 3  # part of a sweep along x, beside those of `kernels.parts`: everything, of rows that are their own halo
+
+
+class Sweep(NamedTuple):
+    """The numbers of a sweep."""
+
+    spacing: float  # of the cells along the sweep, m
+    dt: float  # s
+    beta: float  # strength of the hyperviscosity
+    step: int  # the number of the time step, which the status keeps where a value is lost

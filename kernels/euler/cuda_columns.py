@@ -22,9 +22,10 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.cuda_pieces import in_precision
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U, WHOLE
-from hpckit.kernels.euler.cuda_target import Target, parts, stage_numbers
+from hpckit.kernels.euler.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U, Sweep
+from hpckit.kernels.euler.cuda_stages import parts, stage_numbers
 from hpckit.kernels.euler.numerics import carried, fluxes
+from hpckit.kernels.parts import WHOLE
 
 real, u8 = np.float64, np.uint64
 MOST_ROWS = 128  # of a chunk
@@ -52,15 +53,15 @@ class Columns(NamedTuple):
 
 
 def sweep_columns(
-    state: Any, base: Any, ghost: Any, force: Any, mass_flux: Any, columns: Columns, normal: int, spacing: float,
-    dt: float, beta: float, target: Target, part: int = WHOLE,
+    state: Any, out: Any, base: Any, ghost: Any, force: Any, mass_flux: Any, columns: Columns, normal: int,
+    sweep: Sweep, status: Any, part: int = WHOLE,
 ) -> None:  # fmt: skip
-    """Advance the direction across the columns by dt (s).
+    """Advance the direction across the columns by dt; `out` takes the result.
 
     normal: the momentum across the faces. ghost: as in `reference` where the sweep goes from wall to wall, under
     gravity: base then holds rho, rho theta, pressure and third differences by faces; else None: there is a halo of 6,
     and base holds the first three by lines. force: like a field, or of size 0. mass_flux: as in the box, or of size 0.
-    part: WHOLE, or the chunks that need no halo (INNER), or the others (OUTER).
+    part: INNER does the chunks that need no halo.
     """
     fields, walls, flat = state.shape[0], ghost is not None, state.reshape(-1)
     across = blocks(columns.cells, THREADS)
@@ -73,10 +74,9 @@ def sweep_columns(
     of_faces = (face_pitch, columns.cells if walls else columns.cells * (columns.rows + 1))
     function = column_kernel(state.dtype, fields, normal, walls, force.size > 0, mass_flux.size > 0)
     function[(across, columns.lines, count), THREADS](
-        flat, target.out.reshape(-1), base, ghost if walls else flat,
+        flat, out.reshape(-1), base, ghost if walls else flat,
         force.reshape(-1) if force.size else flat, mass_flux.reshape(-1) if mass_flux.size else flat,
-        (*columns[:6], *of_faces, rows, first, stride), stage_numbers(state.dtype, spacing, dt, beta, GRAVITY),
-        target.status, target.mark,
+        (*columns[:6], *of_faces, rows, first, stride), stage_numbers(state.dtype, sweep, GRAVITY), status, sweep.step,
     )  # fmt: skip
 
 

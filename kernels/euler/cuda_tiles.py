@@ -15,8 +15,8 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.cuda_pieces import in_precision
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO_W, WHOLE
-from hpckit.kernels.euler.cuda_target import Target, parts, stage_numbers
+from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO_W, Sweep
+from hpckit.kernels.euler.cuda_stages import parts, stage_numbers
 from hpckit.kernels.euler.numerics import carried, fluxes
 
 real, u8 = np.float64, np.uint64
@@ -41,14 +41,14 @@ class Rows(NamedTuple):
 
 
 def sweep_tiles(
-    state: Any, column: Any, force: Any, inflow: Any, mass_flux: Any, rows: Rows, edges: int, spacing: float,
-    dt: float, beta: float, target: Target, part: int = WHOLE,
+    state: Any, out: Any, column: Any, force: Any, inflow: Any, mass_flux: Any, rows: Rows, edges: int, sweep: Sweep,
+    status: Any, part: int,
 ) -> None:  # fmt: skip
-    """Advance the direction along the rows by dt (s).
+    """Advance the direction along the rows by dt; `out` takes the result.
 
     column: rho, rho theta, pressure by levels. force: like a field, or of size 0. inflow: u and theta by levels, or of
     size 0; edges: whether the first cell is (1), and the one after the last is (2), the domain's first. mass_flux: as
-    in the box. part: WHOLE, or the tiles that need no halo (INNER), or the others (OUTER).
+    in the box. part: INNER does the tiles that need no halo.
     """
     flat = state.reshape(-1)
     cells = -(-rows.cells // blocks(rows.cells, MOST_CELLS))
@@ -57,10 +57,9 @@ def sweep_tiles(
         return
     function = tile_kernel(state.dtype, state.shape[0], force.size > 0, inflow.size > 0, mass_flux.size > 0)
     function[(count, rows.rows, rows.levels), blocks(cells + 2 * HALO, WARP) * WARP](
-        flat, target.out.reshape(-1), column, force.reshape(-1) if force.size else flat,
+        flat, out.reshape(-1), column, force.reshape(-1) if force.size else flat,
         inflow if inflow.size else column, mass_flux.reshape(-1) if mass_flux.size else flat,
-        (*rows[:6], edges, cells, first, stride), stage_numbers(state.dtype, spacing, dt, beta, 0.0),
-        target.status, target.mark,
+        (*rows[:6], edges, cells, first, stride), stage_numbers(state.dtype, sweep, 0.0), status, sweep.step,
     )  # fmt: skip
 
 

@@ -13,13 +13,16 @@ is neither read nor filled. Copied there, it would cost three cache lines a row,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import HALO, INNER, OUTER, WHOLE
+from hpckit.kernels.euler.constants import CLOSED, HALO
 from hpckit.kernels.euler.crossing import CARRIED, HEAT, NORMAL, RHO, cross, whole_lanes
 from hpckit.kernels.euler.numerics import carried, flux_of, fluxes
 from hpckit.kernels.euler.ring import ask_for
+from hpckit.kernels.parts import INNER, OUTER
 
 u8 = np.uint64
 TILE = 272 - 9  # cells of a tile: its first stage has nine interfaces more
@@ -49,23 +52,40 @@ def parts_of(work, fields):
     return old, one, two, flux, rest[: 2 * PITCH], ends[0], ends[1], rest[2 * PITCH + 2 * fields * HALO :]
 
 
-@jit(borrowed=True)
-def sweep_line(
-    flat, at, then, pitch, cells, order, base, level, source, inflow, at_left, at_right, closed, mass, part, seams,
-    spacing, dt, beta, parts,
-):  # fmt: skip
-    """Advance a row of cells by dt along x, in place; see `euler2d.reference.sweep_x`.
+class Row(NamedTuple):
+    """Where a row stands in the flat state."""
 
-    flat: the state; its fields stand `pitch` apart, the first owned cell of the row at `at`. then: that of the row that
-    comes next, for memory to begin with. order: the state's fields in the order of `crossing.SLOTS`. base: the base
-    state at cells, of which `level` is the row's. source: tendency of the first carried field, laid out like a field,
-    or of size 0. inflow: u and theta of an inflow, theta 0 without. closed: whether the row closes on itself, which it
-    does in one part. mass: takes the mass flux of the last stage, cells + 1, or of size 0. part, seams: see above.
-    parts: of `parts_of`. Returns a status.
+    at: int  # its first owned cell
+    then: int  # that of the row that comes next, for memory to begin with
+    pitch: int  # from field to field
+    cells: int
+
+
+class Inflow(NamedTuple):
+    """The wind that enters a row at the domain's left edge."""
+
+    u: float
+    theta: float  # 0 without inflow
+    at_left: bool  # whether the row's left end is that edge
+    at_right: bool
+
+
+@jit(borrowed=True)
+def sweep_line(flat, out, row, order, base, level, source, inflow, mass, part, seams, sweep, parts):
+    """Advance a row of cells by dt along x; see `slab.reference.sweep_x`.
+
+    flat: the state; out: takes the result, laid out like it, or is it. row: `Row`. order: the state's fields in the
+    order of `crossing.SLOTS`. base: the base state at cells, of which `level` is the row's. source: tendency of the
+    first carried field, laid out like a field, or of size 0. inflow: `Inflow`. mass: takes the mass flux of the last
+    stage, cells + 1, or of size 0. part, seams: see above; part may be CLOSED. sweep: `Sweep`. parts: of `parts_of`.
+    Returns a status.
     """
+    at, then, pitch, cells = row
+    spacing, dt, beta, _ = sweep
+    wind, closed = (inflow.u, inflow.theta), part == CLOSED
     old, one, two, flux, scratch, left, start, ghost = parts
     status, fields, tiles = 0, len(order), (cells + TILE - 1) // TILE
-    split = tiles > 2 and part != WHOLE
+    split = tiles > 2 and part in (INNER, OUTER)
     if part == INNER and not split:
         return status
     for tile in range(tiles):
@@ -98,17 +118,17 @@ def sweep_line(
             new = two if stage == 1 else one
             step, rate = dt / (3 - stage), dt / (3 - stage) / spacing
             status |= advance_tile(now, old, new, flux, scratch, stage, count, fields, base, level, beta, rate)
-            if inflow[1] > 0.0:
+            if inflow.theta > 0.0:
                 for edge in range(2):
                     here = FIRST - begin + edge * cells
-                    if (at_left, at_right)[edge] and FIRST <= here < FIRST + count + 4:
+                    if (inflow.at_left, inflow.at_right)[edge] and FIRST <= here < FIRST + count + 4:
                         first = here - (FIRST - 4 + 2 * stage)
-                        _behind_inflow(now, old, new, flux, ghost, here, first, base, level, beta, rate, inflow)
+                        _behind_inflow(now, old, new, flux, ghost, here, first, base, level, beta, rate, wind)
             if source.size:
                 rho_w = CARRIED * PITCH + FIRST
                 for cell in range(2 * stage - 4, count + 4 - 2 * stage):
                     new[rho_w + cell] += step * source[at + begin + cell]
-        store_tile(flat, u8(at + begin), pitch, order, u8(count), one)
+        store_tile(out, u8(at + begin), pitch, order, u8(count), one)
         if mass.size:
             for face in range(count + 1):
                 mass[begin + face] = flux[face] * (spacing / dt)
@@ -136,12 +156,12 @@ def _fetch(flat, at, pitch, order, old, to):
 
 
 @jit(borrowed=True, noalias=True)
-def store_tile(flat, at, pitch, order, count, done):
-    """The reverse: the tile's own cells into the flat state."""
+def store_tile(out, at, pitch, order, count, done):
+    """The reverse: the tile's own cells into a flat array like the state."""
     for slot in range(len(order)):
         to, source = at + u8(order[slot]) * pitch, u8(slot * PITCH + FIRST)
         for cell in range(count):
-            flat[to + cell] = done[source + cell]
+            out[to + cell] = done[source + cell]
 
 
 @jit(borrowed=True, noalias=True)

@@ -6,6 +6,8 @@ needs. Rows count along the sweep. In a ring the fields stand in the order of `c
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
@@ -85,12 +87,12 @@ def ask_for(flat, at, pitch, order, count, third):
 
 
 @jit(borrowed=True, noalias=True)
-def store_row(flat, at, pitch, order, count, done):
-    """The reverse, from a single row."""
+def store_row(out, at, pitch, order, count, done):
+    """The reverse, from a single row into a flat array like the state."""
     for slot in range(len(order)):
         target, source = at + u8(order[slot]) * pitch, u8(slot * PITCH)
         for cell in range(count):
-            flat[target + cell] = done[source + cell]
+            out[target + cell] = done[source + cell]
 
 
 @jit(borrowed=True)
@@ -116,22 +118,43 @@ def _repeat(ring, edge, to, fields, factor):
             ring[target + cell] = ring[source + cell] * scale
 
 
-@jit(borrowed=True)
-def sweep_strip(
-    flat, place_of, then, pitch, stride, rows, low, high, order, count, base, level, ghost, source, mass, mass_at,
-    mass_stride, spacing, dt, beta, parts,
-):  # fmt: skip
-    """Advance a strip of columns by dt along the sweep, in place; between walls where `ghost` has a size.
+class Layout(NamedTuple):
+    """Where rows stand in the flat state."""
 
-    flat: the state; its fields stand `pitch` apart, the rows of the sweep `stride`. low, high: where the halo
-    stands, if not in the state; else of size 0. place_of: where the first cell of row 0 is in the state, and that of
-    the first row in low and high. then: the same of the strip that comes next, for memory to begin with.
-    order: the state's fields in the order of `crossing.SLOTS`. count: columns, at most STRIP. base: with walls the base
-    state at the faces (`faces` of the reference), else at the cells of all levels, of which `level` is the one of the
-    strip. source: tendency of the momentum across, laid out like a field, or of size 0. mass: takes the mass flux of
-    the last stage, flat, that at face 0 from `mass_at` on, the faces `mass_stride` apart; or of size 0. parts: of
-    `parts_of`. Returns a status.
+    pitch: int  # from field to field
+    stride: int  # from row to row
+    rows: int
+
+
+class Strip(NamedTuple):
+    """Some columns side by side."""
+
+    place: tuple[int, int]  # where the first cell of row 0 stands in the state, and that of the first row of a halo
+    then: tuple[int, int]  # the same of the strip that comes next, for memory to begin with
+    count: int  # columns, at most STRIP
+
+
+class MassFlux(NamedTuple):
+    """What takes the mass flux of the last stage, flat, or an array of size 0."""
+
+    flat: np.ndarray
+    at: int  # place of face 0
+    stride: int  # from face to face
+
+
+@jit(borrowed=True)
+def sweep_strip(flat, out, layout, strip, low, high, order, base, level, ghost, source, mass, sweep, parts):
+    """Advance a strip of columns by dt along the sweep; between walls where `ghost` has a size.
+
+    flat: the state; out: takes the result, laid out like it, or is it. layout: `Layout`. strip: `Strip`. low, high:
+    where the halo stands, if not in the state; else of size 0. order: the state's fields in the order of
+    `crossing.SLOTS`. base: with walls the base state at the faces (`faces` of the reference), else at the cells of all
+    levels, of which `level` is the one of the strip. source: tendency of the momentum across, laid out like a field, or
+    of size 0. mass: `MassFlux`. sweep: `Sweep`. parts: of `parts_of`. Returns a status.
     """
+    pitch, stride, rows = layout
+    place_of, then, count = strip
+    spacing, dt, beta, _ = sweep
     start, one, two, done, fluxes, scratch = parts
     walls, fields, status = ghost.size > 0, len(order), 0
     lanes = whole_lanes(count)
@@ -162,16 +185,16 @@ def sweep_strip(
                 now, depth, start, new, to, fluxes[stage], scratch, face, fields, lanes, base,
                 face if walls else level, inside, beta, step / spacing, step * GRAVITY if walls else 0.0,
             )  # fmt: skip
-            if stage == 2 and mass.size:
+            if stage == 2 and mass.flat.size:
                 for cell in range(count):
-                    mass[mass_at + face * mass_stride + cell] = fluxes[2, cell] * (spacing / dt)
+                    mass.flat[mass.at + face * mass.stride + cell] = fluxes[2, cell] * (spacing / dt)
             if walls and face == 0:
                 continue
             if source.size:
                 for cell in range(u8(count)):
                     new[to + u8(NORMAL * PITCH) + cell] += step * source[u8(at + (face - 1) * stride) + cell]
             if stage == 2 and face > 0:
-                store_row(flat, u8(at + (face - 1) * stride), pitch, order, u8(count), done)
+                store_row(out, u8(at + (face - 1) * stride), pitch, order, u8(count), done)
     return status
 
 

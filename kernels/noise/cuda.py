@@ -37,12 +37,10 @@ def _normals(seed, step, ids, stream, out):
 
 
 def uniforms(seed: int, step: int, ids: Any, stream: int, out: Any) -> None:
-    """As `simd.uniforms`."""
     launch = _uniforms[blocks(max(1, ids.size), THREADS), THREADS]
     launch(u8(seed), u8(step), ids, u8(stream), out.reshape(-1))
 
 
 def normals(seed: int, step: int, ids: Any, stream: int, out: Any) -> None:
-    """As `simd.normals`."""
     launch = _normals[blocks(max(1, ids.size), THREADS), THREADS]
     launch(u8(seed), u8(step), ids, u8(stream), out.reshape(-1))

@@ -1,1 +1,1 @@
-"""Kernels of euler3d."""
+"""The box: x, y and z."""

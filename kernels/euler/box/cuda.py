@@ -1,6 +1,6 @@
 """Compressible Euler equations in a box, CUDA: each sweep is one kernel that runs its three Runge-Kutta stages.
 
-Arrays and `Target` as in `euler2d.cuda`: with a target the result goes to another array and nothing is waited for.
+The functions are those of `reference`, for arrays as in `slab.cuda`: the result of a sweep goes to another array.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from hpckit.kernels.compile.cuda_pieces import in_precision
 from hpckit.kernels.compile.cuda_watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, WHOLE
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, Sweep
 from hpckit.kernels.euler.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler.cuda_target import Target, settle, target_of
 from hpckit.kernels.euler.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler.numerics import power
 
@@ -28,51 +27,40 @@ THREADS = threads(128)
 
 
 def sweep_x(
-    state: Any, column: Any, dx: float, dt: float, beta: float, mass_flux: Any, target: Target | None = None,
-    part: int = WHOLE,
-) -> int:  # fmt: skip
-    """As `reference.sweep_x`; `part`: see `cuda_target.parts`."""
+    state: Any, out: Any, column: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: tuple[int, int], part: int,
+    seams: Any,
+) -> None:  # fmt: skip
     levels, height, width = state.shape[1:]
     rows = Rows(HALO * width + HALO, levels * height * width, width, height * width, width - 2 * HALO,
                 height - 2 * HALO, levels)  # fmt: skip
-    used = target_of(state, target)
-    sweep_tiles(state, column, NOTHING, NOTHING, mass_flux, rows, 0, dx, dt, beta, used, part)
-    return settle(state, target, used)
+    sweep_tiles(state, out, column, NOTHING, NOTHING, mass_flux, rows, 0, sweep, status, part)
 
 
 def sweep_y(
-    state: Any, column: Any, dy: float, dt: float, beta: float, mass_flux: Any, target: Target | None = None,
-    part: int = WHOLE,
-) -> int:  # fmt: skip
-    """As `reference.sweep_y`; `part`: see `cuda_target.parts`."""
+    state: Any, out: Any, column: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: tuple[int, int], part: int,
+    low: Any, high: Any,
+) -> None:  # fmt: skip
     levels, height, width = state.shape[1:]
     columns = Columns(HALO * width + HALO, levels * height * width, width, height * width, width - 2 * HALO,
                       height - 2 * HALO, levels)  # fmt: skip
-    used = target_of(state, target)
-    sweep_columns(state, column, None, NOTHING, mass_flux, columns, RHO_V, dy, dt, beta, used, part)
-    return settle(state, target, used)
+    sweep_columns(state, out, column, None, NOTHING, mass_flux, columns, RHO_V, sweep, status, part)
 
 
 def sweep_z(
-    state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float, mass_flux: Any, target: Target | None = None
-) -> int:
-    """As `reference.sweep_z`."""
+    state: Any, out: Any, faces: Any, ghost: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: tuple[int, int]
+) -> None:
     levels, height, width = state.shape[1:]
     columns = Columns(HALO * width + HALO, levels * height * width, height * width, width, width - 2 * HALO, levels,
                       height - 2 * HALO)  # fmt: skip
-    used = target_of(state, target)
-    sweep_columns(state, faces, ghost, NOTHING, mass_flux, columns, RHO_W, dz, dt, beta, used)
-    return settle(state, target, used)
+    sweep_columns(state, out, faces, ghost, NOTHING, mass_flux, columns, RHO_W, sweep, status)
 
 
 def turn(state: Any, column: Any, wind: Any, angle: float) -> None:
-    """As `reference.turn`."""
     real, levels = state.dtype.type, state.shape[1]
     _each_cell(_turn, state, 0)(state, column, wind, real(math.cos(angle)), real(math.sin(angle)), levels)
 
 
 def diffuse(state: Any, column: Any, base: Any, spacing: tuple[float, float, float], amount: float, work: Any) -> None:
-    """As `reference.diffuse`."""
     real, levels = state.dtype.type, state.shape[1]
     rates = tuple(real(amount / (2.0 * width * width)) for width in spacing)
     _each_cell(_specific, state, 1)(state, column, base, work, levels)
@@ -134,7 +122,6 @@ def _diffuse(state, work, rates, levels):
 
 
 def diagnose(state: Any, column: Any, height: Any) -> np.ndarray:
-    """As `reference.diagnose`; waits for the device."""
     levels, long, width = state.shape[1:]
     layout = (levels, long, width)
     cells = levels * (long - 2 * HALO) * (width - 2 * HALO)

@@ -32,55 +32,101 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.constants import CLOSED, CV, GAMMA, GRAVITY, HALO, RD, Sweep
 from hpckit.kernels.euler.slab.reference import fluxes
+from hpckit.kernels.euler.status import note
+from hpckit.kernels.parts import INNER
 
 OWNED = slice(HALO, -HALO)
 
 
-def sweep_x(state: np.ndarray, column: np.ndarray, dx: float, dt: float, beta: float, mass_flux: np.ndarray) -> int:
-    """Advance the x direction by dt (s) in place; beta is the strength of the hyperviscosity.
+def sweep_x(
+    state: np.ndarray,
+    out: np.ndarray,
+    column: np.ndarray,
+    mass_flux: np.ndarray,
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+    part: int,
+    seams: np.ndarray,
+) -> None:
+    """Advance the x direction by dt (s).
 
-    mass_flux: takes what changed the density, the mass flux of the last stage (kg m-2 s-1) at the low faces of the
-    owned cells and the high face of the last, float64[nz, ny, nx + 1]; of size 0 it is left alone.
+    out: takes the owned cells of the result; may be the state, but not on a GPU. mass_flux: takes what changed the
+    density, the mass flux of the last stage (kg m-2 s-1) at the low faces of the owned cells and the high face of the
+    last, float64[nz, ny, nx + 1]; of size 0 it is left alone.
 
-    Returns a status, a sum of OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may be left out where only a
-    momentum along the interfaces is lost, which the sweep carries but does not use.
+    status: int32[2] of `euler.status.new_status`, takes OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may
+    be left out where only a momentum along the interfaces is lost, which the sweep carries but does not use.
+
+    lines: the first of the owned rows of y to sweep and the one after the last; all of them on a GPU. part: of
+    `kernels.parts`, or CLOSED: everything, of rows that are periodic and whole, which then do not use their halo (not
+    on a GPU). seams: scratch that INNER leaves for OUTER where `out` is the state, float64[nz, ny, 5, 2, 6]; of size 0
+    for other parts and on a GPU.
     """
-    owned = state[:, :, OWNED]
-    owned[..., OWNED], flux, status = _horizontal(owned, RHO_U, column, dx, dt, beta)
+    if part == INNER:
+        return
+    rows = slice(HALO + lines[0], HALO + lines[1])
+    row = state[:, :, rows]
+    if part == CLOSED:
+        row = np.pad(row[..., OWNED], ((0, 0), (0, 0), (0, 0), (HALO, HALO)), mode="wrap")
+    out[:, :, rows, OWNED], flux = _horizontal(row, RHO_U, column, sweep, status)
     if mass_flux.size:
-        mass_flux[...] = flux
-    return status
+        mass_flux[:, slice(*lines)] = flux
 
 
-def sweep_y(state: np.ndarray, column: np.ndarray, dy: float, dt: float, beta: float, mass_flux: np.ndarray) -> int:
-    """Advance the y direction by dt (s) in place; as `sweep_x`, with a mass_flux of [nz, ny + 1, nx]."""
-    turned = state[..., OWNED].swapaxes(2, 3)
-    turned[..., OWNED], flux, status = _horizontal(turned, RHO_V, column, dy, dt, beta)
+def sweep_y(
+    state: np.ndarray,
+    out: np.ndarray,
+    column: np.ndarray,
+    mass_flux: np.ndarray,
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+    part: int,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> None:
+    """Advance the y direction by dt (s); as `sweep_x`, with a mass_flux of [nz, ny + 1, nx] and columns of x as lines.
+
+    low, high: the rows of the halo where they stand elsewhere than in the state (not on a GPU), float64[5, nz, 6,
+    nx + 12]; else of size 0.
+    """
+    if part == INNER:
+        return
+    columns = slice(HALO + lines[0], HALO + lines[1])
+    whole = state.copy()
+    if low.size:
+        whole[:, :, :HALO] = low
+    if high.size:
+        whole[:, :, -HALO:] = high
+    stage, flux = _horizontal(whole[..., columns].swapaxes(2, 3), RHO_V, column, sweep, status)
+    out[:, :, OWNED, columns] = stage.swapaxes(2, 3)
     if mass_flux.size:
-        mass_flux[...] = flux.swapaxes(1, 2)
-    return status
+        mass_flux[..., slice(*lines)] = flux.swapaxes(1, 2)
 
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
 def sweep_z(
     state: np.ndarray,
+    out: np.ndarray,
     faces: np.ndarray,
     ghost: np.ndarray,
-    dz: float,
-    dt: float,
-    beta: float,
     mass_flux: np.ndarray,
-) -> int:
-    """Advance the z direction by dt (s) in place, gravity with it, between rigid free-slip walls at ground and top.
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+) -> None:
+    """Advance the z direction by dt (s), gravity with it, between rigid free-slip walls at ground and top.
 
     The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u and v (so their
-    momenta go with the base density), and have no rho w; no mass passes a wall. mass_flux: as in `sweep_x`, of
-    [nz + 1, ny, nx]. Returns a status as `sweep_x`.
+    momenta go with the base density), and have no rho w; no mass passes a wall. The other arguments are those of
+    `sweep_x`; mass_flux is [nz + 1, ny, nx].
     """
-    start = state[:, :, OWNED, OWNED].copy()
-    stage, status = start, 0
+    own = slice(HALO + lines[0], HALO + lines[1])
+    start, (dz, dt, beta, _) = state[:, :, own, OWNED].copy(), sweep
+    stage = start
     base = faces[:3, :, None, None]
     shear = {RHO_U: faces[3, :, None, None], RHO_V: faces[4, :, None, None]}
     for fraction in (1 / 3, 1 / 2, 1.0):
@@ -90,14 +136,13 @@ def sweep_z(
             rows[field, [0, 1, -2, -1]] *= ghost[:, None, None]
         quad = [rows[:, first : first + stage.shape[1] + 1] for first in range(4)]
         flux, seen = fluxes(quad, RHO_W, base, beta * dz / (16 * dt * fraction), shear, walls=True)
-        status |= seen
+        note(status, seen, sweep.step)
         tendency = -np.diff(flux, axis=1) / dz
         tendency[RHO_W] -= GRAVITY * stage[RHO]
         stage = start + dt * fraction * tendency
-    state[:, :, OWNED, OWNED] = stage
+    out[:, :, own, OWNED] = stage
     if mass_flux.size:
-        mass_flux[...] = flux[RHO]
-    return status
+        mass_flux[:, slice(*lines)] = flux[RHO]
 
 
 def turn(state: np.ndarray, column: np.ndarray, wind: np.ndarray, angle: float) -> None:
@@ -175,16 +220,16 @@ def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.nd
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
 def _horizontal(
-    lines: np.ndarray, normal: int, column: np.ndarray, spacing: float, dt: float, beta: float
-) -> tuple[np.ndarray, np.ndarray, int]:
+    lines: np.ndarray, normal: int, column: np.ndarray, sweep: Sweep, status: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The owned cells of lines [5, nz, m, n + 12] a step later along the last dim, [5, nz, m, n]; the mass flux of the
-    last stage at their faces, [nz, m, n + 1]; a status.
+    last stage at their faces, [nz, m, n + 1].
     """
-    stage, status = lines, 0
+    stage, (spacing, dt, beta, _) = lines, sweep
     for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, part of dt
         quad = [stage[..., first : first + stage.shape[3] - 3] for first in range(4)]
         flux, seen = fluxes(quad, normal, column[:, :, None, None], beta * spacing / (16 * dt * fraction), {})
-        status |= seen
+        note(status, seen, sweep.step)
         start = lines[..., lost : lines.shape[3] - lost]
         stage = start - dt * fraction / spacing * np.diff(flux, axis=3)
-    return stage, flux[RHO], status
+    return stage, flux[RHO]

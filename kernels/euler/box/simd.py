@@ -1,7 +1,7 @@
 """Compressible Euler equations in a box, Numba: each sweep runs its three Runge-Kutta stages in one pass over memory.
 
-The sweeps are those of the slab with a field more: rows along x cut into tiles (`euler2d.lines`), strips of cells in x
-carried along y and z as a wavefront (`euler2d.ring`). y starts and ends in the halo, z at walls.
+The sweeps are those of the slab with a field more: rows along x cut into tiles (`euler.lines`), strips of cells in x
+carried along y and z as a wavefront (`euler.ring`). y starts and ends in the halo, z at walls.
 """
 
 from __future__ import annotations
@@ -9,97 +9,103 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.euler import lines, ring
+from hpckit.kernels.euler import ring
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W, WATCHED
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.lines import Inflow, Row, parts_of, sweep_line, workspace
 from hpckit.kernels.euler.numerics import power
+from hpckit.kernels.euler.status import note
+from hpckit.kernels.parts import INNER
 
 u8 = np.uint64
-ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler2d.crossing.SLOTS`
+ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler.crossing.SLOTS`
 ALONG_Y = RHO, RHO_V, RHO_THETA, RHO_U, RHO_W
 ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
+noted = inlined(note)
 
 
 @jit
-def sweep_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed):
-    """As `reference.sweep_x`; part, seams (of size 0, or [nz, ny, 5, 2, 6]) and closed: see `euler2d.lines`."""
-    return _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed, lines.workspace(FIELDS))
+def sweep_x(state, out, column, mass_flux, sweep, status, lines, part, seams):
+    seen = _along_x(state, out, column, mass_flux, sweep, lines, part, seams, workspace(FIELDS))
+    noted(status, seen, sweep.step)
 
 
 @jit(borrowed=True)
-def _along_x(state, column, dx, dt, beta, mass_flux, begin, end, part, seams, closed, work):
+def _along_x(state, out, column, mass_flux, sweep, lines, part, seams, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
-    parts, none, status = lines.parts_of(work, FIELDS), work[:0], 0
+    parts, none, status, (begin, end) = parts_of(work, FIELDS), work[:0], 0, lines
     for level in range(state.shape[1]):
         for row in range(begin, end):
             at = (level * state.shape[2] + HALO + row) * width + HALO
             then = at + width if row + 1 < end else ((level + 1) * state.shape[2] + HALO + begin) * width + HALO
             mass = mass_flux[level, row] if mass_flux.size else none
             kept = seams[level, row] if seams.size else seams[0, 0]  # of size 0, never looked at
-            status |= lines.sweep_line(
-                flat, at, then, pitch, width - 2 * HALO, ALONG_X, column, level, none, (0.0, 0.0), False, False, closed,
-                mass, part, kept, dx, dt, beta, parts,
+            status |= sweep_line(
+                flat, out.reshape(-1), Row(at, then, pitch, width - 2 * HALO), ALONG_X, column, level, none,
+                Inflow(0.0, 0.0, False, False), mass, part, kept, sweep, parts,
             )  # fmt: skip
     return status
 
 
 @jit
-def sweep_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high):
-    """As `reference.sweep_y`; low, high: the halo, each [5, nz, 6, nx + 12], or of size 0 where the state holds it."""
-    return _along_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high, ring.workspace(FIELDS))
+def sweep_y(state, out, column, mass_flux, sweep, status, lines, part, low, high):
+    if part == INNER:
+        return
+    seen = _along_y(state, out, column, mass_flux, sweep, lines, low, high, ring.workspace(FIELDS))
+    noted(status, seen, sweep.step)
 
 
 @jit(borrowed=True)
-def _along_y(state, column, dy, dt, beta, mass_flux, begin, end, low, high, work):
+def _along_y(state, out, column, mass_flux, sweep, lines, low, high, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     rows, cells = state.shape[2] - 2 * HALO, width - 2 * HALO
-    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
+    parts, none, status, (begin, end) = ring.parts_of(work, FIELDS), work[:0], 0, lines
     for level in range(state.shape[1]):
         for first in range(begin, end, ring.STRIP):
             place_of = _place_along_y(level, first, state.shape[2], width)
             ended = first + ring.STRIP >= end
             then = _place_along_y(level + ended, begin if ended else first + ring.STRIP, state.shape[2], width)
+            strip = ring.Strip(place_of, then, min(ring.STRIP, end - first))
+            mass = ring.MassFlux(mass_flux.reshape(-1), level * (rows + 1) * cells + first, cells)
             status |= ring.sweep_strip(
-                flat, place_of, then, pitch, width, rows, low.reshape(-1), high.reshape(-1), ALONG_Y,
-                min(ring.STRIP, end - first), column, level, none, none, mass_flux.reshape(-1),
-                level * (rows + 1) * cells + first, cells, dy, dt, beta, parts,
+                flat, out.reshape(-1), ring.Layout(pitch, width, rows), strip, low.reshape(-1), high.reshape(-1),
+                ALONG_Y, column, level, none, none, mass, sweep, parts,
             )  # fmt: skip
     return status
 
 
 @inlined
 def _place_along_y(level, first, lines, width):
-    """Of a strip, as `ring.sweep_strip` takes it."""
+    """Of a strip, as `ring.Strip` takes it."""
     return (level * lines + HALO) * width + HALO + first, level * HALO * width + HALO + first
 
 
 @jit
-def sweep_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end):
-    """As `reference.sweep_z`."""
-    return _along_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end, ring.workspace(FIELDS))
+def sweep_z(state, out, faces, ghost, mass_flux, sweep, status, lines):
+    seen = _along_z(state, out, faces, ghost, mass_flux, sweep, lines, ring.workspace(FIELDS))
+    noted(status, seen, sweep.step)
 
 
 @jit(borrowed=True)
-def _along_z(state, faces, ghost, dz, dt, beta, mass_flux, begin, end, work):
+def _along_z(state, out, faces, ghost, mass_flux, sweep, lines, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     plane, cells = state.shape[2] * width, width - 2 * HALO
     own = (state.shape[2] - 2 * HALO) * cells
-    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
+    parts, none, status, (begin, end) = ring.parts_of(work, FIELDS), work[:0], 0, lines
     for row in range(begin, end):
         for first in range(0, cells, ring.STRIP):
             at = (HALO + row) * width + HALO + first
             then = at + ring.STRIP if first + ring.STRIP < cells else (HALO + row + 1) * width + HALO
             status |= ring.sweep_strip(
-                flat, (at, 0), (then, 0), pitch, plane, state.shape[1], none, none, ALONG_Z,
-                min(ring.STRIP, cells - first), faces, 0, ghost, none, mass_flux.reshape(-1), row * cells + first, own,
-                dz, dt, beta, parts,
+                flat, out.reshape(-1), ring.Layout(pitch, plane, state.shape[1]),
+                ring.Strip((at, 0), (then, 0), min(ring.STRIP, cells - first)), none, none, ALONG_Z, faces, 0, ghost,
+                none, ring.MassFlux(mass_flux.reshape(-1), row * cells + first, own), sweep, parts,
             )  # fmt: skip
     return status
 
 
 @jit
 def turn(state, column, wind, angle):
-    """As `reference.turn`."""
     c, s = np.cos(angle), np.sin(angle)
     for level in range(state.shape[1]):
         for row in range(HALO, state.shape[2] - HALO):
@@ -113,7 +119,7 @@ def turn(state, column, wind, angle):
 
 @jit(math=STRICT)
 def diffuse(state, column, base, spacing, amount, work):
-    """As `reference.diffuse`. Without fused operations: a flux has the same bits on both sides of a cut."""
+    # Without fused operations: a flux has the same bits on both sides of a cut.
     levels, rows, cells = state.shape[1:]
     for level in range(levels):
         for row in range(HALO - 1, rows - HALO + 1):
@@ -158,7 +164,6 @@ def diffuse(state, column, base, spacing, amount, work):
 
 @jit
 def diagnose(state, column, height):
-    """As `reference.diagnose`."""
     out = np.zeros(WATCHED)
     out[8], out[9] = np.inf, -np.inf
     for level in range(state.shape[1]):

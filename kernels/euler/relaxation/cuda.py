@@ -1,4 +1,4 @@
-"""Relaxation of a box's state, CUDA: a thread a cell."""
+"""Relaxation of a box's state, CUDA: a thread a cell. The sum that `relax` returns is a number on the device."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import HALO
 
 THREADS = threads(128)
 
 
-def relax(
-    state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float, added: Any
-) -> Any:  # fmt: skip
-    """As `reference.relax`. added: scratch for what is added to rho' by cell, [nz, ny, nx]; the sum is a number on the
-    device, so that nothing is waited for.
-    """
+def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float) -> Any:
+    added = empty((len(lid), len(side_y), len(side_x)), state)
     grid = (blocks(len(side_x), THREADS), len(side_y), len(lid))
     _kernel(state.dtype)[grid, THREADS](state, column, base, side_x, side_y, lid, state.dtype.type(dt), added)
     return added.sum(dtype=np.float64)

@@ -8,7 +8,7 @@ from hpckit.kernels.euler.constants import HALO
 
 @jit(math=STRICT)
 def relax(state, column, base, side_x, side_y, lid, dt):
-    """As `reference.relax`. Without fused operations, so that a mirrored state stays mirrored."""
+    # Without fused operations, so that a mirrored state stays mirrored.
     added = 0.0
     for level in range(state.shape[1]):
         for row in range(side_y.shape[0]):

@@ -1,1 +1,1 @@
-"""Kernels of euler2d."""
+"""The slab: x and z."""

@@ -1,8 +1,7 @@
 """Compressible Euler equations in a slab, CUDA: each sweep is one kernel that runs its three Runge-Kutta stages.
 
-The functions take what `reference` says as arrays of the device, all of the state's precision, float64 or float32, and
-a `Target` more: then the result goes to another array, the status to the device, the sweep returns 0 and waits for
-nothing. Without one the state is advanced in place, by way of such an array, and the status is read and returned.
+The functions are those of `reference`, for arrays of the device of one precision, float64 or float32. The result of a
+sweep goes to another array than the state. Only `diagnose` waits for the device.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_watch import watch
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, WHOLE
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, Sweep
 from hpckit.kernels.euler.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler.cuda_target import Target, settle, target_of
 from hpckit.kernels.euler.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler.numerics import power
 
@@ -25,30 +23,24 @@ NO_FLUX = np.zeros(0)
 
 
 def sweep_x(
-    state: Any, column: Any, dx: float, dt: float, beta: float, source: Any, inflow: Any, at_left: bool, at_right: bool,
-    target: Target | None = None, part: int = WHOLE,
-) -> int:  # fmt: skip
-    """As `reference.sweep_x`; `part`: see `cuda_target.parts`."""
+    state: Any, out: Any, column: Any, source: Any, inflow: Any, at_left: bool, at_right: bool, sweep: Sweep,
+    status: Any, part: int, seams: Any,
+) -> None:  # fmt: skip
     levels, width = state.shape[1:]
     rows = Rows(HALO, levels * width, 0, width, width - 2 * HALO, 1, levels)
-    used, edges = target_of(state, target), int(at_left) + 2 * int(at_right)
-    sweep_tiles(state, column, source, inflow, NO_FLUX, rows, edges, dx, dt, beta, used, part)
-    return settle(state, target, used)
+    edges = int(at_left) + 2 * int(at_right)
+    sweep_tiles(state, out, column, source, inflow, NO_FLUX, rows, edges, sweep, status, part)
 
 
 def sweep_z(
-    state: Any, faces: Any, ghost: Any, dz: float, dt: float, beta: float, source: Any, target: Target | None = None
-) -> int:
-    """As `reference.sweep_z`."""
+    state: Any, out: Any, faces: Any, ghost: Any, source: Any, sweep: Sweep, status: Any, lines: tuple[int, int]
+) -> None:
     levels, width = state.shape[1:]
     columns = Columns(HALO, levels * width, width, 0, width - 2 * HALO, levels, 1)
-    used = target_of(state, target)
-    sweep_columns(state, faces, ghost, source, NO_FLUX, columns, RHO_W, dz, dt, beta, used)
-    return settle(state, target, used)
+    sweep_columns(state, out, faces, ghost, source, NO_FLUX, columns, RHO_W, sweep, status)
 
 
 def diagnose(state: Any, column: Any, height: Any) -> np.ndarray:
-    """As `reference.diagnose`; waits for the device."""
     levels, width = state.shape[1:]
     cells = width - 2 * HALO
     found = watch(_add_cell, 5, 5, levels * cells, (state.reshape(-1), column, height), (levels, width, cells), ())

@@ -6,95 +6,73 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.euler.constants import HALO, WHOLE
+from hpckit.kernels.device_array import is_device_array, may_share_memory
+from hpckit.kernels.euler.constants import HALO, Sweep
 from hpckit.kernels.euler.lines import TILE
-from hpckit.kernels.euler.slab import simd
+from hpckit.kernels.euler.ring import STRIP
+from hpckit.kernels.forms import double_form_for
+from hpckit.kernels.parts import WHOLE
 
-FLOAT64 = np.dtype(np.float64)  # quicker to compare with than the type
+Lines = tuple[int, int]
 NO_SEAMS = np.zeros((0, 4, 2, HALO))  # for sweeps in one part
 
 
 def sweep_x(
-    state: Any,
-    column: Any,
-    dx: float,
-    dt: float,
-    beta: float,
-    source: Any,
-    inflow: Any,
-    at_left: bool,
-    at_right: bool,
-    part: int = WHOLE,
-    seams: Any = NO_SEAMS,
-) -> int:
-    """Advance the x direction by dt in place; see `reference.sweep_x`.
-
-    part: WHOLE, or INNER and then OUTER with the same `seams`, float64[nz, 4, 2, 6]: INNER needs no halo, and does
-    nothing where `has_inner` is False.
-    """
-    _check(state, column, inflow, source, seams)
-    if part != WHOLE and seams.shape != (state.shape[1], 4, 2, HALO):
+    state: Any, out: Any, column: Any, source: Any, inflow: Any, at_left: bool, at_right: bool, sweep: Sweep,
+    status: Any, part: int = WHOLE, seams: Any = NO_SEAMS,
+) -> None:  # fmt: skip
+    """Advance the x direction by dt; see `reference.sweep_x`."""
+    form = _form(state, column, source, inflow, seams, out)
+    require_out(state, out)
+    if part != WHOLE and not is_device_array(state) and seams.shape != (state.shape[1], 4, 2, HALO):
         raise ValueError(f"the seams of a sweep in parts are {(state.shape[1], 4, 2, HALO)}, not {seams.shape}")
-    if is_device_array(state):
-        require_whole(part == WHOLE)
-        return _form(state).sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right)
-    return simd.sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams)
+    form.sweep_x(state, out, column, source, inflow, at_left, at_right, sweep, status, part, seams)
 
 
 def sweep_z(
-    state: Any,
-    faces: Any,
-    ghost: Any,
-    dz: float,
-    dt: float,
-    beta: float,
-    source: Any,
-    begin: int = 0,
-    end: int | None = None,
-) -> int:
-    """Advance the z direction by dt in place, in the owned columns from `begin` to `end`; see `reference.sweep_z`."""
-    _check(state, faces, ghost, source)
-    owned = state.shape[2] - 2 * HALO
-    end = owned if end is None else end
-    if not 0 <= begin <= end <= owned:
-        raise ValueError(f"a sweep goes from begin to end within 0 and {owned}, not from {begin} to {end}")
-    if is_device_array(state):
-        require_whole(end - begin == owned)
-        return _form(state).sweep_z(state, faces, ghost, dz, dt, beta, source)
-    return simd.sweep_z(state, faces, ghost, dz, dt, beta, source, begin, end)
+    state: Any, out: Any, faces: Any, ghost: Any, source: Any, sweep: Sweep, status: Any, lines: Lines | None = None
+) -> None:
+    """Advance the z direction by dt, by default in all columns; see `reference.sweep_z`."""
+    form = _form(state, faces, ghost, source, out)
+    require_out(state, out)
+    form.sweep_z(state, out, faces, ghost, source, sweep, status, range_of(state, lines, state.shape[2] - 2 * HALO))
 
 
 def has_inner(cells: int) -> bool:
-    """Whether rows of that many cells along x have a part, INNER, that needs no halo: three tiles or more."""
+    """Whether rows of that many cells along x have, on the host, a part that needs no halo: three tiles or more."""
     return cells > 2 * TILE
+
+
+def columns_at_once() -> int:
+    """How many columns a sweep across x takes at a time on the host; pieces of that size cost no more than all."""
+    return STRIP
 
 
 def diagnose(state: Any, column: Any, height: Any) -> Any:
     """What a run watches, float64[10]; see `reference.diagnose`."""
-    _check(state, column, height)
-    return _form(state).diagnose(state, column, height)
+    return _form(state, column, height).diagnose(state, column, height)
 
 
-def require_whole(whole: bool) -> None:
-    """Raises `ValueError` where a sweep in place on a GPU is asked for in parts."""
-    if not whole:
-        raise ValueError("a sweep in place on a GPU does all cells; in parts it goes to another array: `euler2d.cuda`")
+def range_of(state: Any, lines: Lines | None, owned: int) -> Lines:
+    """The lines of a sweep, all where None is given. Raises `ValueError` for others than those there are."""
+    begin, end = (0, owned) if lines is None else lines
+    if not 0 <= begin <= end <= owned:
+        raise ValueError(f"a sweep goes from begin to end within 0 and {owned}, not from {begin} to {end}")
+    if is_device_array(state) and end - begin < owned:
+        raise ValueError("a sweep on a GPU does all lines")
+    return begin, end
 
 
-def _form(state: Any) -> Any:
-    """The module for a state of this kind."""
-    if is_device_array(state):
-        from hpckit.kernels.euler.slab import cuda
+def require_out(state: Any, out: Any) -> None:
+    """Raise `ValueError` where `out` is not like the state, or is the state on a GPU."""
+    if out.shape != state.shape:
+        raise ValueError(f"the result of a sweep is {state.shape}, as the state, not {out.shape}")
+    if is_device_array(state) and may_share_memory(state, out):
+        raise ValueError("on a GPU the result of a sweep goes to another array than the state")
 
-        return cuda
-    return simd
 
-
-def _check(state: Any, *arrays: Any) -> None:
-    for array in () if is_device_array(state) else (state, *arrays):
-        if not isinstance(array, np.ndarray) or array.dtype != FLOAT64 or not array.flags.c_contiguous:
-            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
-            raise TypeError(f"the slab kernels take C-contiguous float64 NumPy arrays, not {given}")
+def _form(state: Any, *arrays: Any) -> Any:
+    form = double_form_for(__package__, state, *arrays)
     if state.ndim != 3 or state.shape[0] != 4 or state.shape[2] < 3 * HALO:
         raise ValueError(f"a state is [4, nz, nx + {2 * HALO}] with nx of at least {HALO}, not {state.shape}")
+    return form

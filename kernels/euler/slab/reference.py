@@ -45,69 +45,83 @@ from hpckit.kernels.euler.constants import (
     RHO_U,
     RHO_W,
     SERIES_RANGE,
+    Sweep,
 )
+from hpckit.kernels.euler.status import note
+from hpckit.kernels.parts import INNER
 
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
 def sweep_x(
     state: np.ndarray,
+    out: np.ndarray,
     column: np.ndarray,
-    dx: float,
-    dt: float,
-    beta: float,
     source: np.ndarray,
     inflow: np.ndarray,
     at_left: bool,
     at_right: bool,
-) -> int:
-    """Advance the x direction by dt (s) in place: periodic, or with inflow at the domain's left edge in some rows.
+    sweep: Sweep,
+    status: np.ndarray,
+    part: int,
+    seams: np.ndarray,
+) -> None:
+    """Advance the x direction by dt (s): periodic, or with inflow at the domain's left edge in some rows.
 
-    state, column: as above. source: tendency of rho w (kg m-2 s-2), float64[nz, nx + 12] with its halo, or [0, 0].
-    inflow: u (m s-1) and theta (K) by rows, float64[2, nz], theta 0 in rows that are periodic, or [2, 0]. at_left,
-    at_right: this block's left (right) edge is the domain's.
+    state, column: as above. out: takes the owned cells of the result; may be the state, but not on a GPU. source:
+    tendency of rho w (kg m-2 s-2), float64[nz, nx + 12] with its halo, or [0, 0]. inflow: u (m s-1) and theta (K) by
+    rows, float64[2, nz], theta 0 in rows that are periodic, or [2, 0]. at_left, at_right: this block's left (right)
+    edge is the domain's.
 
     Inflow replaces rho u and (rho theta)' of the two cells before the domain's left edge, in every stage, as seen by
     the cells behind that edge; rho' and rho w are those of the domain's last cells. The last cells themselves see an
     undisturbed periodic neighbor.
 
-    Returns a status, a sum of OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may be left out where only the
-    momentum along the interfaces is lost, which this sweep carries but does not use.
+    status: int32[2] of `status.new_status`, takes OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may be left
+    out where only the momentum along the interfaces is lost, which this sweep carries but does not use.
+
+    part: of `kernels.parts`. seams: scratch that INNER leaves for OUTER where `out` is the state, float64[nz, 4, 2, 6];
+    of size 0 for WHOLE and on a GPU.
     """
+    if part == INNER:
+        return
     edges = [edge for edge, there in ((HALO, at_left), (state.shape[2] - HALO, at_right)) if there and inflow.size]
-    start, stage, status = state.copy(), state, 0
+    dx, dt, beta, _ = sweep
+    start, stage = state.copy(), state
     for lost, fraction in ((0, 1 / 3), (2, 1 / 2), (4, 1.0)):  # cells lost at either end so far, part of dt
         nu = beta * dx / (16 * dt * fraction)
         tendency, seen = _tendency_x(stage, column, dx, nu)
         for edge in edges:
             seen |= _behind_inflow(tendency, stage, edge - lost, column, dx, nu, inflow)
-        status |= seen
+        note(status, seen, sweep.step)
         window = slice(lost + 2, state.shape[2] - lost - 2)
         if source.size:
             tendency[RHO_W] += source[:, window]
         stage = start[:, :, window] + dt * fraction * tendency
-    state[:, :, HALO:-HALO] = stage
-    return status
+    out[:, :, HALO:-HALO] = stage
 
 
 @np.errstate(all="ignore")  # a lost solution is told by the status
 def sweep_z(
     state: np.ndarray,
+    out: np.ndarray,
     faces: np.ndarray,
     ghost: np.ndarray,
-    dz: float,
-    dt: float,
-    beta: float,
     source: np.ndarray,
-) -> int:
-    """Advance the z direction by dt (s) in place, between rigid free-slip walls at the ground and at the top.
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+) -> None:
+    """Advance the z direction by dt (s), between rigid free-slip walls at the ground and at the top.
 
-    state, faces, ghost: as above; the halo in x is left alone. source: as in `sweep_x`. Returns a status as `sweep_x`.
+    state, faces, ghost: as above. out, source, status: as in `sweep_x`. lines: the first of the owned columns to sweep
+    and the one after the last; all of them on a GPU.
 
     The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u (so rho u goes with
     the base density), and have no rho w; no mass passes a wall.
     """
-    start = state[:, :, HALO:-HALO].copy()
-    stage, status = start, 0
+    columns = slice(HALO + lines[0], HALO + lines[1])
+    start, (dz, dt, beta, _) = state[:, :, columns].copy(), sweep
+    stage = start
     for fraction in (1 / 3, 1 / 2, 1.0):
         rows = np.pad(stage, ((0, 0), (2, 2), (0, 0)), mode="edge")
         rows[RHO_W, [0, 1, -2, -1]] = 0.0
@@ -117,14 +131,13 @@ def sweep_z(
         flux, seen = fluxes(
             quad, RHO_W, faces[:, :, None], beta * dz / (16 * dt * fraction), {RHO_U: shear}, walls=True
         )
-        status |= seen
+        note(status, seen, sweep.step)
         tendency = -np.diff(flux, axis=1) / dz
         tendency[RHO_W] -= GRAVITY * stage[RHO]
         if source.size:
-            tendency[RHO_W] += source[:, HALO:-HALO]
+            tendency[RHO_W] += source[:, columns]
         stage = start + dt * fraction * tendency
-    state[:, :, HALO:-HALO] = stage
-    return status
+    out[:, :, columns] = stage
 
 
 @np.errstate(all="ignore")

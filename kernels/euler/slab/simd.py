@@ -11,59 +11,61 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.euler import lines, ring
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, RHO_W
 from hpckit.kernels.euler.numerics import power
+from hpckit.kernels.euler.status import note
 
 u8 = np.uint64
 ALONG_X = RHO, RHO_U, RHO_THETA, RHO_W  # the fields in the order of `crossing.SLOTS`
 ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U
+noted = inlined(note)
 
 
 @jit
-def sweep_x(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams):
-    """As `reference.sweep_x`; part, seams: see `lines`, seams [nz, 4, 2, 6] or of size 0 for WHOLE."""
+def sweep_x(state, out, column, source, inflow, at_left, at_right, sweep, status, part, seams):
     work = lines.workspace(len(ALONG_X))
-    return _rows(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams, work)
+    seen = _rows(state, out, column, source, inflow, at_left, at_right, sweep, part, seams, work)
+    noted(status, seen, sweep.step)
 
 
 @jit(borrowed=True)
-def _rows(state, column, dx, dt, beta, source, inflow, at_left, at_right, part, seams, work):
+def _rows(state, out, column, source, inflow, at_left, at_right, sweep, part, seams, work):
     flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
     parts, no_mass, status = lines.parts_of(work, len(ALONG_X)), work[:0], 0
     for row in range(state.shape[1]):
-        wind = (inflow[0, row], inflow[1, row]) if inflow.size else (0.0, 0.0)
+        wind, theta = (inflow[0, row], inflow[1, row]) if inflow.size else (0.0, 0.0)
         status |= lines.sweep_line(
-            flat, row * width + HALO, (row + 1) * width + HALO, pitch, width - 2 * HALO, ALONG_X, column, row,
-            source.reshape(-1), wind, at_left, at_right, False, no_mass, part, seams[row if seams.size else 0], dx, dt,
-            beta, parts,
+            flat, out.reshape(-1), lines.Row(row * width + HALO, (row + 1) * width + HALO, pitch, width - 2 * HALO),
+            ALONG_X, column, row, source.reshape(-1), lines.Inflow(wind, theta, at_left, at_right), no_mass, part,
+            seams[row if seams.size else 0], sweep, parts,
         )  # fmt: skip
     return status
 
 
 @jit
-def sweep_z(state, faces, ghost, dz, dt, beta, source, begin, end):
-    """As `reference.sweep_z`."""
-    return _columns(state, faces, ghost, dz, dt, beta, source, begin, end, ring.workspace(len(ALONG_Z)))
+def sweep_z(state, out, faces, ghost, source, sweep, status, lines):
+    seen = _columns(state, out, faces, ghost, source, sweep, lines, ring.workspace(len(ALONG_Z)))
+    noted(status, seen, sweep.step)
 
 
 @jit(borrowed=True)
-def _columns(state, faces, ghost, dz, dt, beta, source, begin, end, work):
+def _columns(state, out, faces, ghost, source, sweep, lines, work):
     flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
-    parts, no_mass, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
+    parts, none, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
+    begin, end = lines
     for first in range(begin, end, ring.STRIP):
+        strip = ring.Strip((HALO + first, 0), (HALO + first + ring.STRIP, 0), min(ring.STRIP, end - first))
         status |= ring.sweep_strip(
-            flat, (HALO + first, 0), (HALO + first + ring.STRIP, 0), pitch, width, state.shape[1], no_mass, no_mass,
-            ALONG_Z, min(ring.STRIP, end - first), faces, 0, ghost, source.reshape(-1), no_mass, 0, 0, dz, dt, beta,
-            parts,
+            flat, out.reshape(-1), ring.Layout(pitch, width, state.shape[1]), strip, none, none, ALONG_Z, faces, 0,
+            ghost, source.reshape(-1), ring.MassFlux(none, 0, 0), sweep, parts,
         )  # fmt: skip
     return status
 
 
 @jit
 def diagnose(state, column, height):
-    """As `reference.diagnose`."""
     out = np.zeros(10)
     out[7], out[8] = np.inf, -np.inf
     for row in range(state.shape[1]):

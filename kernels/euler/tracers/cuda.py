@@ -18,7 +18,6 @@ THREADS = threads(128)
 
 
 def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float) -> None:
-    """As `reference.transport`."""
     levels, height, width = state.shape[1:]
     grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO, levels)
     for tracer in range(len(tracers)):

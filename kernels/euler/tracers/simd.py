@@ -17,7 +17,6 @@ u8 = np.uint64
 
 @jit(math=STRICT)
 def transport(tracers, out, old, state, column, mass_flux, dim, rate):
-    """As `reference.transport`."""
     levels, rows, cells = tracers.shape[1], tracers.shape[2] - 2 * REACH, tracers.shape[3] - 2 * REACH
     wide, tall = state.shape[3], state.shape[2]  # of the state's rows and planes
     row_q, plane_q = tracers.shape[3], tracers.shape[2] * tracers.shape[3]

@@ -39,7 +39,6 @@ def eddy_viscosity(
 def mix(
     state: Any, base: Any, spacing: tuple[float, float, float], dt: float, prandtl: float, work: Any, viscosity: Any
 ) -> None:
-    """As `reference.mix`."""
     real = state.dtype.type
     rates = tuple(real(dt / width) for width in spacing)
     _each_cell(_mix, state, 0)(state, base, _widths(state, spacing), rates, real(prandtl), work, viscosity)
@@ -48,14 +47,12 @@ def mix(
 def mix_tracers(
     tracers: Any, out: Any, state: Any, column: Any, spacing: tuple[float, float, float], dt: float, viscosity: Any
 ) -> None:
-    """As `reference.mix_tracers`."""
     rates = tuple(state.dtype.type(dt / (2.0 * width * width)) for width in spacing)
     for tracer in range(len(tracers)):
         _each_cell(_mix_tracer, state, 0)(tracers[tracer], out[tracer], state, column, rates, viscosity)
 
 
 def drag(state: Any, column: Any, coefficient: float, dz: float, dt: float) -> None:
-    """As `reference.drag`."""
     height, width = state.shape[2:]
     grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO)
     _kernel(_drag, state.dtype)[grid, THREADS](state, column, state.dtype.type(dt / dz * coefficient))

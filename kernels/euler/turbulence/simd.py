@@ -19,7 +19,6 @@ from hpckit.kernels.euler.turbulence.numerics import (
 
 @jit(math=STRICT)
 def eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, viscosity):
-    """As `reference.eddy_viscosity`."""
     levels, rows, cells = state.shape[1:]
     for level in range(levels):
         for row in range(HALO - 2, rows - HALO + 2):
@@ -48,7 +47,6 @@ def eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, vi
 
 @jit(math=STRICT)
 def mix(state, base, spacing, dt, prandtl, work, viscosity):
-    """As `reference.mix`."""
     levels, rows, cells = state.shape[1:]
     flux = np.zeros((2, 4, cells))
     for k in range(levels):
@@ -113,7 +111,6 @@ def _fluxes_z(work, base, viscosity, spacing, prandtl, k, j, cells, flux):
 
 @jit(math=STRICT)
 def mix_tracers(tracers, out, state, column, spacing, dt, viscosity):
-    """As `reference.mix_tracers`."""
     levels = state.shape[1]
     rates = (
         dt / (2.0 * spacing[0] * spacing[0]),
@@ -133,7 +130,6 @@ def mix_tracers(tracers, out, state, column, spacing, dt, viscosity):
 
 @jit(math=STRICT)
 def drag(state, column, coefficient, dz, dt):
-    """As `reference.drag`."""
     for j in range(HALO, state.shape[2] - HALO):
         for i in range(HALO, state.shape[3] - HALO):
             u, v = state[1, 0, j, i], state[2, 0, j, i]

@@ -230,7 +230,6 @@ def attention(
     qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any,
     key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
 ) -> None:  # fmt: skip
-    """As `reference.attention`."""
     batch, length, _, width = qkv.shape
     launch = _forward(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
     drop = _drop(logs, key, step, first, rate)
@@ -238,7 +237,6 @@ def attention(
 
 
 def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
-    """As `reference.cached_attention`."""
     batch, count, _, width = qkv.shape
     logs = empty((batch, heads, count), qkv)
     launch = _forward(qkv.dtype.name, width, False)[(blocks(count, BLOCK), heads, batch), BLOCK]
@@ -249,7 +247,6 @@ def attention_gradient(
     qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any,
     key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
 ) -> None:  # fmt: skip
-    """As `reference.attention_gradient`."""
     batch, length, _, width = qkv.shape
     factor, dots, drop = qkv.dtype.type(width**-0.5), empty(logs.shape, logs), _drop(logs, key, step, first, rate)
     launch = _query_gradient(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
@@ -278,6 +275,5 @@ def _rotary(qkv, rotated, cosines, sines):
 
 
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
-    """As `reference.rotary`."""
     count = qkv.shape[0] * qkv.shape[1] * rotated * (qkv.shape[3] // 2)
     _rotary[blocks(count, ROTATE), ROTATE](qkv, rotated, cosines, sines)

@@ -29,7 +29,6 @@ def _gather_patches(patches, image, stride, padding):
 
 
 def gather_patches(patches: Any, image: Any, stride: int, padding: int) -> None:
-    """As `reference.gather_patches`."""
     _gather_patches[blocks(patches.size, THREADS), THREADS](patches, image, stride, padding)
 
 
@@ -57,7 +56,6 @@ def _add_patches(image, patches, stride, padding):
 
 
 def add_patches(image: Any, patches: Any, stride: int, padding: int) -> None:
-    """As `reference.add_patches`."""
     _add_patches[blocks(image.size, THREADS), THREADS](image, patches, stride, padding)
 
 
@@ -78,7 +76,6 @@ def _max_pool(out, place, image, size):
 
 
 def max_pool(out: Any, place: Any, image: Any, size: int) -> None:
-    """As `reference.max_pool`."""
     _max_pool[blocks(out.size, THREADS), THREADS](out, place, image, size)
 
 
@@ -97,5 +94,4 @@ def _max_pool_back(image, out, place, size):
 
 
 def max_pool_back(image: Any, out: Any, place: Any, size: int) -> None:
-    """As `reference.max_pool_back`."""
     _max_pool_back[blocks(image.size, THREADS), THREADS](image, out, place, size)

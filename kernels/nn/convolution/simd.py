@@ -9,7 +9,6 @@ from hpckit.kernels.compile.jit import STRICT, jit
 
 @jit(math=STRICT, borrowed=True, noalias=True)
 def gather_patches(patches, image, stride, padding):
-    """As `reference.gather_patches`."""
     count, height, width, channels = image.shape
     rows, columns, kernel_rows, kernel_columns = patches.shape[1:5]
     for n in range(count):
@@ -29,7 +28,6 @@ def gather_patches(patches, image, stride, padding):
 
 @jit(math=STRICT, borrowed=True, noalias=True)
 def add_patches(image, patches, stride, padding):
-    """As `reference.add_patches`."""
     count, height, width, channels = image.shape
     rows, columns, kernel_rows, kernel_columns = patches.shape[1:5]
     for n in range(count):
@@ -46,7 +44,6 @@ def add_patches(image, patches, stride, padding):
 
 @jit(math=STRICT, borrowed=True, noalias=True)
 def max_pool(out, place, image, size):
-    """As `reference.max_pool`."""
     count, rows, columns, channels = out.shape
     for n in range(count):
         for y in range(rows):
@@ -65,7 +62,6 @@ def max_pool(out, place, image, size):
 
 @jit(math=STRICT, borrowed=True, noalias=True)
 def max_pool_back(image, out, place, size):
-    """As `reference.max_pool_back`."""
     count, rows, columns, channels = out.shape
     image[:] = 0
     for n in range(count):

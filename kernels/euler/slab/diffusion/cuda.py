@@ -15,7 +15,6 @@ THREADS = threads(128)
 
 
 def diffuse(state: Any, column: Any, base: Any, dx: float, dz: float, amount: float, work: Any) -> None:
-    """As `reference.diffuse`."""
     real, levels, width = state.dtype.type, state.shape[1], state.shape[2]
     rates = real(amount / (2.0 * dx * dx)), real(amount / (2.0 * dz * dz))
     grid = (blocks(width - 2 * HALO + 2, THREADS), levels)

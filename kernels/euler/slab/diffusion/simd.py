@@ -8,7 +8,7 @@ from hpckit.kernels.euler.constants import HALO, RHO_W
 
 @jit(math=STRICT)
 def diffuse(state, column, base, dx, dz, amount, work):
-    """As `reference.diffuse`. Without fused operations: a flux has the same bits on both sides of a cut."""
+    # Without fused operations: a flux has the same bits on both sides of a cut.
     levels, cells = state.shape[1:]
     for level in range(levels):
         for cell in range(HALO - 1, cells - HALO + 1):
