@@ -338,9 +338,10 @@ def noise(device: Device, dtype: np.dtype) -> Pairs:
     ids = np.array([0, 1, 7, 2**40 + 3, 12345678901])
     pairs: Pairs = {}
     for name in ("uniforms", "normals"):
-        out = device.zeros((len(ids), 4))
+        out, expected = device.zeros((len(ids), 4)), np.zeros((len(ids), 4))
         getattr(cuda, name)(87287 + 2**35, 2**33 + 1, device.to_device(ids), 3, out)
-        pairs[name] = out, getattr(noise_reference, name)(87287 + 2**35, 2**33 + 1, ids, 3)
+        getattr(noise_reference, name)(87287 + 2**35, 2**33 + 1, ids, 3, expected)
+        pairs[name] = out, expected
     return pairs
 
 

@@ -45,8 +45,8 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
     calm = np.array([*rng.normal(size=(2, nz)), np.zeros(nz), base.theta])
     sides = [np.maximum(rng.normal(size=n), 0.0) for n in (nx, ny, nz)]
 
-    def relaxed(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any, added: Any) -> Any:
-        return _number(relax(s, column, calm, x, y, z, DT, added))
+    def relaxed(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any) -> Any:
+        return _number(relax(s, column, calm, x, y, z, DT))
 
     def slowed(s: Any, column: Any) -> None:
         mixing.drag(s, column, 0.01, DZ, DT)
@@ -56,8 +56,8 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
         mixing.mix(s, calm, SPACING, DT, 1 / 3, work, viscosity)
         return _number(greatest)
 
-    added, viscosity = np.zeros((nz, ny, nx)), np.zeros(state.shape[1:])
-    pairs = on_both("relaxation", device, dtype, relaxed, state, base.column, calm, *sides, added)
+    viscosity = np.zeros(state.shape[1:])
+    pairs = on_both("relaxation", device, dtype, relaxed, state, base.column, calm, *sides)
     pairs |= on_both("drag", device, dtype, slowed, state, base.column)
     return pairs | on_both("mixing", device, dtype, mixed, state, base.column, calm, np.zeros_like(state), viscosity)
 
