@@ -21,8 +21,15 @@ from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler.constants import HALO, Sweep
-from hpckit.kernels.euler.slab.diffusion.dispatch import diffuse
-from hpckit.kernels.euler.slab.dispatch import NO_SEAMS, columns_at_once, diagnose, has_inner, sweep_x, sweep_z
+from hpckit.kernels.euler.slab.dispatch import (
+    NO_SEAMS,
+    columns_at_once,
+    diagnose,
+    diffuse,
+    has_inner,
+    sweep_x,
+    sweep_z,
+)
 from hpckit.kernels.euler.status import new_status, read_status
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition

@@ -15,8 +15,7 @@ from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.device_array import empty, placed
 from hpckit.kernels.euler.box.constants import RHO
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.plan.grid.decomposition import Decomposition
 

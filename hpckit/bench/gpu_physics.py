@@ -12,10 +12,9 @@ from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
 from hpckit.bench.gpu_euler import DX, DZ, noise, on_both
 from hpckit.comm.device import Device
 from hpckit.kernels.compile.cuda_jit import compiling
-from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.relaxation.dispatch import relax
-from hpckit.kernels.euler.slab.diffusion import dispatch as slab
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.slab import dispatch as slab
 from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.kernels.euler.turbulence import dispatch as mixing
 

@@ -42,7 +42,7 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     u[:, wide] = v[high] = 0
     free, physics = Physics(9.81, 900.0, 1100.0), Physics(9.81, 900.0, 1100.0, *FORCES)
 
-    def advanced(call: Any, fields: Any, *arguments: Any) -> None:
+    def advanced(call: Any, fields: Any, *arguments: Any) -> Any:
         """By a step, in place on the host."""
         out = tuple(empty(each.shape, each) for each in fields) if is_device_array(fields[0]) else fields
         call(fields, out, *arguments, 5.0)

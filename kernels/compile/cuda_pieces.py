@@ -54,3 +54,9 @@ def _constant(value: Any, dtype: np.dtype) -> Any:
     if dtype == np.float32 and value is np.float64:
         return np.float32
     return value
+
+
+@functools.cache
+def typed_kernel(function: Callable, dtype: np.dtype) -> Kernel:
+    """The kernel of a function, `in_precision`."""
+    return kernel(in_precision(function, dtype))

@@ -14,6 +14,7 @@ C0 = 27.5629410929725921310572974482  # p = C0 (rho theta)**GAMMA, so C0 = rd**G
 
 RHO, RHO_U, RHO_W, RHO_THETA = range(4)  # the fields of a state, in this order
 HALO = 6  # cells in x: two for each of three stages
+REACH = 3  # cells of halo of tracers: two for the parabola of the cell before an owned one, and that cell
 
 SERIES_RANGE = 0.125  # |e| up to which the pressure is a series in e = (rho theta)' / (rho theta) of the base
 OUT_OF_RANGE = 1  # status: some pressure was taken from pow

@@ -131,7 +131,7 @@ class Strip(NamedTuple):
 
     place: tuple[int, int]  # where the first cell of row 0 stands in the state, and that of the first row of a halo
     then: tuple[int, int]  # the same of the strip that comes next, for memory to begin with
-    count: int  # columns, at most STRIP
+    columns: int  # at most STRIP
 
 
 class MassFlux(NamedTuple):

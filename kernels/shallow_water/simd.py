@@ -128,19 +128,19 @@ def _bands_kernel(full, square, steps):
                     r, c = pair - k * HALO, k * HALO
                     if r >= c:
                         low, up = _start(r - 1), _start(r)
-                        first(memory, low, up, _start(r + 1), low, up, _stage(k, r - 1), _stage(k, r), _carry(k, 0),
-                              _ground(r - 1), _ground(r), EDGES, c, width - c, dt, numbers, rows, r,
-                              flat_h, h_next, h_next + h.shape[1])  # fmt: skip
+                        first(memory, (low, up, _start(r + 1)), (low, up), (_stage(k, r - 1), _stage(k, r)),
+                              _carry(k, 0), (_ground(r - 1), _ground(r)), EDGES, (c, width - c), dt, numbers, rows, r,
+                              (flat_h, h_next, h_next + h.shape[1]))  # fmt: skip
                     if r >= c + 2:
                         low, up = _stage(k, r - 2), _stage(k, r - 1)
-                        second(memory, low, up, _stage(k, r), _start(r - 2), _start(r - 1), low, up, _carry(k, 1),
-                               _ground(r - 2), _ground(r - 1), EDGES, c + 1, width - c - 1, dt, numbers, rows, r - 1,
-                               flat_u, u_next, u_next + u.shape[1])  # fmt: skip
+                        second(memory, (low, up, _stage(k, r)), (_start(r - 2), _start(r - 1)), (low, up),
+                               _carry(k, 1), (_ground(r - 2), _ground(r - 1)), EDGES, (c + 1, width - c - 1), dt,
+                               numbers, rows, r - 1, (flat_u, u_next, u_next + u.shape[1]))  # fmt: skip
                     if r >= c + 4:
                         low, up = _start(r - 3), _start(r - 2)
-                        third(memory, _stage(k, r - 3), _stage(k, r - 2), _stage(k, r - 1), low, up, low, up,
-                              _carry(k, 2), _ground(r - 3), _ground(r - 2), EDGES, c + 2, width - c - 2,
-                              dt, numbers, rows, r - 2, flat_v, v_next, v_next + v.shape[1])  # fmt: skip
+                        third(memory, (_stage(k, r - 3), _stage(k, r - 2), _stage(k, r - 1)), (low, up), (low, up),
+                              _carry(k, 2), (_ground(r - 3), _ground(r - 2)), EDGES, (c + 2, width - c - 2), dt,
+                              numbers, rows, r - 2, (flat_v, v_next, v_next + v.shape[1]))  # fmt: skip
                 for r in range(max(pair - halo, halo), min(pair - halo + 2, h.shape[0] - halo)):
                     at = _start(r)
                     _put(h_out, r * h.shape[1] + begin, strips, memory, at + H, width, halo)

@@ -9,10 +9,9 @@ from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
 from hpckit.kernels.euler.box import dispatch as euler
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.constants import HALO, REACH, Sweep
 from hpckit.kernels.euler.status import new_status
 from hpckit.kernels.euler.tracers import dispatch, reference
-from hpckit.kernels.euler.tracers.constants import REACH
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
 SPACING = (DZ, DY, DX)

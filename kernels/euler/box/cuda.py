@@ -5,14 +5,13 @@ The functions are those of `reference`, for arrays as in `slab.cuda`: the result
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.cuda_watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_V, RHO_W
@@ -71,12 +70,7 @@ def _each_cell(function: Any, state: Any, beyond: int) -> Any:
     """The launch of a kernel for each owned cell, and as many cells beside them in x and y."""
     levels, height, width = state.shape[1:]
     grid = (blocks(width - 2 * HALO + 2 * beyond, THREADS), height - 2 * HALO + 2 * beyond, levels)
-    return _kernel(function, state.dtype)[grid, THREADS]
-
-
-@functools.cache
-def _kernel(function: Any, dtype: np.dtype) -> Kernel:
-    return kernel(in_precision(function, dtype))
+    return typed_kernel(function, state.dtype)[grid, THREADS]
 
 
 def _turn(state, column, wind, c, s, levels):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import HALO
 
@@ -18,13 +16,10 @@ THREADS = threads(128)
 def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float) -> Any:
     added = empty((len(lid), len(side_y), len(side_x)), state)
     grid = (blocks(len(side_x), THREADS), len(side_y), len(lid))
-    _kernel(state.dtype)[grid, THREADS](state, column, base, side_x, side_y, lid, state.dtype.type(dt), added)
+    typedtyped_kernel(_relax, state.dtype)[grid, THREADS](
+        state, column, base, side_x, side_y, lid, state.dtype.type(dt), added
+    )
     return added.sum(dtype=np.float64)
-
-
-@functools.cache
-def _kernel(dtype: np.dtype) -> Kernel:
-    return kernel(in_precision(_relax, dtype))
 
 
 def _relax(state, column, base, side_x, side_y, lid, dt, added):

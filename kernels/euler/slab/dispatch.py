@@ -38,6 +38,14 @@ def sweep_z(
     form.sweep_z(state, out, faces, ghost, source, sweep, status, range_of(state, lines, state.shape[2] - 2 * HALO))
 
 
+def diffuse(state: Any, column: Any, base: Any, dx: float, dz: float, amount: float, work: Any) -> None:
+    """Diffuse u, w and theta in place; see `reference.diffuse`."""
+    form, rows = _form(state, column, base, work), (3, state.shape[1])
+    if work.shape != state.shape or column.shape != rows or base.shape != rows:
+        raise ValueError(f"a state of {state.shape} goes with work like it, column and base of {rows}")
+    form.diffuse(state, column, base, dx, dz, amount, work)
+
+
 def has_inner(cells: int) -> bool:
     """Whether rows of that many cells along x have, on the host, a part that needs no halo: three tiles or more."""
     return cells > 2 * TILE

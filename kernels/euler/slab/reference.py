@@ -140,6 +140,32 @@ def sweep_z(
     out[:, :, columns] = stage
 
 
+@np.errstate(all="ignore")  # a lost solution is told by the sweeps
+def diffuse(
+    state: np.ndarray, column: np.ndarray, base: np.ndarray, dx: float, dz: float, amount: float, work: np.ndarray
+) -> None:
+    """Diffuse u, w and theta with a constant coefficient by `amount` (m2, K dt) in place: second order, explicit.
+
+        d(rho phi)/dt = d(rho K dphi'/dx)/dx + d(rho K dphi'/dz)/dz     for phi = u, w, theta
+
+    phi' is the deviation from the base state, so that an atmosphere at rest stays as it is. Nothing passes the walls
+    but w: it is 0 there, so the row beyond a wall holds -w (free slip: u has no gradient there).
+
+    base: u, w (0) and theta of the base state by rows, float64[3, nz]. work: scratch like the state. Needs one cell of
+    halo in x. Stable while amount (1/dx2 + 1/dz2) <= 1/2.
+    """
+    work[RHO] = state[RHO] + column[0, :, None]
+    work[1:] = state[1:] / work[RHO] - base[:, :, None]
+    work[RHO_THETA] += column[1, :, None] / work[RHO]
+    across = work[:, :, HALO - 1 : -HALO + 1]
+    flux = (across[RHO, :, 1:] + across[RHO, :, :-1]) * np.diff(across[1:], axis=2)
+    change = np.diff(flux, axis=2) / (2 * dx * dx)
+    upward = np.pad(work[:, :, HALO:-HALO], ((0, 0), (1, 1), (0, 0)), mode="edge")
+    upward[RHO_W, [0, -1]] *= -1
+    flux = (upward[RHO, 1:] + upward[RHO, :-1]) * np.diff(upward[1:], axis=1)
+    state[1:, :, HALO:-HALO] += amount * (change + np.diff(flux, axis=1) / (2 * dz * dz))
+
+
 @np.errstate(all="ignore")
 def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.ndarray:
     """What a run watches, of the cells without the halo: float64[10].

@@ -10,8 +10,7 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.cuda_pieces import in_precision
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.tracers.numerics import passing
 
 THREADS = threads(128)

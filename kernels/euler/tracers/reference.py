@@ -22,8 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import HALO, REACH
 
 
 def transport(

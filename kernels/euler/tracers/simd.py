@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.tracers.numerics import passing
 
 u8 = np.uint64

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
-from hpckit.kernels.euler.constants import GRAVITY, HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.turbulence.numerics import (
     deformation,
     flux_at_wall,
@@ -55,7 +53,7 @@ def mix_tracers(
 def drag(state: Any, column: Any, coefficient: float, dz: float, dt: float) -> None:
     height, width = state.shape[2:]
     grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO)
-    _kernel(_drag, state.dtype)[grid, THREADS](state, column, state.dtype.type(dt / dz * coefficient))
+    typed_kernel(_drag, state.dtype)[grid, THREADS](state, column, state.dtype.type(dt / dz * coefficient))
 
 
 def _widths(state: Any, spacing: tuple[float, float, float]) -> tuple:
@@ -66,12 +64,7 @@ def _each_cell(function: Any, state: Any, beyond: int) -> Any:
     """The launch of a kernel for each owned cell, and as many cells beside them in x and y."""
     levels, height, width = state.shape[1:]
     grid = (blocks(width - 2 * HALO + 2 * beyond, THREADS), height - 2 * HALO + 2 * beyond, levels)
-    return _kernel(function, state.dtype)[grid, THREADS]
-
-
-@functools.cache
-def _kernel(function: Any, dtype: np.dtype) -> Kernel:
-    return kernel(in_precision(function, dtype))
+    return typed_kernel(function, state.dtype)[grid, THREADS]
 
 
 def _specific(state, column, work):

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.constants import REACH
-from hpckit.kernels.euler.turbulence import simd
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.forms import double_form_for
 
 Spacing = tuple[float, float, float]
 
@@ -29,54 +25,43 @@ def eddy_viscosity(
 
     On a GPU it is a number there: `float` waits for it.
     """
-    _check(state, column, work, viscosity)
+    form = _form(state, column, work, viscosity)
     _check_shape("the work space", work, state.shape)
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    return _form(state).eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, viscosity)
+    return form.eddy_viscosity(state, column, spacing, coefficient, prandtl, limit, work, viscosity)
 
 
 def mix(state: Any, base: Any, spacing: Spacing, dt: float, prandtl: float, work: Any, viscosity: Any) -> None:
     """Apply stress and flux of theta over dt in place; see `reference.mix`."""
-    _check(state, base, work, viscosity)
+    form = _form(state, base, work, viscosity)
     _check_shape("the work space", work, state.shape)
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    _form(state).mix(state, base, spacing, dt, prandtl, work, viscosity)
+    form.mix(state, base, spacing, dt, prandtl, work, viscosity)
 
 
 def mix_tracers(tracers: Any, out: Any, state: Any, column: Any, spacing: Spacing, dt: float, viscosity: Any) -> None:
     """Diffuse tracers over dt into `out`; see `reference.mix_tracers`."""
-    _check(state, tracers, out, column, viscosity)
+    form = _form(state, tracers, out, column, viscosity)
     _, nz, tall, wide = state.shape
     for name, array in (("the tracers", tracers), ("their new values", out)):
         _check_shape(name, array, (len(tracers), nz, tall - 2 * (HALO - REACH), wide - 2 * (HALO - REACH)))
     _check_shape("the viscosity", viscosity, state.shape[1:])
-    _form(state).mix_tracers(tracers, out, state, column, spacing, dt, viscosity)
+    form.mix_tracers(tracers, out, state, column, spacing, dt, viscosity)
 
 
 def drag(state: Any, column: Any, coefficient: float, dz: float, dt: float) -> None:
     """Slow the wind of the lowest level over dt in place; see `reference.drag`."""
-    _check(state, column)
-    _form(state).drag(state, column, coefficient, dz, dt)
+    form = _form(state, column)
+    form.drag(state, column, coefficient, dz, dt)
 
 
-def _form(state: Any) -> Any:
-    """The module for a state of this kind."""
-    if is_device_array(state):
-        from hpckit.kernels.euler.turbulence import cuda
-
-        return cuda
-    return simd
-
-
-def _check(state: Any, *arrays: Any) -> None:
-    for array in () if is_device_array(state) else (state, *arrays):
-        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
-            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
-            raise TypeError(f"mixing takes C-contiguous float64 NumPy arrays, not {given}")
+def _form(state: Any, *arrays: Any) -> Any:
+    form = double_form_for(__package__, state, *arrays)
     if state.ndim != 4 or len(state) != FIELDS or state.shape[1] < 2:
         raise ValueError(
             f"a state is [{FIELDS}, nz, ny + {2 * HALO}, nx + {2 * HALO}], nz at least 2; not {state.shape}"
         )
+    return form
 
 
 def _check_shape(name: str, array: Any, wanted: tuple[int, ...]) -> None:

@@ -25,8 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GRAVITY, HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 
 OWNED = slice(HALO, -HALO)
 NEAR = slice(HALO - 1, 1 - HALO)  # the owned cells and one around them

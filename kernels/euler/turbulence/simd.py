@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.euler.constants import GRAVITY, HALO
-from hpckit.kernels.euler.tracers.constants import REACH
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.turbulence.numerics import (
     deformation,
     flux_at_wall,

@@ -34,7 +34,7 @@ def tile_of(width: int, itemsize: int) -> int:
 
 
 @inlined
-def kept(drop, row, length, j):
+def _kept(drop, row, length, j):
     """What dropout multiplies the weight of key j in a row by: see `reference.kept`."""
     key, step, first, limit, factor = drop
     a, b, c, d = four_words(key, step, (first + row) * ((length + u8(3)) >> u8(2)) + (j >> u8(2)), u8(0))
@@ -98,7 +98,7 @@ def _forward(dtype: str, width: int, dropping: bool) -> Any:
                     weight = math.exp(scores[k] - largest)
                     total += weight
                     if dropping:
-                        weight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
+                        weight *= _kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
                     for i in range(width):
                         found[i] += weight * values[k * width + i]
             most = largest
@@ -157,7 +157,7 @@ def _query_gradient(dtype: str, width: int, dropping: bool) -> Any:
                         parts[2 + i % 2] += slope[i] * values[k * width + i]
                     dweight = parts[2] + parts[3]
                     if dropping:
-                        dweight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
+                        dweight *= _kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
                     dscore = math.exp(parts[0] + parts[1] - log) * (dweight - dot)
                     for i in range(width):
                         dquery[i] += dscore * keys[k * width + i]
@@ -212,7 +212,7 @@ def _key_gradient(dtype: str, width: int, dropping: bool) -> Any:
                         weight, dweight = math.exp(parts[0] + parts[1] - logs[sample, head, t]), parts[2] + parts[3]
                         dropped = weight
                         if dropping:
-                            part = kept(drop, (sample * u8(heads) + head) * length + t, length, here)
+                            part = _kept(drop, (sample * u8(heads) + head) * length + t, length, here)
                             dropped, dweight = weight * part, dweight * part
                         dscore = weight * (dweight - dots[sample, head, t])
                         for i in range(width):

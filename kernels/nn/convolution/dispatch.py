@@ -5,13 +5,13 @@ NumPy arrays in C order take `simd`, other strides `reference`, arrays of a GPU 
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.convolution import reference, simd
+from hpckit.kernels.forms import form_for
+from hpckit.kernels.nn.convolution import reference
 from hpckit.kernels.nn.convolution.reference import out_size
 
 __all__ = ["add_patches", "gather_patches", "max_pool", "max_pool_back", "out_size"]
@@ -47,13 +47,9 @@ def max_pool_back(image: Any, out: Any, place: Any, size: int) -> None:
     _form(out, place, image).max_pool_back(image, out, place, size)
 
 
-def _form(*arrays: Any) -> ModuleType:
-    if is_device_array(arrays[0]):
-        from hpckit.kernels.nn.convolution import cuda
-
-        return cuda
-    compiled = all(isinstance(array, np.ndarray) and array.flags.c_contiguous for array in arrays)
-    return simd if compiled else reference
+def _form(*arrays: Any) -> Any:
+    suited = is_device_array(arrays[0]) or all(array.flags.c_contiguous for array in arrays)
+    return form_for(__package__, arrays[0]) if suited else reference
 
 
 def _check_patches(patches: Any, image: Any, stride: int, padding: int) -> None:
