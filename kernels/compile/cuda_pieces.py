@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Dispatcher, cuda, simulating
+from hpckit.kernels.compile.cuda_jit import Dispatcher, Kernel, cuda, kernel, simulating
 
 
 def in_precision(function: Callable, dtype: Any) -> Any:

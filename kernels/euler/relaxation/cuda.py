@@ -16,9 +16,8 @@ THREADS = threads(128)
 def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float) -> Any:
     added = empty((len(lid), len(side_y), len(side_x)), state)
     grid = (blocks(len(side_x), THREADS), len(side_y), len(lid))
-    typedtyped_kernel(_relax, state.dtype)[grid, THREADS](
-        state, column, base, side_x, side_y, lid, state.dtype.type(dt), added
-    )
+    launch = typed_kernel(_relax, state.dtype)[grid, THREADS]
+    launch(state, column, base, side_x, side_y, lid, state.dtype.type(dt), added)
     return added.sum(dtype=np.float64)
 
 

@@ -40,9 +40,11 @@ def sweep_z(
 
 def diffuse(state: Any, column: Any, base: Any, dx: float, dz: float, amount: float, work: Any) -> None:
     """Diffuse u, w and theta in place; see `reference.diffuse`."""
-    form, rows = _form(state, column, base, work), (3, state.shape[1])
-    if work.shape != state.shape or column.shape != rows or base.shape != rows:
-        raise ValueError(f"a state of {state.shape} goes with work like it, column and base of {rows}")
+    form, levels = _form(state, column, base, work), state.shape[1]
+    if work.shape != state.shape:
+        raise ValueError(f"state and work are [4, nz, nx + {2 * HALO}], not {state.shape} and {work.shape}")
+    if column.shape != (3, levels) or base.shape != (3, levels):
+        raise ValueError(f"column {column.shape} or base {base.shape} do not fit {levels} rows")
     form.diffuse(state, column, base, dx, dz, amount, work)
 
 
