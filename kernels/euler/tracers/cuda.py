@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import numpy as np
-
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.tracers.numerics import passing
@@ -19,15 +16,9 @@ THREADS = threads(128)
 def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float) -> None:
     levels, height, width = state.shape[1:]
     grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO, levels)
+    launch = typed_kernel((_along_z, _along_y, _along_x)[dim], state.dtype)[grid, THREADS]
     for tracer in range(len(tracers)):
-        _kernel(dim, state.dtype)[grid, THREADS](
-            tracers[tracer], out[tracer], old, state, column, mass_flux, state.dtype.type(rate)
-        )
-
-
-@functools.cache
-def _kernel(dim: int, dtype: np.dtype) -> Kernel:
-    return kernel(in_precision((_along_z, _along_y, _along_x)[dim], dtype))
+        launch(tracers[tracer], out[tracer], old, state, column, mass_flux, state.dtype.type(rate))
 
 
 def _along_x(q, out, old, state, column, mass_flux, rate):
