@@ -116,7 +116,7 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
         rng = np.random.default_rng(1)
         epsilon, sigma = rng.uniform(0.8, 1.2, (2, types, types))
         table = parameters(epsilon + epsilon.T, 0.45 * (sigma + sigma.T), np.full((types, types), CUTOFF), True)
-        expected = pair_reference.forces(case.host, *case.pairs(), POTENTIAL, table)
+        expected = pair_reference.forces_of_pairs(case.host, *case.pairs(), POTENTIAL, table)
         records, kind = case.records, "d"
         if dtype == np.float32:
             records, kind = device.zeros(case.host.shape, np.float32), "f"
@@ -168,11 +168,11 @@ def custom(device: Device, dtype: np.dtype) -> Pairs:
     ):
         table = np.array(row)[None, None]
         by_hand = Potential(("by hand",), len(row), inlined(oracle), inlined(oracle), clamp=False)
-        compare(name, potential, table, pair_reference.forces(case.host, *case.pairs(), by_hand, table))
+        compare(name, potential, table, pair_reference.forces_of_pairs(case.host, *case.pairs(), by_hand, table))
     r = np.linspace(0.2, CUTOFF, 60)
     rows = curves.rows(r, 1 / r, 1 / r**2, 0.2, CUTOFF, 40, True)
     table = np.array([[(CUTOFF**2, 0.1, 0.2**2, 39 / (CUTOFF**2 - 0.2**2), 39, 0)]])
-    expected = pair_reference.forces(case.host, *case.pairs(), tabulated.POTENTIAL, table, rows)
+    expected = pair_reference.forces_of_pairs(case.host, *case.pairs(), tabulated.POTENTIAL, table, rows)
     compare("tabulated", tabulated.POTENTIAL, table, expected, rows)
     return pairs
 
