@@ -44,10 +44,13 @@ def most_steps(on_gpu: bool) -> int:
 
 def _form(fields: Fields, out: Fields, steps: int, *tables: Any) -> Any:
     on_gpu = is_device_array(fields[0])
-    form = double_form_for(__package__, *fields, *tables, *out)
+    form = double_form_for(__package__, *fields, *tables)
     if not 1 <= steps <= most_steps(on_gpu):
         raise ValueError(f"1 to {most_steps(on_gpu)} steps are taken at once, not {steps}")
     _check_shapes(fields, steps * HALO)
+    if out is fields and not on_gpu:
+        return form
+    double_form_for(__package__, *out)
     if any(field.shape != target.shape for field, target in zip(fields, out, strict=True)):
         raise ValueError("the result of a step has the shapes of its fields")
     if on_gpu and may_share_memory(fields[0], out[0]):
