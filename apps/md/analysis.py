@@ -62,7 +62,7 @@ class Analysis:
         self.settings, self.run, self.system = config.analysis, run, system
         self._measurements: Measurements | None = None
         if self.settings.measures:
-            what = measured(config, system.bricks.lengths, system.bricks.periodic)
+            what = measured(config, system.domains.lengths, system.domains.periodic)
             self._measurements = Measurements(what, len(system.masses))
 
     def add(self, step: int, time: float) -> None:

@@ -22,7 +22,7 @@ from hpckit.md.dynamics import warm_up
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")
@@ -30,7 +30,7 @@ FINE = 5040  # parts of the longest edge that the choice of a split reckons in
 
 
 def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
-    """How `ranks` are laid over the dims: bricks with little surface, where the settings leave it open.
+    """How `ranks` are laid over the dims: domains with little surface, where the settings leave it open.
 
     Raises `DecompositionError` where the ranks do not fit the settings.
     """
@@ -63,7 +63,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         make = partial(kind, device=device)
     system = make(
         mesh,
-        Bricks.even(mesh.topology, start.lower, start.upper),
+        DomainDecomposition.even(mesh.topology, start.lower, start.upper),
         start.masses,
         interaction_of(config, len(start.masses)),
         skin=neighbors.skin,
@@ -75,7 +75,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         timer=timer,
     )
     system.external = external_of(config)
-    system.load(start.travelers(comm))
+    system.load(start.packed(comm))
     system.rebuild()
     system.compute(measure=True)
     warm_up(system)
@@ -88,9 +88,9 @@ def _device_system() -> type[System]:
     return DeviceSystem
 
 
-def brick_lines(bricks: Bricks, names: Sequence[str] = AXES) -> list[str]:
+def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:
     """The split as a person reads it."""
-    sizes = " x ".join(map(str, bricks.topology.sizes))
-    edges = " x ".join(f"{length:g}" for length in bricks.lengths)
-    closed = ", ".join(bricks.topology.periodic) or "no dim"
+    sizes = " x ".join(map(str, domains.topology.sizes))
+    edges = " x ".join(f"{length:g}" for length in domains.lengths)
+    closed = ", ".join(domains.topology.periodic) or "no dim"
     return [f"a box of {edges}, periodic in {closed}", f"{sizes} ranks along {', '.join(names)}"]

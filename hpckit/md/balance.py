@@ -1,14 +1,14 @@
-"""Load balance: the cuts between bricks move so that every slab of ranks has its share of the measured work."""
+"""Load balance: the cuts between domains move so that every slab of ranks has its share of the measured work."""
 
 from __future__ import annotations
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 BINS = 2048  # along a dim, in which the work is added up
-THINNEST = 0.25  # of the reach of the lists: no brick gets thinner
+THINNEST = 0.25  # of the reach of the lists: no domain gets thinner
 STEP = 0.7  # of the way to where the cut should be: times are of the present cuts, and noisy
 
 
@@ -20,13 +20,15 @@ def imbalance(comm: MPI.Comm, load: float) -> float:
     return float(every.max()) / mean if mean > 0 else 1.0
 
 
-def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: float, reach: float) -> Bricks:
-    """Collective: bricks with cuts that share the work more evenly; the same on every rank.
+def moved_cuts(
+    comm: MPI.Comm, domains: DomainDecomposition, positions: np.ndarray, load: float, reach: float
+) -> DomainDecomposition:
+    """Collective: domains with cuts that share the work more evenly; the same on every rank.
 
     positions: [n, 3] of this rank's particles, each of which stands for an equal share of its load (seconds). Along
     each dim the work of all that lies across it is added up, and cut into equal parts.
     """
-    lower, lengths = bricks.lower, bricks.lengths
+    lower, lengths = domains.lower, domains.lengths
     share = load / max(len(positions), 1)
     work = np.zeros((3, BINS))
     for d in range(3):
@@ -35,7 +37,7 @@ def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: floa
     comm.Allreduce(MPI.IN_PLACE, work, op=MPI.SUM)
     comm.Bcast(work, root=0)
     cuts = []
-    for d, old in enumerate(bricks.cuts):
+    for d, old in enumerate(domains.cuts):
         parts = len(old) - 1
         if parts == 1 or not work[d].sum() > 0:
             cuts.append(old)
@@ -45,7 +47,7 @@ def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: floa
         middle = np.array(old[1:-1])
         middle += STEP * (lower[d] + wanted * lengths[d] - middle)
         cuts.append(_apart(old[0], middle, old[-1], min(THINNEST * reach, 0.5 * lengths[d] / parts)))
-    return Bricks(bricks.topology, tuple(cuts))
+    return DomainDecomposition(domains.topology, tuple(cuts))
 
 
 def _apart(low: float, middle: np.ndarray, high: float, least: float) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from hpckit.kernels.device_array import address
 from hpckit.kernels.records.cuda import copy_all, count_wanted, list_wanted, put, take_all
 from hpckit.md.device_particles import DeviceParticles
 from hpckit.particles.ghosts import limits_of
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 Buffer = tuple[Any, np.ndarray]  # on the device, and pinned on the host
 
@@ -33,15 +33,15 @@ class DeviceGhostExchange:
         self._packed = device.event()
         self.wait_seconds = 0.0
 
-    def rebuild(self, bricks: Bricks, particles: DeviceParticles, reach: float) -> Any:
-        """Collective: choose the particles within `reach` of others' bricks; all ghost records, on the GPU: [n, 4].
+    def rebuild(self, domains: DomainDecomposition, particles: DeviceParticles, reach: float) -> Any:
+        """Collective: choose the particles within `reach` of others' domains; all ghost records, on the GPU: [n, 4].
 
         The caller puts them into slots and says so by `settle`.
         """
         device, rank = self.device, self.mesh.rank
-        options, segments = bricks.ghosts(rank, reach)
-        limits = limits_of(options, *bricks.owned(rank))
-        self._shifts = device.to_device(np.array([segment.turns for segment in segments]) * bricks.lengths)
+        options, segments = domains.ghosts(rank, reach)
+        limits = limits_of(options, *domains.owned(rank))
+        self._shifts = device.to_device(np.array([segment.image for segment in segments]) * domains.lengths)
         self._peers = sorted({segment.peer for segment in segments} - {rank})
         total = self._choose(particles, limits)
         self._sent = self._sort_by_peer(np.array([segment.peer for segment in segments]), total)

@@ -13,7 +13,7 @@ from hpckit.kernels.cells.cuda import assign_cells, build_list, cell_starts
 from hpckit.md.device_ghosts import DeviceGhostExchange
 from hpckit.md.device_particles import ROOM, DeviceParticles
 from hpckit.particles.migration import exchange
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 WARP = 32
 EVERYWHERE = (*(-np.inf,) * 3, *(np.inf,) * 3)
@@ -28,20 +28,20 @@ class DeviceNeighborList:
     for the particles that leave.
     """
 
-    def __init__(self, bricks: Bricks, mesh: Mesh, reach: float, device: Device) -> None:
-        self.bricks, self.mesh, self.reach, self.device = bricks, mesh, reach, device
+    def __init__(self, domains: DomainDecomposition, mesh: Mesh, reach: float, device: Device) -> None:
+        self.domains, self.mesh, self.reach, self.device = domains, mesh, reach, device
         self.slots = 0  # own and ghosts
         self.capacity = FIRST_CAPACITY
         self.built = device.zeros((0, RECORD))  # positions at the rebuild
         self.entries, self.lengths = device.zeros((0, 0), np.int32), device.zeros((0,), np.int32)
-        low, high = bricks.bounds(mesh.rank)
+        low, high = domains.bounds(mesh.rank)
         self.center = 0.5 * (low + high)
 
     def rebuild(self, particles: DeviceParticles, ghosts: DeviceGhostExchange) -> None:
         """Collective: migrate, sort, exchange ghosts, list. Particles are wrapped."""
         self._make_grid(particles.slots)
         own_starts = self._sort_own(particles)
-        records = ghosts.rebuild(self.bricks, particles, self.reach)
+        records = ghosts.rebuild(self.domains, particles, self.reach)
         ghost_starts = self._place_ghosts(particles, ghosts, records)
         self._list(particles, own_starts, ghost_starts)
         if len(self.built) < particles.slots:
@@ -49,8 +49,8 @@ class DeviceNeighborList:
         self.built[: particles.slots] = particles.positions[: particles.slots]
 
     def _make_grid(self, count: int) -> None:
-        """Cells over the brick and the ghosts around it: half the reach wide, or more where there is little in them."""
-        low, high = self.bricks.bounds(self.mesh.rank)
+        """Cells over the domain and the ghosts around it: half the reach wide, or more where there is little in them."""
+        low, high = self.domains.bounds(self.mesh.rank)
         lengths = high - low + 2 * self.reach
         edge = 0.5 * self.reach * (1 + 1e-9)
         while np.prod(np.ceil(lengths / edge)) > MOST_CELLS * count + 4096:
@@ -74,7 +74,7 @@ class DeviceNeighborList:
         if self.mesh.size == 1:
             cells, staying = self._assign(particles.positions, particles.slots, EVERYWHERE), particles.slots
         else:
-            low, high = self.bricks.owned(self.mesh.rank)
+            low, high = self.domains.owned(self.mesh.rank)
             owned = (*map(float, low), *map(float, high))
             cells = self._assign(particles.positions, particles.slots, owned)
             leaving = self.device.xp.flatnonzero(cells == self._cells)  # waits for the GPU
@@ -87,10 +87,10 @@ class DeviceNeighborList:
 
     def _migrate(self, particles: DeviceParticles, leaving: Any) -> int:
         """Collective: send home who left; how many came, which stand behind all others, those who left included."""
-        travelers = particles.travelers(leaving)
-        homes = self.bricks.owners(travelers["position"][:, :3])
-        travelers = travelers[np.argsort(homes, kind="stable")]
-        arrived = exchange(self.mesh, travelers, np.bincount(homes, minlength=self.mesh.size))
+        packed = particles.packed(leaving)
+        homes = self.domains.owners(packed["position"][:, :3])
+        packed = packed[np.argsort(homes, kind="stable")]
+        arrived = exchange(self.mesh, packed, np.bincount(homes, minlength=self.mesh.size))
         particles.append(arrived)
         return len(arrived)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hpckit.comm.device import Device
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.cuda import permute
-from hpckit.particles.particles import TRAVELER, Particles
+from hpckit.particles.particles import PACKED, Particles
 
 ROOM = 1.1  # how much more is reserved than is needed now
 
@@ -26,7 +26,7 @@ class DeviceParticles:
         self.device = device
         self.slots = self.ghost_slots = 0
         self._make(0)
-        self.append(host.travelers(host.own))
+        self.append(host.packed(host.own))
 
     def _make(self, capacity: int) -> None:
         zeros = self.device.zeros
@@ -62,21 +62,21 @@ class DeviceParticles:
         for new, old in zip(self._arrays, kept, strict=True):
             new[:n] = old
 
-    def append(self, travelers: npt.NDArray[Any]) -> None:
+    def append(self, packed: npt.NDArray[Any]) -> None:
         """Add particles of the host behind the own ones: ghosts are forgotten."""
-        first, stop = self.slots, self.slots + len(travelers)
+        first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
         for array, name in zip(self._arrays, ("position", "velocity", "id", "image"), strict=True):
-            array[first:stop] = self.device.to_device(travelers[name])
+            array[first:stop] = self.device.to_device(packed[name])
         self.slots, self.ghost_slots = stop, 0
 
-    def travelers(self, slots: Any) -> npt.NDArray[Any]:
+    def packed(self, slots: Any) -> npt.NDArray[Any]:
         """The particles of some own slots (indices on the device, or a slice), as they travel, on the host."""
         found = [self.device.to_host(array[slots]) for array in self._arrays]
-        travelers = np.zeros(len(found[0]), TRAVELER)
+        packed = np.zeros(len(found[0]), PACKED)
         for name, values in zip(("position", "velocity", "id", "image"), found, strict=True):
-            travelers[name] = values
-        return travelers
+            packed[name] = values
+        return packed
 
     def reorder(self, order: Any, slots: int) -> None:
         """Put particle `order[s]` into slot s, for `slots` slots."""
@@ -88,6 +88,6 @@ class DeviceParticles:
     def to_host(self) -> Particles:
         """A copy of the own particles and their forces, in the same slots."""
         host = Particles()
-        host.append(self.travelers(slice(self.slots)))
+        host.append(self.packed(slice(self.slots)))
         host.forces[: self.slots] = self.device.to_host(self.forces[: self.slots])
         return host

@@ -42,11 +42,11 @@ class DeviceSystem(System):
         self.ghosts = DeviceGhostExchange(self.mesh, device)
 
     def _make_neighbors(self) -> None:
-        self.neighbors = DeviceNeighborList(self.bricks, self.mesh, self.reach, self.device)
+        self.neighbors = DeviceNeighborList(self.domains, self.mesh, self.reach, self.device)
 
-    def load(self, travelers: np.ndarray) -> None:
+    def load(self, packed: np.ndarray) -> None:
         """Collective: as `System.load`."""
-        super().load(travelers)
+        super().load(packed)
         self.particles = DeviceParticles(self.particles, self.device)
         self._mass_values = self.device.to_device(self.masses)
         self._inverse_values = self.device.to_device(self.units.acceleration / self.masses)
@@ -54,7 +54,7 @@ class DeviceSystem(System):
     def rebuild(self) -> None:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles, device = self.particles, self.device
-        box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
+        box = self.domains.lower, self.domains.upper, self.domains.periodic
         wrap(particles.positions, particles.images, particles.slots, *box)
         self.neighbors.rebuild(particles, self.ghosts)
         if self.builds == 0 or len(self.slot_masses) < particles.slots:

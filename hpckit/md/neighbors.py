@@ -21,10 +21,10 @@ from hpckit.kernels.cells.dispatch import (
 from hpckit.kernels.records.dispatch import type_words
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
-ZONES = 3  # of ghosts: below, beside and above the brick, so that no cluster spans two faces
+ZONES = 3  # of ghosts: below, beside and above the domain, so that no cluster spans two faces
 PARTS = 4  # of the inner clusters, between which messages under way are looked after
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
 ROOM = 1.1  # how much more is reserved than is needed now
@@ -38,13 +38,13 @@ class NeighborList:
     `inner_parts` are the former in pieces.
     """
 
-    def __init__(self, bricks: Bricks, rank: int, reach: float, isa: str, padding: int) -> None:
-        self.bricks, self.rank, self.reach, self.isa, self.padding = bricks, rank, reach, isa, padding
+    def __init__(self, domains: DomainDecomposition, rank: int, reach: float, isa: str, padding: int) -> None:
+        self.domains, self.rank, self.reach, self.isa, self.padding = domains, rank, reach, isa, padding
         self.start, self.entries = np.zeros(1, np.int64), np.empty(0, np.int32)
         self.clusters = self.ghost_clusters = 0
         self.slots = 0  # own, ghosts and the one that lists are padded with
         self.built = np.empty((0, RECORD))  # positions at the rebuild
-        self._planned: Bricks | None = None
+        self._planned: DomainDecomposition | None = None
 
     def rebuild(self, particles: Particles, ghosts: GhostExchange) -> None:
         """Collective: sort, exchange ghosts, list. Particles are wrapped and at home.
@@ -58,7 +58,7 @@ class NeighborList:
         particles.reorder(order, self.clusters * CLUSTER)
         if particles.count != count:
             raise lost(self.rank)
-        records = ghosts.rebuild(self.bricks, particles, self.reach)
+        records = ghosts.rebuild(self.domains, particles, self.reach)
         self._place_ghosts(particles, ghosts, records)
         self._list(particles)
         if len(self.built) < particles.slots:
@@ -66,19 +66,19 @@ class NeighborList:
         self.built[: particles.slots] = particles.positions[: particles.slots]
 
     def _plan(self) -> None:
-        """Where this rank's brick is: as long as the bricks stay. Inner clusters keep away from sides that are cuts."""
-        if self.bricks is self._planned:
+        """Where this rank's domain is: as long as the domains stay. Inner clusters keep away from sides that are cuts."""
+        if self.domains is self._planned:
             return
-        self._planned = self.bricks
-        self._low, self._high = self.bricks.bounds(self.rank)
+        self._planned = self.domains
+        self._low, self._high = self.domains.bounds(self.rank)
         self.center = 0.5 * (self._low + self._high)
-        cut = np.array(self.bricks.topology.sizes) > 1
-        lower, upper = self.bricks.owned(self.rank)
+        cut = np.array(self.domains.topology.sizes) > 1
+        lower, upper = self.domains.owned(self.rank)
         self._inside = np.where(cut, lower, -np.inf), np.where(cut, upper, np.inf)
         self._parts = PARTS if cut.any() else 1
 
     def _grid(self, count: int) -> None:
-        """Columns over the brick; the ghosts' columns are as wide and go on beyond it."""
+        """Columns over the domain; the ghosts' columns are as wide and go on beyond it."""
         low, high = self._low, self._high
         density = max(count, 1) / float(np.prod(high - low))
         width = WIDTH * (CLUSTER / density) ** (1 / 3)

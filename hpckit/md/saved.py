@@ -15,7 +15,7 @@ from hpckit.io.checkpoint.state import Piece, Restored
 from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.system import System
 from hpckit.particles.migration import exchange
-from hpckit.particles.particles import make_travelers
+from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
 
 PARTICLE = np.dtype(
@@ -68,7 +68,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
         rest = restored.shape(name)[1:]
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
     at = rows["built"] if system.keeps_lists else rows["position"]
-    system.load(make_travelers(ids, at, rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
+    system.load(pack_particles(ids, at, rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
     system.rebuild()
     values = restored.values["system"]
     if system.keeps_lists:

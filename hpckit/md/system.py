@@ -24,8 +24,8 @@ from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, exchange, migrate
-from hpckit.particles.particles import TRAVELER, Particles, make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import PACKED, Particles, pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.snapshot import Snapshot
 
 
@@ -48,7 +48,7 @@ class External(Protocol):
 
 
 class System:
-    """Particles in a box, cut into bricks over the ranks of `mesh` (axes x, y, z), with their forces.
+    """Particles in a box, cut into domains over the ranks of `mesh` (axes x, y, z), with their forces.
 
     masses: of each type. skin: how much farther than the cutoff lists reach. balance_every: steps between two moves of
     the cuts by measured force time, 0 for none. Made on every rank alike; `load` brings the particles. `particles` has
@@ -58,7 +58,7 @@ class System:
     def __init__(
         self,
         mesh: Mesh,
-        bricks: Bricks,
+        domains: DomainDecomposition,
         masses: np.ndarray,
         interaction: Interaction,
         *,
@@ -71,7 +71,7 @@ class System:
         balance_every: int = 0,
         timer: PhaseTimer | None = None,
     ) -> None:
-        self.mesh, self.bricks, self.units, self.skin = mesh, bricks, units, skin
+        self.mesh, self.domains, self.units, self.skin = mesh, domains, units, skin
         self.masses = np.asarray(masses, np.float64)
         if len(self.masses) != interaction.types:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
@@ -91,32 +91,32 @@ class System:
 
     def _make_neighbors(self) -> None:
         isa, padding = self.forces.form.isa, self.forces.form.lanes
-        self.neighbors = NeighborList(self.bricks, self.mesh.rank, self.reach, isa, padding)
+        self.neighbors = NeighborList(self.domains, self.mesh.rank, self.reach, isa, padding)
 
-    def load(self, travelers: np.ndarray) -> None:
-        """Collective: take up particles (`make_travelers`), each given by one rank, whichever; ids 0 to n - 1.
+    def load(self, packed: np.ndarray) -> None:
+        """Collective: take up particles (`pack_particles`), each given by one rank, whichever; ids 0 to n - 1.
 
         Raises `InputError` for one that is nowhere near a box, and for types without a mass.
         """
-        box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
-        positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
+        box = self.domains.lower, self.domains.upper, self.domains.periodic
+        positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
         far = np.flatnonzero(~(np.abs(positions[:, :3]).max(axis=1, initial=0.0) < 0.5 * FAR))
         if far.size:
             raise InputError(
-                f"particle {travelers['id'][far[0]] + 1} is at {positions[far[0], :3].tolist()}",
+                f"particle {packed['id'][far[0]] + 1} is at {positions[far[0], :3].tolist()}",
                 do=f"give coordinates below {0.5 * FAR:g}",
             )
-        wrap(positions, images, len(travelers), *box)
-        travelers = travelers.copy()
-        travelers["position"], travelers["image"] = positions, images
-        homes = self.bricks.owners(positions[:, :3])
-        travelers = travelers[np.argsort(homes, kind="stable")]
-        arrived = exchange(self.mesh, travelers, np.bincount(homes, minlength=self.mesh.size))
+        wrap(positions, images, len(packed), *box)
+        packed = packed.copy()
+        packed["position"], packed["image"] = positions, images
+        homes = self.domains.owners(positions[:, :3])
+        packed = packed[np.argsort(homes, kind="stable")]
+        arrived = exchange(self.mesh, packed, np.bincount(homes, minlength=self.mesh.size))
         self.particles = Particles()
         self.particles.append(arrived[np.argsort(arrived["position"][:, 2], kind="stable")])
         self.count = self.total(self.particles.count)
         audit(self.mesh, self.particles, self.count)
-        types = types_of(travelers["position"])
+        types = types_of(packed["position"])
         highest = np.array(types.max(initial=0))
         self.mesh.comm.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
         if highest >= len(self.masses):
@@ -127,10 +127,10 @@ class System:
     def rebuild(self) -> None:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles = self.particles
-        box = self.bricks.lower, self.bricks.upper, self.bricks.periodic
+        box = self.domains.lower, self.domains.upper, self.domains.periodic
         if wrap(particles.positions, particles.images, particles.slots, *box):
             raise lost(self.mesh.rank)
-        migrate(self.mesh, self.bricks, particles)
+        migrate(self.mesh, self.domains, particles)
         self.neighbors.rebuild(particles, self.ghosts)
         self.slot_masses, self.inverse_masses = np.empty(particles.slots), np.empty(particles.slots)
         each = self.slot_masses, self.inverse_masses
@@ -161,8 +161,8 @@ class System:
         """
         self.imbalance = imbalance(self.mesh.comm, self._load)
         if self.mesh.size > 1:
-            self.bricks = moved_cuts(self.mesh.comm, self.bricks, self._own_places(), self._load, self.reach)
-            self.neighbors.bricks = self.bricks
+            self.domains = moved_cuts(self.mesh.comm, self.domains, self._own_places(), self._load, self.reach)
+            self.neighbors.domains = self.domains
         self._load = 0.0
         self.rebuild()
 
@@ -298,7 +298,7 @@ class System:
 
     def tails(self) -> tuple[float, float]:
         """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
-        counts, volume = self.type_counts.astype(float), float(np.prod(self.bricks.lengths))
+        counts, volume = self.type_counts.astype(float), float(np.prod(self.domains.lengths))
         found = []
         for tail in (self.interaction.tail_energy, self.interaction.tail_virial):
             found.append(0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume))
@@ -331,25 +331,25 @@ class System:
         """The particles of this rank with their forces, to send."""
         particles = self.on_host()
         slots = particles.own
-        each = np.zeros(len(slots), np.dtype([("traveler", TRAVELER), ("force", "f8", 4)]))
-        each["traveler"], each["force"] = particles.travelers(slots), particles.forces[slots]
+        each = np.zeros(len(slots), np.dtype([("particle", PACKED), ("force", "f8", 4)]))
+        each["particle"], each["force"] = particles.packed(slots), particles.forces[slots]
         return each
 
     def _snapshot_of(self, every: np.ndarray, step: int, time: float, forces: bool) -> Snapshot:
-        every = every[np.argsort(every["traveler"]["id"])]
-        travelers = every["traveler"]
-        closed = self.bricks.periodic
-        positions, images = np.ascontiguousarray(travelers["position"]), np.ascontiguousarray(travelers["image"])
-        wrap(positions, images, len(every), self.bricks.lower, self.bricks.upper, self.bricks.periodic)
+        every = every[np.argsort(every["particle"]["id"])]
+        packed = every["particle"]
+        closed = self.domains.periodic
+        positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
+        wrap(positions, images, len(every), self.domains.lower, self.domains.upper, self.domains.periodic)
         return Snapshot(
-            lower=self.bricks.lower,
-            upper=self.bricks.upper,
+            lower=self.domains.lower,
+            upper=self.domains.upper,
             periodic=(bool(closed[0]), bool(closed[1]), bool(closed[2])),
-            ids=travelers["id"] + 1,
+            ids=packed["id"] + 1,
             types=types_of(positions),
             positions=np.ascontiguousarray(positions[:, :3]),
             images=images,
-            velocities=np.ascontiguousarray(travelers["velocity"][:, :3]),
+            velocities=np.ascontiguousarray(packed["velocity"][:, :3]),
             forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
             masses=self.masses,
             step=step,
@@ -358,9 +358,9 @@ class System:
 
     def load_snapshot(self, snapshot: Snapshot | None) -> None:
         """Collective: take up the particles of a snapshot given by rank 0; None elsewhere. Ids become 0, 1, …."""
-        travelers = np.zeros(0, TRAVELER)
+        packed = np.zeros(0, PACKED)
         if snapshot is not None:
             n = snapshot.count
             velocities = np.zeros((n, 3)) if snapshot.velocities is None else snapshot.velocities
-            travelers = make_travelers(np.arange(n), snapshot.positions, velocities, snapshot.types, snapshot.images)
-        self.load(travelers)
+            packed = pack_particles(np.arange(n), snapshot.positions, velocities, snapshot.types, snapshot.images)
+        self.load(packed)

@@ -47,7 +47,7 @@ def measure(system: System) -> Thermo:
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), max(system.count, system.mesh.size), exact)
     tail_energy, tail_virial = system.tails()
     kinetic = 0.5 * units.energy * float(sums[:3].sum())
-    volume = float(np.prod(system.bricks.lengths))
+    volume = float(np.prod(system.domains.lengths))
     virial = 0.5 * sums[7:] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
     tensor = units.pressure * (units.energy * sums[:6] + virial) / volume
     return Thermo(

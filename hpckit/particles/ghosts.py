@@ -1,7 +1,7 @@
 """Ghosts: copies of other ranks' particles, and of images across the box, refreshed each step in one direction only.
 
 Forces are computed for own particles alone, over full lists, so nothing travels back. Who sends what is decided at each
-rebuild (`Bricks.ghosts`); every rank sends directly to all that want its particles, one message a peer and step, which
+rebuild (`DomainDecomposition.ghosts`); every rank sends directly to all that want its particles, one message a peer and step, which
 leaves the whole exchange to fly while the clusters that touch no ghosts are computed.
 """
 
@@ -21,7 +21,7 @@ from hpckit.comm.shared.ghost_mail import open_ghost_mail
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.particles.particles import Particles
-from hpckit.plan.particles.domain import Bricks, Reached
+from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 
 NOTHING = np.empty((0, RECORD))
 
@@ -43,7 +43,7 @@ class GhostExchange:
     """The ghosts of a rank: `rebuild` decides who they are, `start` and `finish` bring their positions up to date.
 
     A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
-    each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
+    each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one kernel moves them all.
     Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer, of the
     same node before the others. mailboxes: whether peers on a node share memory; False for messages alone.
     """
@@ -52,19 +52,19 @@ class GhostExchange:
         self.mesh = mesh
         self._tag = mesh.tags(3)
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
-        self._planned: tuple[Bricks, float] | None = None
+        self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
         self._seals = Seals(mesh.comm) if checksums.on else None
         self.wait_seconds = 0.0
         self._channel = waits.channel("ghosts", mesh.comm)
         self._begun = self._posted = 0.0
 
-    def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
-        """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
+    def rebuild(self, domains: DomainDecomposition, particles: Particles, reach: float) -> np.ndarray:
+        """Collective: choose the particles within `reach` of others' domains; all ghost records, float64[n, 4].
 
         The caller puts them into slots and says so by `settle`.
         """
-        self._plan(bricks, reach)
+        self._plan(domains, reach)
         near = self._near_peers
         sent = self._choose(particles)
         own, given, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
@@ -78,15 +78,15 @@ class GhostExchange:
         self._in = np.empty((sum(self._received), 3))
         return records
 
-    def _plan(self, bricks: Bricks, reach: float) -> None:
-        """Who takes what from where: as long as the bricks stay."""
-        if (bricks, reach) == self._planned:
+    def _plan(self, domains: DomainDecomposition, reach: float) -> None:
+        """Who takes what from where: as long as the domains stay."""
+        if (domains, reach) == self._planned:
             return
-        self._planned = bricks, reach
+        self._planned = domains, reach
         rank, mail = self.mesh.rank, self._mail
-        options, segments = bricks.ghosts(rank, reach)
-        self._limits = limits_of(options, *bricks.owned(rank))
-        self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
+        options, segments = domains.ghosts(rank, reach)
+        self._limits = limits_of(options, *domains.owned(rank))
+        self._shifts = np.array([segment.image for segment in segments]) * domains.lengths
         takers = np.array([segment.peer for segment in segments])
         peers = set(takers.tolist()) - {rank}
         near = sorted(peers & mail.ranks) if mail is not None else []
@@ -238,8 +238,8 @@ class GhostExchange:
         return requests
 
 
-def limits_of(options: list[list[Reached]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The limits of `Bricks.reached` as arrays [3, most], their numbers, and a box within which nobody wants any."""
+def limits_of(options: list[list[GhostRegion]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The limits of `DomainDecomposition.ghost_regions` as arrays [3, most], their numbers, and a box within which nobody wants any."""
     most = max(map(len, options))
     low, high = np.zeros((3, most)), np.zeros((3, most))
     number = np.array([len(each) for each in options])

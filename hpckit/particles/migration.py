@@ -1,4 +1,4 @@
-"""Migration: particles that left their rank's brick go to the rank that owns the place where they are now."""
+"""Migration: particles that left their rank's domain go to the rank that owns the place where they are now."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
 from hpckit.kernels.integrate.dispatch import find_leavers
 from hpckit.particles.particles import Particles
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 
-def migrate(mesh: Mesh, bricks: Bricks, particles: Particles) -> int:
+def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
     """Collective: send every particle (wrapped into the box) home; how many left this rank.
 
     A particle may go to any rank, however far it moved or the cuts did. Those that arrive stand behind the slots in
@@ -22,28 +22,28 @@ def migrate(mesh: Mesh, bricks: Bricks, particles: Particles) -> int:
     """
     if mesh.size == 1:
         return 0
-    lower, upper = bricks.owned(mesh.rank)
+    lower, upper = domains.owned(mesh.rank)
     slots = np.empty(max(64, particles.slots // 8), np.int64)
     count = find_leavers(particles.positions, particles.slots, lower, upper, slots)
     if count > len(slots):
         slots = np.empty(count, np.int64)
         find_leavers(particles.positions, particles.slots, lower, upper, slots)
     leaving = particles.take(slots[:count])
-    homes = bricks.owners(leaving["position"][:, :3])
+    homes = domains.owners(leaving["position"][:, :3])
     leaving = leaving[np.argsort(homes, kind="stable")]
     particles.append(exchange(mesh, leaving, np.bincount(homes, minlength=mesh.size)))
     return count
 
 
-def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def exchange(mesh: Mesh, packed: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Collective: send counts[r] particles to rank r, in this order; those that came, in the order of ranks."""
     sent = np.ascontiguousarray(counts, np.int64)
     received = np.empty_like(sent)
     mesh.comm.Alltoall(sent, received)
-    arriving = np.empty(int(received.sum()), travelers.dtype)
+    arriving = np.empty(int(received.sum()), packed.dtype)
     requests = []
     tag = mesh.tags(1)
-    for target, counted, send in ((arriving, received, False), (travelers, sent, True)):
+    for target, counted, send in ((arriving, received, False), (packed, sent, True)):
         ends = np.cumsum(counted)
         for peer in np.flatnonzero(counted):
             part = target[ends[peer] - counted[peer] : ends[peer]].view(np.uint8)
@@ -51,7 +51,7 @@ def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarra
             requests.append(start([part, MPI.BYTE], int(peer), tag))
     MPI.Request.Waitall(requests)
     if checksums.on:
-        _check(mesh, (travelers, sent), (arriving, received))
+        _check(mesh, (packed, sent), (arriving, received))
     return arriving
 
 

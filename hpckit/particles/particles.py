@@ -11,7 +11,7 @@ from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 from hpckit.kernels.records.dispatch import permute, type_words, types_of
 
 ALIGNMENT = 64  # bytes: a cache line, and what vector loads want
-TRAVELER = np.dtype(
+PACKED = np.dtype(
     [("position", "f8", 4), ("velocity", "f8", 4), ("id", "i8"), ("image", "i4", 3), ("unused", "i4")]
 )  # a particle on its way to another rank
 
@@ -79,29 +79,29 @@ class Particles:
         for new, old in zip(now, kept, strict=True):
             new[: len(old)] = old
 
-    def append(self, travelers: npt.NDArray[Any]) -> None:
+    def append(self, packed: npt.NDArray[Any]) -> None:
         """Add particles, behind the slots in use: ghosts are forgotten."""
-        first, stop = self.slots, self.slots + len(travelers)
+        first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
-        self.positions[first:stop], self.velocities[first:stop] = travelers["position"], travelers["velocity"]
-        self.ids[first:stop], self.images[first:stop] = travelers["id"], travelers["image"]
+        self.positions[first:stop], self.velocities[first:stop] = packed["position"], packed["velocity"]
+        self.ids[first:stop], self.images[first:stop] = packed["id"], packed["image"]
         self.slots, self.ghost_slots = stop, 0
 
     def take(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """The particles of some own slots, which are empty afterwards."""
-        travelers = self.travelers(slots)
+        packed = self.packed(slots)
         self.ids[slots] = -1
         self.velocities[slots] = 0.0
         self.positions[slots] = FAR
         self.positions[slots, 0] = FAR + FAR_STEP * slots
-        return travelers
+        return packed
 
-    def travelers(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def packed(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """The particles of some own slots, as they travel."""
-        travelers = np.zeros(len(slots), TRAVELER)
-        travelers["position"], travelers["velocity"] = self.positions[slots], self.velocities[slots]
-        travelers["id"], travelers["image"] = self.ids[slots], self.images[slots]
-        return travelers
+        packed = np.zeros(len(slots), PACKED)
+        packed["position"], packed["velocity"] = self.positions[slots], self.velocities[slots]
+        packed["id"], packed["image"] = self.ids[slots], self.images[slots]
+        return packed
 
     def reorder(self, order: npt.NDArray[np.int64], slots: int) -> None:
         """Put particle `order[s]` into slot s, for `slots` slots; -1 leaves a slot empty."""
@@ -113,7 +113,7 @@ class Particles:
         self.slots, self.ghost_slots = slots, 0
 
 
-def make_travelers(
+def pack_particles(
     ids: npt.ArrayLike,
     positions: npt.NDArray[np.float64],
     velocities: npt.NDArray[np.float64],
@@ -121,9 +121,9 @@ def make_travelers(
     images: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[Any]:
     """Particles as they travel, from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
-    travelers = np.zeros(len(positions), TRAVELER)
-    travelers["position"][:, :3], travelers["velocity"][:, :3] = positions, velocities
-    travelers["position"][:, 3], travelers["id"] = type_words(types), ids
+    packed = np.zeros(len(positions), PACKED)
+    packed["position"][:, :3], packed["velocity"][:, :3] = positions, velocities
+    packed["position"][:, 3], packed["id"] = type_words(types), ids
     if images is not None:
-        travelers["image"] = images
-    return travelers
+        packed["image"] = images
+    return packed

@@ -14,7 +14,7 @@ import numpy as np
 from hpckit.kernels.cells.constants import FAR
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.cuda_records import load_record
-from hpckit.kernels.integrate.reference import MOST_TURNS
+from hpckit.kernels.integrate.reference import MOST_IMAGES
 from hpckit.kernels.pair.reference import TALLY
 
 THREADS = threads(128)
@@ -84,11 +84,11 @@ def _wrap(positions, images, slots, lower, upper, periodic):
             x, length = positions[at], upper[d] - lower[d]
             if x >= lower[d] and x < upper[d]:
                 continue
-            turns = math.floor((x - lower[d]) / length)
-            if not abs(turns) < MOST_TURNS:  # lost, or not a number: left for the thermo table to find
+            boxes = math.floor((x - lower[d]) / length)
+            if not abs(boxes) < MOST_IMAGES:  # lost, or not a number: left for the thermo table to find
                 continue
-            x -= turns * length
-            whole = np.int32(turns)
+            x -= boxes * length
+            whole = np.int32(boxes)
             if x >= upper[d]:  # rounded up to the upper end: it is the lower one
                 x = lower[d]
                 whole += np.int32(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.cells.constants import FAR, RECORD
-from hpckit.kernels.integrate.reference import MOST_TURNS
+from hpckit.kernels.integrate.reference import MOST_IMAGES
 from hpckit.kernels.jit import jit
 
 
@@ -58,16 +58,16 @@ def wrap(positions, images, slots, lower, upper, periodic):
             if not periodic[d] or (x >= lower[d] and x < upper[d]):
                 continue
             length = upper[d] - lower[d]
-            turns = np.floor((x - lower[d]) / length)
-            if not abs(turns) < MOST_TURNS:
+            boxes = np.floor((x - lower[d]) / length)
+            if not abs(boxes) < MOST_IMAGES:
                 lost += 1
                 continue
-            x = max(x - turns * length, lower[d])
+            x = max(x - boxes * length, lower[d])
             if x >= upper[d]:  # rounded up to the upper end: it is the lower one
                 x = lower[d]
-                turns += 1.0
+                boxes += 1.0
             positions[s, d] = x
-            images[s, d] += np.int32(turns)
+            images[s, d] += np.int32(boxes)
     return lost
 
 

@@ -6,29 +6,29 @@ from mpi4py import MPI
 import hpckit as hp
 from hpckit.comm.shared import ghost_mail
 from hpckit.particles.ghosts import GhostExchange
-from hpckit.particles.particles import Particles, make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import Particles, pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 BOX, REACH = np.array([7.0, 5.0, 6.0]), 1.3
 
 
-def particles(mesh: hp.Mesh, bricks: Bricks, count: int) -> Particles:
+def particles(mesh: hp.Mesh, domains: DomainDecomposition, count: int) -> Particles:
     """Those of `count` particles in the box, known to all, that are at home on this rank."""
     rng = np.random.default_rng(count)
     places, types = rng.uniform(0, 1, (count, 3)) * BOX, rng.integers(0, 3, count)
-    home = bricks.owners(places) == mesh.rank
+    home = domains.owners(places) == mesh.rank
     found = Particles()
-    found.append(make_travelers(np.arange(count)[home], places[home], np.zeros((home.sum(), 3)), types[home]))
+    found.append(pack_particles(np.arange(count)[home], places[home], np.zeros((home.sum(), 3)), types[home]))
     return found
 
 
-def history(mesh: hp.Mesh, bricks: Bricks, ghosts: GhostExchange) -> tuple[list[np.ndarray], int]:
+def history(mesh: hp.Mesh, domains: DomainDecomposition, ghosts: GhostExchange) -> tuple[list[np.ndarray], int]:
     """Ghost records after rebuilds with few and with many particles, and after each of some steps; bytes of a step."""
     seen = []
     for count in (40, 40, 900, 300):
-        own = particles(mesh, bricks, count)
-        records = ghosts.rebuild(bricks, own, REACH)
+        own = particles(mesh, domains, count)
+        records = ghosts.rebuild(domains, own, REACH)
         first = own.slots
         own.reserve(first + len(records))
         own.positions[first : first + len(records)] = records
@@ -49,8 +49,8 @@ def by_place(records: np.ndarray) -> np.ndarray:
 
 
 mesh = hp.Mesh(comm, periodic=("x", "z"), x=0, y=0, z=1)
-bricks = Bricks.even(mesh.topology, np.zeros(3), BOX)
-expected, nbytes = history(mesh, bricks, GhostExchange(mesh, mailboxes=False))
+domains = DomainDecomposition.even(mesh.topology, np.zeros(3), BOX)
+expected, nbytes = history(mesh, domains, GhostExchange(mesh, mailboxes=False))
 assert expected[0].size or comm.size == 1
 for node_ranks in (comm.size, 2, 1):  # as if so many shared a node
     whole = ghost_mail.node_comm
@@ -60,7 +60,7 @@ for node_ranks in (comm.size, 2, 1):  # as if so many shared a node
     finally:
         ghost_mail.node_comm = whole
     assert (exchange._mail is None) == (min(node_ranks, comm.size - comm.rank // node_ranks * node_ranks) == 1)
-    found, sent = history(mesh, bricks, exchange)
+    found, sent = history(mesh, domains, exchange)
     assert sent == nbytes
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(by_place(a), by_place(b))

@@ -53,5 +53,5 @@ after = work()
 found = system.snapshot()
 if comm.rank == 0:
     place = found.positions.sum(), (found.positions * np.sin(np.arange(found.count))[:, None]).sum()
-    print(json.dumps({"before": before, "after": after, "cuts": system.bricks.cuts[0], "place": place}))
+    print(json.dumps({"before": before, "after": after, "cuts": system.domains.cuts[0], "place": place}))
 system.mesh.close()

@@ -1,6 +1,6 @@
 """A hot system on these ranks, on the host and on a (simulated) GPU: the same particles after some steps.
 
-In each case particles leave their bricks, lists are made anew and, at first, do not fit.
+In each case particles leave their domains, lists are made anew and, at first, do not fit.
 """
 
 import numpy as np
@@ -15,26 +15,26 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.thermo import measure
 from hpckit.particles.migration import audit
-from hpckit.particles.particles import make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)
 CASES = {  # cells along x, y, z; periodic; types; cutoff; precision; tolerance
     "two types": ((4, 3, 6), "xyz", 2, 1.4, "double", 1e-11),
     "open, mixed": ((4, 3, 5), "xz", 1, 1.6, "mixed", 1e-5),
-    "thin bricks": ((3, 3, 3), "xyz", 1, 2.2, "double", 1e-11),
+    "thin domains": ((3, 3, 3), "xyz", 1, 2.2, "double", 1e-11),
 }
 STEPS, EDGE = 4, 1.3
 
 
-def travelers(cells: tuple[int, int, int], types: int) -> np.ndarray:
+def packed(cells: tuple[int, int, int], types: int) -> np.ndarray:
     """Particles on a shaken simple lattice, all of them on rank 0, fast."""
     rng = np.random.default_rng(8)
     sites = np.stack(np.meshgrid(*map(np.arange, cells), indexing="ij"), axis=-1).reshape(-1, 3)
     n = len(sites) if comm.rank == 0 else 0
     places = (sites[:n] + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (n, 3))
-    return make_travelers(np.arange(n), places, rng.normal(0, 8, (n, 3)), rng.integers(0, types, n))
+    return pack_particles(np.arange(n), places, rng.normal(0, 8, (n, 3)), rng.integers(0, types, n))
 
 
 def outcome(kind: type, case: tuple, **options: object) -> tuple:
@@ -44,13 +44,13 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
     rng = np.random.default_rng(1)
     epsilon = rng.uniform(0.9, 1.1, (types, types))
     table = parameters(epsilon + epsilon.T, np.full((types, types), 1.0), np.full((types, types), cutoff))
-    bricks = Bricks.even(mesh.topology, np.zeros(3), EDGE * np.array(cells))
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), EDGE * np.array(cells))
     interaction, masses = Interaction(POTENTIAL, table), np.linspace(1, 2, types)
     rebuilds = Rebuilds(1, 0, True)
-    system = kind(mesh, bricks, masses, interaction, rebuilds=rebuilds, precision=precision, **options)
+    system = kind(mesh, domains, masses, interaction, rebuilds=rebuilds, precision=precision, **options)
     if kind is DeviceSystem:
         system.neighbors.capacity = 2
-    system.load(travelers(cells, types))
+    system.load(packed(cells, types))
     system.rebuild()
     system.compute(measure=True)
     start = measure(system)

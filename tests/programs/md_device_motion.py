@@ -18,8 +18,8 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
-from hpckit.particles.particles import make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)
@@ -34,13 +34,13 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
 }
 
 
-def travelers() -> np.ndarray:
+def packed() -> np.ndarray:
     """Particles on a shaken simple lattice, most of them low in x, all on rank 0, fast."""
     rng = np.random.default_rng(8)
     sites = np.stack(np.meshgrid(*map(np.arange, CELLS), indexing="ij"), axis=-1).reshape(-1, 3)
     n = len(sites) if comm.rank == 0 else 0
     places = (sites[:n] + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (n, 3))
-    return make_travelers(np.arange(n), places, rng.normal(0, 3, (n, 3)), np.zeros(n, np.int64))
+    return pack_particles(np.arange(n), places, rng.normal(0, 3, (n, 3)), np.zeros(n, np.int64))
 
 
 def outcome(kind: type, case: tuple, **options: object) -> tuple:
@@ -49,11 +49,11 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
     periodic = ("x", "y") if external else ("x", "y", "z")
     mesh = hp.Mesh(comm, periodic=periodic, x=0, y=1, z=1)
     one = np.ones((1, 1))
-    bricks = Bricks.even(mesh.topology, np.zeros(3), EDGE * np.array(CELLS))
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), EDGE * np.array(CELLS))
     interaction = Interaction(POTENTIAL, parameters(one, one, 1.3 * one))
-    system = kind(mesh, bricks, np.array([1.5]), interaction, balance_every=balance, **options)
+    system = kind(mesh, domains, np.array([1.5]), interaction, balance_every=balance, **options)
     system.external = external
-    system.load(travelers())
+    system.load(packed())
     system.rebuild()
     system.compute(measure=True)
     dynamics = make()
@@ -63,7 +63,7 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
         measure(system),
         system.snapshot(forces=True),
         getattr(dynamics, "largest_force", 0.0),
-        system.bricks.cuts[0],
+        system.domains.cuts[0],
     )
     mesh.close()
     return found

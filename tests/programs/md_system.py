@@ -17,7 +17,7 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.thermo import measure
 from hpckit.particles.migration import audit
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -28,13 +28,13 @@ def system_of(case: dict) -> System:
     data = read_lammps_data(folder / case["data"], periodic=tuple(case.get("periodic", (True,) * 3)))
     names = tuple(axis for axis, closed in zip("xyz", data.periodic, strict=True) if closed)
     mesh = hp.Mesh(comm, periodic=names, **dict(zip("xyz", case.get("split", (0, 0, 0)), strict=True)))
-    bricks = Bricks.even(mesh.topology, data.lower, data.upper)
+    domains = DomainDecomposition.even(mesh.topology, data.lower, data.upper)
     if "cuts" in case:  # fractions of the box along each dim that is cut
-        cuts = [list(each) for each in bricks.cuts]
+        cuts = [list(each) for each in domains.cuts]
         for d, fractions in enumerate(case["cuts"]):
             if len(fractions) == mesh.topology.sizes[d] - 1:
                 cuts[d][1:-1] = [data.lower[d] + f * (data.upper[d] - data.lower[d]) for f in fractions]
-        bricks = Bricks(mesh.topology, tuple(tuple(each) for each in cuts))
+        domains = DomainDecomposition(mesh.topology, tuple(tuple(each) for each in cuts))
     if "interaction" in case:  # as in a run file
         config = Config.model_validate({"system": {"file": __file__}, "interaction": case["interaction"]})
         interaction = interaction_of(config, len(data.masses))
@@ -43,7 +43,7 @@ def system_of(case: dict) -> System:
         interaction = Interaction(POTENTIAL, parameters(epsilon, sigma, cutoff, case.get("shift", False)))
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
-    system = System(mesh, bricks, data.masses, interaction, rebuilds=rebuilds, **options)
+    system = System(mesh, domains, data.masses, interaction, rebuilds=rebuilds, **options)
     system.load_snapshot(data if comm.rank == 0 else None)
     return system
 
