@@ -78,6 +78,15 @@ def empty_like(array: Any) -> Any:
     return cupy.empty_like(array)
 
 
+def empty(shape: int | tuple[int, ...], dtype: Any, like: Any) -> Any:
+    """An array of the kind of `like`; what it holds is left open."""
+    if type(like).__module__ != "cupy":
+        return np.empty(shape, dtype).view(type(like))
+    import cupy
+
+    return cupy.empty(shape, dtype)
+
+
 def from_host(values: np.ndarray, like: Any) -> Any:
     """A copy of NumPy values as an array of the kind of `like`."""
     if type(like).__module__ != "cupy":
