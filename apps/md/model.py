@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.gpu import require_gpu_form
 from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
@@ -19,7 +17,8 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
 from hpckit.md.dynamics import warm_up
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.particles.domain import DomainDecomposition
@@ -51,17 +50,11 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
 
     Raises `InputError` for settings that a GPU has no form for.
     """
-    if device.is_gpu:
-        require_gpu_form(config)
     topology = topology_of(config, start.upper - start.lower, comm.size)
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    make: Callable[..., System] = System
-    if device.is_gpu:
-        kind: Callable[..., System] = _device_system()
-        make = partial(kind, device=device)
-    system = make(
+    system = System(
         mesh,
         DomainDecomposition.even(mesh.topology, start.lower, start.upper),
         start.masses,
@@ -73,6 +66,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         repro=config.repro,
         balance_every=config.ranks.balance,
         timer=timer,
+        device=device,
     )
     system.external = external_of(config)
     system.load(start.packed(comm))
@@ -80,12 +74,6 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     system.compute(measure=True)
     warm_up(system)
     return system
-
-
-def _device_system() -> type[System]:
-    from hpckit.md.device_system import DeviceSystem  # starts Numba-CUDA
-
-    return DeviceSystem
 
 
 def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:

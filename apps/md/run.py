@@ -56,7 +56,7 @@ def run(config: Config, run: Run) -> None:
             "wall_seconds": seconds,
             "simulated_time": steps * config.time.dt,
             "atom_steps_per_second": system.count * steps_now / seconds if seconds > 0 else 0.0,
-            "rebuilds": system.builds,
+            "rebuilds": system.neighbors.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
             "conserved": _conserved(first, last)
             if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
@@ -154,8 +154,8 @@ def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
             f"pressure_{name}": value
             for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
         },
-        rebuilds=system.builds,
-        **({"imbalance": system.imbalance} if config.ranks.balance else {}),
+        rebuilds=system.neighbors.builds,
+        **({"imbalance": system.balance.imbalance} if config.ranks.balance else {}),
     )
     return thermo
 
@@ -164,7 +164,7 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
     """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
     if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
         return
-    particles = system.on_host()
+    particles = system.particles.on_host()
     slots = particles.own
     lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
     own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)

@@ -9,7 +9,7 @@ from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
 from hpckit.kernels.noise.dispatch import normals, uniforms
-from hpckit.md.sums import add_ranks
+from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block

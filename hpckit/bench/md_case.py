@@ -23,7 +23,8 @@ from hpckit.errors import SetupError
 from hpckit.launch.mpiexec import find_mpiexec
 from hpckit.md.dynamics import NVE, warm_up
 from hpckit.md.interaction import Interaction
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.particles.domain import DomainDecomposition
 

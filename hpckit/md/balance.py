@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.mesh import Mesh
 from hpckit.plan.particles.domain import DomainDecomposition
 
 BINS = 2048  # along a dim, in which the work is added up
@@ -12,8 +15,44 @@ THINNEST = 0.25  # of the reach of the lists: no domain gets thinner
 STEP = 0.7  # of the way to where the cut should be: times are of the present cuts, and noisy
 
 
-def imbalance(comm: MPI.Comm, load: float) -> float:
-    """Collective: the largest load over the mean; 1 is perfect."""
+class LoadBalance:
+    """Measures the work of a rank, and moves the cuts every `every` steps, never for 0.
+
+    Work is the processor time of what stands between `begin` and `end` or, where a GPU computes, the pairs in its list.
+    `imbalance`: the largest load of a rank over the mean when the cuts moved last; 1 is perfect.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self.imbalance = every, 1.0
+        self._load = self._begin = 0.0
+
+    def is_due(self, step: int) -> bool:
+        """Whether the cuts move after this step."""
+        return self.every > 0 and step % self.every == 0
+
+    def begin(self) -> None:
+        """Some work begins."""
+        if self.every:
+            self._begin = time.process_time()
+
+    def end(self, pairs: float | None = None) -> None:
+        """It is done; pairs: what counts instead of its processor time."""
+        if self.every:
+            self._load += time.process_time() - self._begin if pairs is None else pairs
+
+    def moved(
+        self, mesh: Mesh, domains: DomainDecomposition, positions: np.ndarray, reach: float
+    ) -> DomainDecomposition:
+        """Collective: the domains with cuts moved by the work since the last time; see `moved_cuts`."""
+        self.imbalance = _imbalance(mesh.comm, self._load)
+        if mesh.size > 1:
+            domains = moved_cuts(mesh.comm, domains, positions, self._load, reach)
+        self._load = 0.0
+        return domains
+
+
+def _imbalance(comm: MPI.Comm, load: float) -> float:
+    """Collective: the largest load over the mean."""
     every = np.empty(comm.size)
     comm.Allgather(np.array([load]), every)
     mean = float(every.mean())

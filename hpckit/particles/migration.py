@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm import checksums
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
@@ -18,57 +19,65 @@ def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> i
     """Collective: send every particle (wrapped into the box) home; how many left this rank.
 
     A particle may go to any rank, however far it moved or the cuts did. Those that arrive stand behind the slots in
-    use, in the order of the ranks that they come from.
+    use, in the order of the ranks that they come from. Waits for a GPU.
     """
     if mesh.size == 1:
         return 0
     lower, upper = domains.owned(mesh.rank)
-    slots = np.empty(max(64, particles.slots // 8), np.int64)
+    zeros = particles.device.zeros
+    slots = zeros((max(64, particles.slots // 8),), np.int64)
     count = find_leavers(particles.positions, particles.slots, lower, upper, slots)
     if count > len(slots):
-        slots = np.empty(count, np.int64)
+        slots = zeros((count,), np.int64)
         find_leavers(particles.positions, particles.slots, lower, upper, slots)
     leaving = particles.take(slots[:count])
-    homes = domains.owners(leaving["position"][:, :3])
-    leaving = leaving[np.argsort(homes, kind="stable")]
-    particles.append(exchange(mesh, leaving, np.bincount(homes, minlength=mesh.size)))
+    particles.append(send_to(mesh, leaving, domains.owners(leaving["position"][:, :3])))
     return count
 
 
-def exchange(mesh: Mesh, packed: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Collective: send counts[r] particles to rank r, in this order; those that came, in the order of ranks."""
+def send_to(mesh: Mesh, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Collective: send row i (of any dtype) to ranks[i]; returns those that arrived, in the order of the ranks that
+    they come from, and those of one rank in the order that they had there.
+    """
+    order = np.argsort(ranks, kind="stable")
+    return exchange(mesh, rows[order], np.bincount(ranks, minlength=mesh.size))
+
+
+def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Collective: send counts[r] rows to rank r, in this order; returns those that arrived, in the order of the ranks.
+
+    It runs the `MigrationPlan` of the counts of all ranks. Raises `SilentCorruptionError` where checksums of messages
+    are on and one is wrong.
+    """
+    operation = mesh.observer.begin(mesh.comm, "migration", rows.dtype)
     sent = np.ascontiguousarray(counts, np.int64)
     received = np.empty_like(sent)
     mesh.comm.Alltoall(sent, received)
-    arriving = np.empty(int(received.sum()), packed.dtype)
-    requests = []
-    tag = mesh.tags(1)
-    for target, counted, send in ((arriving, received, False), (packed, sent, True)):
-        ends = np.cumsum(counted)
-        for peer in np.flatnonzero(counted):
-            part = target[ends[peer] - counted[peer] : ends[peer]].view(np.uint8)
-            start = mesh.comm.Isend if send else mesh.comm.Irecv
-            requests.append(start([part, MPI.BYTE], int(peer), tag))
+    arriving = np.empty(int(received.sum()), rows.dtype)
+    tag = mesh.tags(2)
+    ends = [_parts(mesh, rows, sent, tag), _parts(mesh, arriving, received, tag)]
+    requests = [mesh.comm.Irecv(_message(end), end.peer, tag) for end in ends[1] if len(end.arrays[0])]
+    requests += [mesh.comm.Isend(_message(end), end.peer, tag) for end in ends[0] if len(end.arrays[0])]
+    operation.posted()
+    operation.wait()
     MPI.Request.Waitall(requests)
-    if checksums.on:
-        _check(mesh, (packed, sent), (arriving, received))
+    if mesh.observer.checks_messages:
+        seals = Seals(mesh.comm)
+        seals.start(ends[0], [(peer, tag + 1) for peer in range(mesh.size)])
+        seals.finish(ends[1])
+    operation.end()
     return arriving
 
 
-def _check(mesh: Mesh, gone: tuple[np.ndarray, np.ndarray], come: tuple[np.ndarray, np.ndarray]) -> None:
-    """Collective: compare the checksums of what each rank sent with those of what came: both rows, and their numbers.
+def _parts(mesh: Mesh, rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
+    """The rows of each rank, which follow each other."""
+    stops = np.cumsum(counts)
+    parts = zip(stops - counts, stops, strict=True)
+    return [End(peer, tag + 1, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
 
-    Raises `SilentCorruptionError`.
-    """
 
-    def parts(rows: np.ndarray, counts: np.ndarray) -> list[End]:
-        split = np.split(rows, np.cumsum(counts)[:-1])
-        return [End(peer, tag, "particles", [part]) for peer, part in enumerate(split)]
-
-    tag = mesh.tags(1)
-    seals = Seals(mesh.comm)
-    seals.start(parts(*gone), [(peer, tag) for peer in range(mesh.size)])
-    seals.finish(parts(*come))
+def _message(end: End) -> list[Any]:
+    return [end.arrays[0].view(np.uint8), MPI.BYTE]
 
 
 def audit(mesh: Mesh, particles: Particles, total: int) -> None:
@@ -76,7 +85,7 @@ def audit(mesh: Mesh, particles: Particles, total: int) -> None:
 
     Ids are compared by their number and by two fingerprints, the sums of a hash of each, modulo 2^64.
     """
-    ids = particles.ids[particles.own]
+    ids = particles.device.to_host(particles.ids[particles.own])
     own = np.array([len(ids), *_fingerprints(ids)], np.uint64)
     mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.SUM)
     expected = np.array([total, *_fingerprints(np.arange(total))], np.uint64)

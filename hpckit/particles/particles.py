@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.comm.device import HOST, Device, aligned_zeros
+from hpckit.comm.device import HOST, Device
 from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 from hpckit.kernels.records.dispatch import permute, type_words
 
@@ -115,11 +115,6 @@ class Particles:
         host.append(self.packed(self.device.to_device(np.arange(self.slots))))
         host.forces[: self.slots] = self.device.to_host(self.forces[: self.slots])
         return host
-
-
-def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """An array of zeros whose memory starts at a cache line."""
-    return aligned_zeros((shape,) if isinstance(shape, int) else shape, np.dtype(dtype))
 
 
 def pack_particles(

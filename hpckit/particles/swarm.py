@@ -175,7 +175,7 @@ class Swarm:
         self.data = self.data[chosen]
 
     def ghosts(self, reach: float) -> npt.NDArray[Any]:
-        """Collective: copies of all particles, and of their images across the box, within `reach` of this rank's domain.
+        """Collective: copies of all particles and their images across the box within `reach` of this rank's domain.
 
         A structured array like `data`. Own particles are among them only as images in other periods. "Within" is meant
         for each dim by itself, so that all neighbors of own particles up to that distance are there. Positions are

@@ -97,7 +97,9 @@ def list_neighbors(
     lowest, highest = grid.low.copy(), grid.high.copy()
     corners(boxes, lowest, highest)
     _place_padding(positions, own + ghosts, center[0], highest[0] + 3 * grid.reach)
-    bounds, entries = (held.bounds, held.entries) if held is not None else (np.zeros(1, np.int64), np.empty(0, np.int32))
+    bounds, entries = (
+        (held.bounds, held.entries) if held is not None else (np.zeros(1, np.int64), np.empty(0, np.int32))
+    )
     if len(bounds) < own + 1:
         bounds = np.empty(int(ROOM * own) + 1, np.int64)
     found = np.empty(clusters + 1, np.int32)

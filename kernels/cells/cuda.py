@@ -16,7 +16,6 @@ import numpy as np
 
 from hpckit.kernels.cells.constants import FAR
 from hpckit.kernels.cells.reference import Lists
-
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.cuda_records import load_record
 from hpckit.kernels.device_array import empty, to_host

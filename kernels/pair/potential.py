@@ -39,10 +39,10 @@ class Potential:
 class Form:
     """What a force kernel is made for.
 
-    isa: an entry of `simd.available()`, or "cuda"; kind: "d", or "f" for arithmetic in float32 with sums in float64; types: kinds
-    of particles; measure: whether it also writes energies and virials; exact: whether forces are added without
-    rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped; one_cutoff:
-    whether all pairs of types have the same, which then needs no looking up.
+    isa: an entry of `simd.available()`, or "cuda"; kind: "d", or "f" for arithmetic in float32 with sums in float64;
+    types: kinds of particles; measure: whether it also writes energies and virials; exact: whether forces are added
+    without rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped;
+    one_cutoff: whether all pairs of types have the same, which then needs no looking up.
     """
 
     isa: str

@@ -205,7 +205,9 @@ def _launch_wanted(
     _wanted[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), slots, *options, *inner, *arrays)
 
 
-def choose_ghosts(positions: Any, slots: int, limits: Any, taker: np.ndarray, takers: int) -> tuple[Any, Any, np.ndarray]:
+def choose_ghosts(
+    positions: Any, slots: int, limits: Any, taker: np.ndarray, takers: int
+) -> tuple[Any, Any, np.ndarray]:
     """See `reference.choose_ghosts`; the order is by taker, slot and segment. Waits for the GPU."""
     low, high, *rest = limits
     where = from_host(low, positions), from_host(high, positions), *rest

@@ -77,7 +77,8 @@ def choose_ghosts(positions, slots, limits, taker, takers):  # type: ignore[no-u
     """The slots and segments (see `choose`) of all ghosts that this rank gives, and how many each taker takes.
 
     limits: low, high, number, inner_low and inner_high of `choose`, NumPy arrays. taker[segment]: who takes a segment,
-    below `takers`. The ghosts of a taker follow each other, in the order of the takers; int[n], int32[n], int64[takers].
+    below `takers`. The ghosts of a taker follow each other, in the order of the takers. int[n], int32[n],
+    int64[takers].
     """
     counts, none = np.zeros(len(taker), np.int64), np.empty(0, np.int64)
     choose(positions, slots, *limits, counts, none)

@@ -64,7 +64,7 @@ def to_single(positions, first, stop, center, out):
 
 @jit
 def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen):
-    """See `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on by what it took."""
+    """See `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on as it does so."""
     listing = len(chosen) > 0
     for s in range(slots):
         x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from hpckit.comm.device import HOST
 from hpckit.kernels import simd
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.cells import simd as cells
@@ -19,7 +20,6 @@ from hpckit.kernels.pair import reference as pair_reference
 from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.records import reference as records_reference
 from hpckit.kernels.records import simd as records
-from hpckit.particles.particles import aligned
 
 VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
 FORMS = [Form("scalar"), Form("scalar", "f", 3), Form("scalar", exact=True)]
@@ -47,7 +47,7 @@ def clustered(positions, extent, width=2.5):
     starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
     order = np.empty(starts[-1] * CLUSTER, np.int64)
     cells.sort_columns(positions, len(positions), columns, sizes, starts, order)
-    slots = aligned((len(order) + CLUSTER, 4))
+    slots = HOST.zeros((len(order) + CLUSTER, 4))
     cells.place(positions, order, len(order), 0, slots)
     slots[len(order) :] = [positions[:, 0].max() + 20, 0, 0, records_reference.type_words(np.zeros(1, int))[0]]
     return slots, starts, grid
@@ -137,11 +137,11 @@ def test_pair_forces_energies_and_virials(form):
     expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, table)
     given = slots
     if form.kind == "f":
-        given = aligned(slots.shape, np.float32)
+        given = HOST.zeros(slots.shape, np.float32)
         records.to_single(slots, 0, len(slots), np.array(extent) / 2, given)
     tolerance = 1e-4 if form.kind == "f" else 1e-13
     for measure in (False, True):
-        forces, found = aligned((own, 4)), np.zeros((own, 8))
+        forces, found = HOST.zeros((own, 4)), np.zeros((own, 8))
         forces[:] = np.nan
         kernel = force_kernel(POTENTIAL, Form(form.isa, form.kind, form.types, measure, form.exact))
         flat = given.ravel(), start, entries, stored_table(table, form), forces.ravel(), found.ravel()
@@ -165,7 +165,7 @@ def test_exact_forces_do_not_depend_on_the_order_of_the_neighbors(isa):
             rng = np.random.default_rng(2)
             for a, b in itertools.pairwise(start):
                 mixed[a:b] = rng.permutation(mixed[a:b])
-        forces, tallies = aligned((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
+        forces, tallies = HOST.zeros((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
         kernel = force_kernel(POTENTIAL, Form(isa, "d", 1, True, exact))
         kernel(np.arange(clusters, dtype=np.int32), slots.ravel(), start, mixed, table, forces.ravel(), tallies.ravel())
         found[exact, shuffled] = np.concatenate([forces.ravel(), tallies.ravel()])

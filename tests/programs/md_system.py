@@ -14,7 +14,9 @@ from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.snapshots import load_snapshot, snapshot
+from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.particles.migration import audit
 from hpckit.plan.particles.domain import DomainDecomposition
@@ -44,7 +46,7 @@ def system_of(case: dict) -> System:
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
     system = System(mesh, domains, data.masses, interaction, rebuilds=rebuilds, **options)
-    system.load_snapshot(data if comm.rank == 0 else None)
+    load_snapshot(system, data if comm.rank == 0 else None)
     return system
 
 
@@ -62,7 +64,7 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
             it = measure(system)
             rows.append([step, it.temperature, it.potential, it.total, it.pressure, *it.tensor])
     audit(system.mesh, system.particles, system.count)
-    found = system.snapshot(forces=True)
+    found = snapshot(system, forces=True)
     counts = np.zeros(comm.size, np.int64)
     comm.Allgather(np.array([system.particles.count]), counts)
     if found is not None:
@@ -75,6 +77,6 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
             types=found.types,
             forces=found.forces,
             counts=counts,
-            builds=system.builds,
+            builds=system.neighbors.builds,
         )
     system.mesh.close()
