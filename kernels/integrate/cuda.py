@@ -14,7 +14,7 @@ import numpy as np
 from hpckit.kernels.cells.constants import FAR
 from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.cuda_records import load_record
-from hpckit.kernels.device_array import empty
+from hpckit.kernels.device_array import empty, placed
 from hpckit.kernels.integrate.reference import MOST_IMAGES
 from hpckit.kernels.pair.reference import TALLY
 
@@ -243,7 +243,7 @@ def find_leavers(positions: Any, slots: int, lower: Any, upper: Any, leavers: An
     leaves = empty(slots, np.bool_, positions)
     corners = tuple(map(float, lower)), tuple(map(float, upper))
     _leaves[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), slots, *corners, leaves)
-    found = leaves.nonzero()[0]
+    found = placed(leaves.nonzero()[0], positions)
     fits = min(len(found), len(leavers))
     leavers[:fits] = found[:fits]
     return len(found)
