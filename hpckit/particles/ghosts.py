@@ -13,15 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm import checksums
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe import waits
+from hpckit.comm.observe.observer import UNHEARD
 from hpckit.comm.shared.ghost_mail import open_ghost_mail
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks, Reached
+
+__communicates__ = True  # its frames are not call sites
 
 NOTHING = np.empty((0, RECORD))
 
@@ -54,10 +55,10 @@ class GhostExchange:
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
         self._planned: tuple[Bricks, float] | None = None
         self._requests: list[MPI.Request] = []
-        self._seals = Seals(mesh.comm) if checksums.on else None
+        self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self.wait_seconds = 0.0
-        self._channel = waits.channel("ghosts", mesh.comm)
-        self._begun = self._posted = 0.0
+        self._observer = mesh.observer
+        self._report = self._observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
 
     def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
         """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
@@ -92,8 +93,7 @@ class GhostExchange:
         near = sorted(peers & mail.ranks) if mail is not None else []
         self._near_peers, self._peers = near, sorted(peers.difference(near))  # the latter are sent messages
         self._segments_of = [np.flatnonzero(takers == taker) for taker in (rank, *near, *self._peers)]
-        if self._channel is not None:
-            self._channel.meet([*near, *self._peers])
+        self._report.meet([*near, *self._peers])
 
     def settle(self, slots: np.ndarray) -> None:
         """The slots that ghosts 0, 1, … were put into."""
@@ -106,14 +106,17 @@ class GhostExchange:
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
-        self._begun = time.perf_counter()
+        heard = self._observer.on
+        if heard:
+            self._report.begin()
         positions = particles.positions
         given = self._give(positions, 3)
         if self._peers:
             take_all(positions, *self._gone, self._out)
             self._requests = self._communicate(self._in, self._out, self._tag)
         self._seal(given, self._out)
-        self._posted = time.perf_counter()
+        if heard:
+            self._report.posted()
         copy_all(positions, *self._images, self._slots)
 
     @property
@@ -130,13 +133,14 @@ class GhostExchange:
         """Wait for the positions of the others' particles, and put them in place."""
         if not (self._peers or self._near_peers):
             return
+        report = self._report if self._observer.on else UNHEARD
+        report.wait()
         begin = time.perf_counter()
         self._wait(self._requests)
         self._requests = []
-        end = time.perf_counter()
-        self.wait_seconds += end - begin
-        if self._channel is not None:
-            self._channel.add(self._begun, self._posted, begin, end, end - begin)
+        waited = time.perf_counter() - begin
+        self.wait_seconds += waited
+        report.end(waited=waited)
         first, near = self._images.total, self._from_near(3)
         self._check(near, self._in)
         for came in (*near, self._in):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm import checksums
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
 from hpckit.kernels.integrate.dispatch import find_leavers
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks
+
+__communicates__ = True  # its frames are not call sites
 
 
 def migrate(mesh: Mesh, bricks: Bricks, particles: Particles) -> int:
@@ -50,7 +51,7 @@ def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarra
             start = mesh.comm.Isend if send else mesh.comm.Irecv
             requests.append(start([part, MPI.BYTE], int(peer), tag))
     MPI.Request.Waitall(requests)
-    if checksums.on:
+    if mesh.observer.checks_messages:
         _check(mesh, (travelers, sent), (arriving, received))
     return arriving
 
