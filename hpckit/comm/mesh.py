@@ -17,6 +17,8 @@ from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.numbers import count, counts
 from hpckit.plan.topology import Topology
 
+__communicates__ = True  # its frames are not call sites
+
 
 class Owned(Protocol):
     """Something that a mesh closes before itself: an exchange with its requests."""
@@ -42,11 +44,12 @@ class Mesh:
     def __init__(
         self,
         comm: MPI.Comm,
+        observer: Observer | None = None,
+        /,
         *,
         periodic: str | Sequence[str] = (),
         shape: Sequence[int] | None = None,
         halo: int | Sequence[int] = 1,
-        observer: Observer | None = None,
         **axes: int,
     ) -> None:
         if not isinstance(comm, MPI.Comm):
@@ -119,9 +122,8 @@ class Mesh:
         return first
 
     def lasting_tags(self, count: int) -> int:
-        """The first of `count` message tags for an object that keeps them as long as the mesh lives, as a halo exchange
-        does: nobody else on this mesh gets them. Call it in the same order on every rank. Raises `SetupError` where none
-        are left.
+        """The first of `count` message tags for an object that keeps them, as a halo exchange does: nobody else on this
+        mesh ever gets them. Call it in the same order on every rank. Raises `SetupError` where none are left.
         """
         first = self._lasting_tags
         if first + count > self._most_tags:

@@ -23,6 +23,8 @@ from hpckit.kernels.records.dispatch import choose_ghosts, copy_all, put, take_a
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 
+__communicates__ = True  # its frames are not call sites
+
 NOTHING = np.empty((0, RECORD))
 
 
@@ -90,7 +92,7 @@ class GhostExchange:
         self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
         self._observer = mesh.observer
-        self._report = mesh.observer.exchange(mesh.comm, "ghosts", "ghost exchange", np.dtype(np.float64))
+        self._report = mesh.observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self.wait_seconds = 0.0
 

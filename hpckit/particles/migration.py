@@ -14,6 +14,8 @@ from hpckit.kernels.integrate.dispatch import find_leavers
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition
 
+__communicates__ = True  # its frames are not call sites
+
 
 def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
     """Collective: send every particle (wrapped into the box) home; how many left this rank.

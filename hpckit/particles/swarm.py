@@ -19,6 +19,8 @@ from hpckit.plan.numbers import checked_root
 from hpckit.plan.particles.domain import DIMS, DomainDecomposition
 from hpckit.plan.topology import Topology
 
+__communicates__ = True  # its frames are not call sites
+
 NO_ID = np.iinfo(np.int64).max
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 import hpckit as hp
-from hpckit.comm.observe import watch
+from hpckit.comm.observe.observer import observer_of
+from hpckit.comm.observe.watch import Watch
 from hpckit.errors import InputError, MismatchError, StallError
 
 CASE, FOLDER, LIMIT = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 comm = hp.world()
+OBSERVER = observer_of(comm)
 F4 = np.dtype("f4")
 PATIENCE = 150  # s: longer than any machine takes to report
 REPORT = FOLDER / "node-00000" / "stall.json"
@@ -44,15 +46,11 @@ def until_reported(culprits, waiting, **last):
 
 
 def operate(on, operation="all_reduce sum", dtype=F4, count=10, root=-1):
-    """A stand-in for a collective that waits for all: the watch is told as collectives tell it."""
-    seen = watch.current
-    seen.enter(on, operation, dtype, count, root)
-    try:
+    """A stand-in for a collective that waits for all, reported as collectives report."""
+    with OBSERVER.operation(on, operation, dtype, count, root):
         request = on.Ibarrier()
         while not request.Test():
             time.sleep(1e-3)
-    finally:
-        seen.leave()
 
 
 def refused(call, *said):
@@ -89,17 +87,16 @@ def mismatches():
         line = comm.Split(comm.rank % 2, comm.rank)
         line.Set_name("dp")
         operate(line, "on an axis")
-        seen = watch.current
         # Started in one order, waited for in another, which is allowed; and one pair that differs.
-        begun = [seen.begin(comm, f"all_reduce {k}", F4, 5) for k in range(3)] + [
-            seen.begin(comm, "odd one", F4, 5 + odd)
+        begun = [OBSERVER.begin(comm, f"all_reduce {k}", F4, 5) for k in range(3)] + [
+            OBSERVER.begin(comm, "odd one", F4, 5 + odd)
         ]
         for k in (0, 2, 1) if odd else (2, 1, 0):
-            seen.resume(begun[k])
-            seen.leave()
-        refused(lambda: seen.resume(begun[3]), "odd one of 5", "odd one of 6")
+            begun[k].wait()
+            begun[k].end()
+        refused(begun[3].wait, "odd one of 5", "odd one of 6")
         line.Free()
-    assert watch.current is None
+    assert OBSERVER.listening(Watch) is None
 
 
 def collectives():
@@ -154,7 +151,7 @@ def busy():
 def slow():
     """Ranks that are slow and live: late by part of the limit, busy on another axis, in long computations."""
     part, more = 0.1 * LIMIT, 12  # so many parts are more than the limit
-    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER) as watch:
         pairs = comm.Split(comm.rank // 2, comm.rank)
         for step in range(4):
             time.sleep(part * ((comm.rank + step) % 2))
@@ -167,7 +164,7 @@ def slow():
         if comm.rank == 1:
             for _ in range(more):
                 time.sleep(part)
-                watch.current.beat()
+                watch.beat()
         operate(comm)
         pairs.Free()
 
