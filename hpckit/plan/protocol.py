@@ -106,8 +106,8 @@ class Step:
     together apart; IN_ORDER where the order of the steps does. place: "messages", or "memory": the ranks copy or add in
     the shared memory of their node.
 
-    amount: float64[m], how many units each entry of `sends` carries; None: its cells. unit: what a unit is, an "item"
-    (bytes: the `itemsize` given to `price`) or a "buffer" (its `nbytes`). work: what is computed first. name: of the
+    amount: float64[m], how many items each entry of `sends` carries, None: as many as cells. An item has the bytes that
+    `price` is given as `itemsize`; where `parts` are said, it is the buffer of its `nbytes` cut into so many. work: what is computed first. name: of the
     step in messages. texts: what drawings say of the entries of `sends`, or of those of `work` where nothing is sent.
     """
 
@@ -119,7 +119,7 @@ class Step:
     tag: int = IN_ORDER
     place: Literal["messages", "memory"] = "messages"
     amount: Floats | None = None
-    unit: Literal["item", "buffer"] = "item"
+    parts: int = 0
     work: Work | None = None
     name: str = ""
     texts: Callable[[], Sequence[str]] | None = None
