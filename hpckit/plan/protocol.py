@@ -57,15 +57,17 @@ class Ends:
     """One end of the messages of a step: entry m is what `rank[m]` sends to, or receives from, `peer[m]`.
 
     peer: int64[m], NOBODY for an entry without a message. first, last: int64[m], the cells of the message, last
-    excluded. rank: int64[m]; None where entry r is that of rank r, as in a partial permutation. cells: a list into
-    which `first` and `last` point where the cells of a message do not lie side by side, or a function that makes it;
-    None where they are the cells themselves. Several messages between two ranks in a step match in their order.
+    excluded. rank: int64[m]; None where entry r is that of rank r, as in a partial permutation. amount: int64[m] or
+    float64[m], items that a message carries; None: as many as cells. cells: a list into which `first` and `last` point
+    where the cells of a message do not lie side by side, or a function that makes it; None where they are the cells
+    themselves. Several messages between two ranks in a step match in their order.
     """
 
     peer: Ints
     first: Ints
     last: Ints
     rank: Ints | None = None
+    amount: Ints | Floats | None = None
     cells: Ints | Callable[[], Ints] | None = None
 
     def of(self, rank: int) -> Ints:
@@ -106,9 +108,9 @@ class Step:
     together apart; IN_ORDER where the order of the steps does. place: "messages", or "memory": the ranks copy or add in
     the shared memory of their node.
 
-    amount: float64[m], how many items each entry of `sends` carries, None: as many as cells. An item has the bytes that
-    `price` is given as `itemsize`; where `parts` are said, it is the buffer of its `nbytes` cut into so many. work: what is computed first. name: of the
-    step in messages. texts: what drawings say of the entries of `sends`, or of those of `work` where nothing is sent.
+    itemsize: bytes of an item; 0: as `price` is given. parts: where given, an item is one of so many parts of the buffer
+    whose bytes `price` is given. work: what is computed first. name: of the step in messages. texts: what drawings say
+    of the entries of `sends`, or of those of `work` where nothing is sent.
     """
 
     sends: Ends
@@ -118,7 +120,7 @@ class Step:
     lag: int = 1
     tag: int = IN_ORDER
     place: Literal["messages", "memory"] = "messages"
-    amount: Floats | None = None
+    itemsize: float = 0.0
     parts: int = 0
     work: Work | None = None
     name: str = ""
@@ -126,25 +128,7 @@ class Step:
 
     def backward(self) -> Step:
         """The same messages in the other direction; what was stored is added, what was added is stored."""
-        amount = self.amount
-        if amount is not None:
-            amount = amount[self.matches()]
-        return replace(self, sends=self.receives, receives=self.sends, add=not self.add, amount=amount, texts=None)
-
-    def matches(self) -> Ints:
-        """For each entry of `receives` the entry of `sends` that it meets, 0 for one without a message."""
-        if self.sends.rank is None and self.receives.rank is None:
-            return np.maximum(self.receives.peer, 0)
-        found = np.zeros(len(self.receives.peer), np.int64)
-        found[_by_pair(self.receives, False)] = _by_pair(self.sends, True)
-        return found
-
-
-def _by_pair(ends: Ends, sending: bool) -> Ints:
-    """The entries that have a message, by sender, receiver and their order."""
-    active = np.flatnonzero(ends.peer != NOBODY)
-    rank, peer = ends.ranks()[active], ends.peer[active]
-    return active[np.lexsort((peer, rank) if sending else (rank, peer))]
+        return replace(self, sends=self.receives, receives=self.sends, add=not self.add, texts=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,22 +140,30 @@ class Claim:
     hold in the end: one of them is a copy, several are a sum; NOTHING where anything may be left, EMPTY where no data
     may arrive. Rows may be one row that is broadcast.
 
-    fixed: bool[ranks, cells], cells into which nothing may be written. items: int64[cells] or [ranks, cells], of what
-    cells hold, where sizes differ: ends of a message then agree in items too. node: int64[ranks], of each rank; steps
-    in "memory" stay within one. also: called with the fingerprints uint64[ranks, cells] of the end, for what indices
-    cannot say; it raises `PlanError`. factors: plans whose proofs together prove this one, made from its steps, where
-    it acts alike along all lines of ranks. cell_name, index_name: words for a rank's cell and for a global index.
+    fixed: bool[ranks, cells], cells into which nothing may be written. node: int64[ranks], of each rank; steps in
+    "memory" stay within one. also: called with the fingerprints uint64[ranks, cells] of the end, for what indices
+    cannot say; it raises `PlanError`. cell_name, index_name: words for a rank's cell and for a global index.
     """
 
     start: Ints
     end: Ints
     fixed: Flags | None = None
-    items: Ints | None = None
     node: Ints | None = None
     also: Callable[[npt.NDArray[np.uint64]], None] | None = None
-    factors: tuple[Plan, ...] = ()
     cell_name: Callable[[int, int], str] = lambda rank, cell: f"cell {cell}"
-    index_name: Callable[[int], str] = str
+    index_name: Callable[[int], str] = lambda index: f"the index {index}"
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The claim of a plan that acts alike along all lines of ranks: plans of a line each, whose proofs prove it.
+
+    They are made from the steps of the plan, so that a step that is not alike shows; `whole` is the claim without
+    them, to find the rank at fault.
+    """
+
+    plans: tuple[Plan, ...]
+    whole: Callable[[], Claim]
 
 
 class Plan(Protocol):
@@ -187,7 +179,7 @@ class Plan(Protocol):
     def steps(self) -> Iterable[Step]:
         """The steps in their order, made anew each time and never all stored: a generator, or `Steps`."""
 
-    def claim(self) -> Claim:
+    def claim(self) -> Claim | Factors:
         """What the plan promises. Raises `PlanError` where the plan cannot promise anything."""
 
 
@@ -244,11 +236,17 @@ class Transposed:
 
         return Steps(n, step, tuple((n - end, n - first) for first, end in reversed(getattr(made, "runs", ()))))
 
-    def claim(self) -> Claim:
+    def claim(self) -> Claim | Factors:
         """Whoever held a copy gives its contribution, and whoever gave one holds their sum."""
         claim = self.plan.claim()
-        factors = tuple(map(transposed, claim.factors))
-        return replace(claim, start=claim.end, end=claim.start, fixed=None, factors=factors)
+        if isinstance(claim, Factors):
+            whole = claim.whole
+            return Factors(tuple(map(transposed, claim.plans)), lambda: _backward(whole()))
+        return _backward(claim)
+
+
+def _backward(claim: Claim) -> Claim:
+    return replace(claim, start=claim.end, end=claim.start, fixed=None)
 
 
 def transposed(plan: Plan) -> Plan:
