@@ -141,8 +141,8 @@ class GhostExchange:
 
     @property
     def chosen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of all ghosts that this rank gives, the slot and the image flags, int[n, 3]; `sent` of them to itself and to
-        each of `peers`, in this order.
+        """Of all ghosts that this rank gives, the slot and the image flags, int[n, 3]: `sent` of them to itself and to
+        each of `peers`, in this order. It takes `received` of each peer.
         """
         total = sum(self.sent)
         segments = self.device.to_host(self._segments)[:total]
@@ -280,6 +280,7 @@ class GhostExchange:
         if self._observer.on and self.peers:
             self._report.end()
         near = self._from_near(RECORD)
+        self.received = [*map(len, near), *self._received]
         self._check(near, arriving)
         arriving.arrive()
         parts = [images, *near, arriving.values]

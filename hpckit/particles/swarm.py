@@ -12,11 +12,12 @@ from mpi4py import MPI
 
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.particles.migration import exchange
+from hpckit.particles.migration import exchange, send_to
 from hpckit.plan.blocks import block
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.numbers import checked_root
 from hpckit.plan.particles.domain import DIMS, DomainDecomposition
+from hpckit.plan.particles.ghosts import ghosts_of
 from hpckit.plan.topology import Topology
 
 __communicates__ = True  # its frames are not call sites
@@ -37,7 +38,7 @@ class Swarm:
 
     def __init__(self, mesh: Mesh, lower: npt.ArrayLike, upper: npt.ArrayLike, **fields: Any) -> None:
         if not isinstance(mesh, Mesh):
-            raise InputError(f"a swarm lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+            raise InputError(f"a swarm lives on a mesh, and {mesh!r} is not one", do="give the Mesh, not its topology")
         names = mesh.topology.names
         if len(names) > DIMS:
             raise InputError(f"particles move in one to {DIMS} dims, and the mesh has the axes {', '.join(names)}")
@@ -161,15 +162,12 @@ class Swarm:
         places = self._wrap()
         homes = self.domains.owners(places)
         leaves = homes != self.mesh.rank
-        going = np.flatnonzero(leaves)
-        going = going[np.argsort(homes[going], kind="stable")]
-        counts = np.bincount(homes[going], minlength=self.mesh.size)
-        come = exchange(self.mesh, self.data[going], counts)
-        self.data = np.concatenate([self.data[~leaves], come])
-        return len(going)
+        arrived = send_to(self.mesh, self.data[leaves], homes[leaves])
+        self.data = np.concatenate([self.data[~leaves], arrived])
+        return int(leaves.sum())
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Remove this rank's particles where `mask` is False. Raises `InputError` for what is no bool a particle."""
+        """Remove this rank's particles where `mask` is False. Raises `InputError` for what is not a bool for each particle."""
         chosen = np.asarray(mask)
         if chosen.dtype != bool or chosen.shape != self.data.shape:
             what = f"{chosen.dtype}{list(chosen.shape)}"
@@ -182,25 +180,14 @@ class Swarm:
         A structured array like `data`. Own particles are among them only as images in other periods. "Within" is meant
         for each dim by itself, so that all neighbors of own particles up to that distance are there. Positions are
         moved by whole lengths of the box, so that distances need no wrapping. Call `migrate` before, where particles
-        moved. Raises `InputError` for a reach that is no length.
+        moved. Raises `InputError` for a reach that is not a length.
         """
         if not isinstance(reach, Real) or not (math.isfinite(reach) and reach >= 0):
             raise InputError(f"the reach of ghosts is a length, not {reach!r}")
-        options, segments = self.domains.ghosts(self.mesh.rank, float(reach))
-        places = self._padded()
-        within = [
-            [(places[:, d] >= one.low) & (places[:, d] < one.high) for one in each] for d, each in enumerate(options)
-        ]
-        parts: list[list[npt.NDArray[Any]]] = [[] for _ in range(self.mesh.size)]
-        shape = [len(each) for each in options]
-        for number, segment in enumerate(segments[1:], 1):  # the first: own particles, unmoved
-            i, j, k = np.unravel_index(number, shape)
-            part = self.data[within[0][i] & within[1][j] & within[2][k]]
-            part["position"] += np.array(segment.image[: self.dims]) * (self.upper - self.lower)
-            parts[segment.peer].append(part)
-        counts = np.array([sum(map(len, each)) for each in parts])
-        empty = np.zeros(0, self.data.dtype)
-        return exchange(self.mesh, np.concatenate([empty, *(part for each in parts for part in each)]), counts)
+        sent = ghosts_of(self.domains, self.mesh.rank, float(reach), self._padded())
+        part = self.data[sent.particle]
+        part["position"] += sent.image[:, : self.dims] * (self.upper - self.lower)
+        return exchange(self.mesh, part, np.bincount(sent.receiver, minlength=self.mesh.size))
 
     def gather(self, root: int = 0) -> npt.NDArray[Any] | None:
         """Collective: all particles in the order of their ids on `root`, a structured array; None on other ranks."""

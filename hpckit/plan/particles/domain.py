@@ -1,4 +1,4 @@
-"""A box cut into domains, one a rank, and whose particles every rank must know: plain values, no MPI."""
+"""A box cut into domains, one a rank, and the regions in which particles are ghosts of others: no MPI."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ DIMS = 3
 
 @dataclass(frozen=True)
 class GhostRegion:
-    """Of the particles in one interval of a dim, who wants those in low <= x < high: rank coordinate `to`, which sees
-    them moved by `image` lengths of the box.
+    """Particles that the ranks at one place of a dim must have as ghosts: those in low <= x < high of the sender.
+
+    to: the coordinate of these ranks along the dim. image: the image flag, by how many lengths of the box the particles
+    are moved for them.
     """
 
     to: int
@@ -30,7 +32,7 @@ class GhostRegion:
 
 @dataclass(frozen=True)
 class Segment:
-    """Ghosts of one peer that are moved by the same number of box lengths in each dim."""
+    """Ghosts of one peer that are moved by the same number of box lengths in each dim, their image flags."""
 
     peer: int
     image: tuple[int, int, int]
@@ -108,7 +110,7 @@ class DomainDecomposition:
         return ranks
 
     def ghost_regions(self, coord: int, dim: int, reach: float) -> list[GhostRegion]:
-        """Who, along one dim, wants which particles of the domains at `coord`; the first entry is the domain itself."""
+        """Which particles of the domains at `coord` are ghosts of whom along one dim; the first entry: all, unmoved."""
         cuts, length = self.cuts[dim], self.lengths[dim]
         inner = (coord > 0, coord < len(cuts) - 2)
         low, high = cuts[coord], cuts[coord + 1]
