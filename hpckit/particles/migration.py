@@ -51,31 +51,28 @@ def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
     It runs the `MigrationPlan` of the counts of all ranks. Raises `SilentCorruptionError` where checksums of messages
     are on and one is wrong.
     """
-    operation = mesh.observer.begin(mesh.comm, "migration", rows.dtype)
-    sent = np.ascontiguousarray(counts, np.int64)
-    received = np.empty_like(sent)
-    mesh.comm.Alltoall(sent, received)
-    arriving = np.empty(int(received.sum()), rows.dtype)
-    tag = mesh.tags(2)
-    ends = [_parts(mesh, rows, sent, tag), _parts(mesh, arriving, received, tag)]
-    requests = [mesh.comm.Irecv(_message(end), end.peer, tag) for end in ends[1] if len(end.arrays[0])]
-    requests += [mesh.comm.Isend(_message(end), end.peer, tag) for end in ends[0] if len(end.arrays[0])]
-    operation.posted()
-    operation.wait()
-    MPI.Request.Waitall(requests)
-    if mesh.observer.checks_messages:
-        seals = Seals(mesh.comm)
-        seals.start(ends[0], [(peer, tag + 1) for peer in range(mesh.size)])
-        seals.finish(ends[1])
-    operation.end()
+    with mesh.observer.operation(mesh.comm, "migration"):
+        sent = np.ascontiguousarray(counts, np.int64)
+        received = np.empty_like(sent)
+        mesh.comm.Alltoall(sent, received)
+        arriving = np.empty(int(received.sum()), rows.dtype)
+        tag = mesh.tags(2)
+        leave, arrive = _parts(rows, sent, tag + 1), _parts(arriving, received, tag + 1)
+        requests = [mesh.comm.Irecv(_message(end), end.peer, tag) for end in arrive if len(end.arrays[0])]
+        requests += [mesh.comm.Isend(_message(end), end.peer, tag) for end in leave if len(end.arrays[0])]
+        MPI.Request.Waitall(requests)
+        if mesh.observer.checks_messages:
+            seals = Seals(mesh.comm)
+            seals.start(leave, [(peer, tag + 1) for peer in range(mesh.size)])
+            seals.finish(arrive)
     return arriving
 
 
-def _parts(mesh: Mesh, rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
-    """The rows of each rank, which follow each other."""
+def _parts(rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
+    """The rows of each rank, which follow each other; tag: of their checksums."""
     stops = np.cumsum(counts)
     parts = zip(stops - counts, stops, strict=True)
-    return [End(peer, tag + 1, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
+    return [End(peer, tag, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
 
 
 def _message(end: End) -> list[Any]:

@@ -167,7 +167,7 @@ class Swarm:
         return int(leaves.sum())
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Remove this rank's particles where `mask` is False. Raises `InputError` for what is not a bool for each particle."""
+        """Remove this rank's particles where `mask` is False. Raises `InputError` unless it is a bool for each."""
         chosen = np.asarray(mask)
         if chosen.dtype != bool or chosen.shape != self.data.shape:
             what = f"{chosen.dtype}{list(chosen.shape)}"

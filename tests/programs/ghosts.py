@@ -109,12 +109,15 @@ def by_place(records: np.ndarray) -> np.ndarray:
 
 
 mesh = hp.Mesh(comm, periodic=("x", "z"), x=0, y=0, z=1)
-cuts = [
-    np.cumsum([0.0, *(np.arange(1, n + 1) * 2.0 / (n * (n + 1)))]) * edge for n, edge in zip(mesh.topology.sizes, BOX)
-]
-domains = DomainDecomposition(
-    mesh.topology, tuple(tuple(map(float, each)) for each in cuts)
-)  # each larger than the last
+
+
+def growing(size: int, edge: float) -> tuple[float, ...]:
+    """Cuts of an edge; each part is larger than the one before."""
+    ends = np.cumsum(np.arange(size + 1)) / (size * (size + 1) / 2)
+    return tuple(float(end * edge) for end in ends)
+
+
+domains = DomainDecomposition(mesh.topology, tuple(map(growing, mesh.topology.sizes, BOX)))
 prove_migration(mesh, domains)
 expected, nbytes = history(mesh, domains, GhostExchange(mesh, mailboxes=False))
 assert expected[0].size or comm.size == 1

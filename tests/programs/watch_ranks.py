@@ -265,6 +265,6 @@ def exchange():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (mismatches, collectives, late, busy, slow, gone, crossed, exchange)}[CASE]()
+    {f.__name__: f for f in (mismatches, collectives, late, ghosts, busy, slow, gone, crossed, exchange)}[CASE]()
     if CASE == "slow" and comm.rank == 0:
         print(json.dumps(REPORT.exists()))

@@ -154,8 +154,7 @@ class GhostPlan:
         return Expected(self.domains, self.reach, self.positions)
 
     def claim(self) -> Claim:
-        """Each rank gives images of its own particles; it holds those within reach of its domain, once, and no
-        other."""
+        """Each rank gives images of its own particles; it holds those within reach of its domain, each once."""
         must, sent, (_, cell, give) = self._must, self.sent, self._given
         start = np.full((self.ranks, give + must.most + 1), NOTHING)
         own = self.domains.owners(self.positions)[sent.particle] == sent.sender
