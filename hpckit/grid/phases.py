@@ -19,7 +19,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared.mailboxes import BoundMailbox, Mailbox
 from hpckit.grid.layout import Layout
 from hpckit.grid.regions import Side, Slab, large_fields, slab_starts
-from hpckit.plan.grid.halo import phase_order
+from hpckit.plan.grid.halo import HaloField, halo_plan
 
 __communicates__ = True  # its frames are not call sites
 
@@ -40,8 +40,7 @@ def tags_of_a_kind(layouts: Sequence[Layout]) -> int:
 
 def phase_dims(layouts: Sequence[Layout]) -> tuple[int, ...]:
     """The dims with a phase, in the order of the plan; a field without halo in one sits that phase out."""
-    dims = {dim for layout in layouts for dim, width in enumerate(layout.decomposition.halo) if width}
-    return phase_order(layouts[0].decomposition.topology, dims)
+    return halo_plan([HaloField(layout.decomposition) for layout in layouts]).order
 
 
 @dataclass

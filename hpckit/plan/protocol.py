@@ -59,8 +59,8 @@ class Ends:
     peer: int64[m], NOBODY for an entry without a message. first, last: int64[m], the cells of the message, last
     excluded. rank: int64[m]; None where entry r is that of rank r, as in a partial permutation. amount: int64[m] or
     float64[m], items that a message carries; None: as many as cells. cells: a list into which `first` and `last` point
-    where the cells of a message do not lie side by side, or a function that makes it; None where they are the cells
-    themselves. Several messages between two ranks in a step match in their order.
+    where the cells of a message do not lie side by side; None where they are the cells themselves. Several messages
+    between two ranks in a step match in their order.
     """
 
     peer: Ints
@@ -68,7 +68,7 @@ class Ends:
     last: Ints
     rank: Ints | None = None
     amount: Ints | Floats | None = None
-    cells: Ints | Callable[[], Ints] | None = None
+    cells: Ints | None = None
 
     def of(self, rank: int) -> Ints:
         """The entries of one rank that have a message."""
@@ -108,9 +108,9 @@ class Step:
     together apart; IN_ORDER where the order of the steps does. place: "messages", or "memory": the ranks copy or add in
     the shared memory of their node.
 
-    itemsize: bytes of an item; 0: as `price` is given. parts: where given, an item is one of so many parts of the buffer
-    whose bytes `price` is given. work: what is computed first. name: of the step in messages. texts: what drawings say
-    of the entries of `sends`, or of those of `work` where nothing is sent.
+    itemsize: bytes of an item; 0: as `price` is given. parts: where given, an item is one of so many parts of the
+    buffer whose bytes `price` is given. work: what is computed first. name: of the step in messages. texts: what
+    drawings say of the entries of `sends`, or of those of `work` where nothing is sent.
     """
 
     sends: Ends
@@ -158,12 +158,12 @@ class Claim:
 class Factors:
     """The claim of a plan that acts alike along all lines of ranks: plans of a line each, whose proofs prove it.
 
-    They are made from the steps of the plan, so that a step that is not alike shows; `whole` is the claim without
-    them, to find the rank at fault.
+    They are made from the steps of the plan, so that a step that is not alike shows. whole: makes the plan of the same
+    steps whose claim is a `Claim`, to find the rank at fault; the steps of this one then need not say its cells.
     """
 
     plans: tuple[Plan, ...]
-    whole: Callable[[], Claim]
+    whole: Callable[[], Plan]
 
 
 class Plan(Protocol):
@@ -188,12 +188,13 @@ class Steps(Sequence[Step]):
     """Steps that are made by their number: any of them is there without those before.
 
     runs: stretches (first, end) of steps that are alike but for their cells, for `price`, which need not walk through
-    them.
+    them. lag: the largest of the steps.
     """
 
     length: int
     make: Callable[[int], Step]
     runs: tuple[tuple[int, int], ...] = ()
+    lag: int = 1
 
     def __len__(self) -> int:
         return self.length
@@ -234,19 +235,17 @@ class Transposed:
             i = n - 1 - number
             return replace(forward[i].backward(), lag=int(after[i]) - i)
 
-        return Steps(n, step, tuple((n - end, n - first) for first, end in reversed(getattr(made, "runs", ()))))
+        runs = made.runs if isinstance(made, Steps) else ()
+        backward = tuple((n - end, n - first) for first, end in reversed(runs))
+        return Steps(n, step, backward, int((after - np.arange(n)).max(initial=1)))
 
     def claim(self) -> Claim | Factors:
         """Whoever held a copy gives its contribution, and whoever gave one holds their sum."""
         claim = self.plan.claim()
-        if isinstance(claim, Factors):
-            whole = claim.whole
-            return Factors(tuple(map(transposed, claim.plans)), lambda: _backward(whole()))
-        return _backward(claim)
-
-
-def _backward(claim: Claim) -> Claim:
-    return replace(claim, start=claim.end, end=claim.start, fixed=None)
+        if isinstance(claim, Claim):
+            return replace(claim, start=claim.end, end=claim.start, fixed=None)
+        whole = claim.whole
+        return Factors(tuple(map(transposed, claim.plans)), lambda: transposed(whole()))
 
 
 def transposed(plan: Plan) -> Plan:
