@@ -9,10 +9,10 @@ import numpy as np
 
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
-from hpckit.kernels import simd
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.pair.dispatch import TALLY, Form, force_kernel, forces, stored_table
-from hpckit.kernels.records.dispatch import to_single
+from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.pair.dispatch import TALLY, Form, force_kernel, forces, stored_table
+from hpckit.kernels.particles.records.dispatch import to_single
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.particles import Particles
@@ -22,7 +22,7 @@ class Forces:
     """Computes forces for a part of a neighbor list; with `measure`, energies and virials of the slots too (`tallies`).
 
     precision: "double", or "mixed" (pairs in float32, sums in float64). exact: forces are added without rounding, so
-    that no bit depends on the number of ranks. isa: an entry of `simd.available()`, the best by default. Raises
+    that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Raises
     `InputError` for what this processor, or a GPU as `device`, cannot do.
     """
 
@@ -34,9 +34,9 @@ class Forces:
         isa: str | None = None,
         device: Device = HOST,
     ) -> None:
-        isa = "cuda" if device.is_gpu else isa or simd.available()[0]
-        if not device.is_gpu and isa not in simd.available():
-            raise InputError(f"this processor has no {isa}", do=f"choose {', '.join(simd.available())}")
+        isa = "cuda" if device.is_gpu else isa or vectors.available()[0]
+        if not device.is_gpu and isa not in vectors.available():
+            raise InputError(f"this processor has no {isa}", do=f"choose {', '.join(vectors.available())}")
         if precision not in ("double", "mixed"):
             raise InputError(f"precision is double or mixed, not {precision!r}")
         if exact and device.is_gpu:

@@ -11,10 +11,10 @@ from mpi4py import MPI
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
-from hpckit.kernels.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.cells.dispatch import Lists, ghost_slots, grid_over, list_neighbors, place, sort
-from hpckit.kernels.integrate.dispatch import largest_move
-from hpckit.kernels.pair.potential import Form
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.cells.dispatch import Lists, ghost_slots, grid_over, list_neighbors, place, sort
+from hpckit.kernels.particles.integrate.dispatch import largest_move
+from hpckit.kernels.particles.pair.potential import Form
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.kernels.integrate.dispatch import wrap
-from hpckit.kernels.records.dispatch import types_of
+from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
 from hpckit.particles.migration import exchange
 from hpckit.particles.particles import PACKED, pack_particles

@@ -11,9 +11,9 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.kernels.cells.constants import FAR
-from hpckit.kernels.integrate.dispatch import wrap
-from hpckit.kernels.records.dispatch import types_of, weigh
+from hpckit.kernels.particles.cells.constants import FAR
+from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction

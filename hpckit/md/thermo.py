@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.kernels.integrate.dispatch import kinetic
+from hpckit.kernels.particles.integrate.dispatch import kinetic
 from hpckit.kernels.sums import bin_sums, combine, exponent_above
 from hpckit.md.system import System
 

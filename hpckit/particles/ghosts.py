@@ -17,9 +17,9 @@ from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared.ghost_mail import open_ghost_mail
-from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.device_array import address
-from hpckit.kernels.records.dispatch import choose_ghosts, copy_all, put, take_all
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.records.dispatch import choose_ghosts, copy_all, put, take_all
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 

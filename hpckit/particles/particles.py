@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.comm.device import HOST, Device
-from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
-from hpckit.kernels.records.dispatch import permute, type_words
+from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
+from hpckit.kernels.particles.records.dispatch import permute, type_words
 
 ROOM = 1.1  # how much more is reserved than is needed now
 PACKED = np.dtype(
@@ -21,10 +21,10 @@ FIELDS = ("position", "velocity", "id", "image")
 class Particles:
     """What a rank knows of particles: its own in the first `slots` slots, some of them empty (id -1), then ghosts.
 
-    positions: [capacity, 4], x, y, z and the type (`kernels.records`), wrapped into the box at the last rebuild;
-    velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box lengths each
-    own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say who is who.
-    All arrays are those of `device`; on a GPU no slot is empty after a rebuild.
+    positions: [capacity, 4], x, y, z and the type (`kernels.particles.records`), wrapped into the box at the last
+    rebuild; velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box
+    lengths each own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say
+    who is who. All arrays are those of `device`; on a GPU no slot is empty after a rebuild.
     """
 
     def __init__(self, device: Device = HOST) -> None:
