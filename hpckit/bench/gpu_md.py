@@ -106,7 +106,7 @@ def lists(device: Device, dtype: np.dtype) -> Pairs:
 def forces(device: Device, dtype: np.dtype) -> Pairs:
     """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
     from hpckit.kernels.particles.pair.cuda import Form, force_kernel, gather, stored_table
-    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
     pairs: Pairs = {}
@@ -141,7 +141,7 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 def custom(device: Device, dtype: np.dtype) -> Pairs:
     """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
     from hpckit.kernels.particles.pair.cuda import Form, force_kernel, stored_table
-    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
     own, others = size(device, (700, 300), (30, 12))

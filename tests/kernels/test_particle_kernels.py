@@ -179,15 +179,15 @@ def test_lennard_jones_is_the_textbook_one():
     epsilon, sigma, cutoff = np.full((1, 1), 1.3), np.full((1, 1), 1.1), np.full((1, 1), 2.7)
     p = parameters(epsilon, sigma, cutoff, shifted=True)[0, 0]
     energy, force = POTENTIAL.energy_and_force.py_func(r * r, p)
-    np.testing.assert_allclose(energy, lennard_jones_reference.energy(r, 1.3, 1.1), rtol=1e-12)
-    np.testing.assert_allclose(force * r, lennard_jones_reference.force(r, 1.3, 1.1), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(energy, lennard_jones_reference.energy_at(r, 1.3, 1.1), rtol=1e-12)
+    np.testing.assert_allclose(force * r, lennard_jones_reference.force_at(r, 1.3, 1.1), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(POTENTIAL.force.py_func(r * r, p), force, rtol=1e-14)
-    assert p[1] == pytest.approx(lennard_jones_reference.energy(2.7, 1.3, 1.1))
+    assert p[1] == pytest.approx(lennard_jones_reference.energy_at(2.7, 1.3, 1.1))
     far = np.linspace(2.7, 400.0, 2_000_001)
     shell = 4 * np.pi * far**2
     sums = [
-        np.trapezoid(lennard_jones_reference.energy(far, 1.3, 1.1) * shell, far),
-        np.trapezoid(lennard_jones_reference.force(far, 1.3, 1.1) * far * shell, far),
+        np.trapezoid(lennard_jones_reference.energy_at(far, 1.3, 1.1) * shell, far),
+        np.trapezoid(lennard_jones_reference.force_at(far, 1.3, 1.1) * far * shell, far),
     ]
     np.testing.assert_allclose(tail(1.3, 1.1, 2.7), sums, rtol=1e-6)
 

@@ -159,7 +159,7 @@ class GhostPlan:
         start = np.full((self.ranks, give + must.most + 1), NOTHING)
         own = self.domains.owners(self.positions)[sent.particle] == sent.sender
         start[sent.sender, cell] = np.where(own, must.index(sent.particle, sent.image), NOTHING)
-        end = np.full_like(start, NOTHING)
+        end = start.copy()
         end[:, give:] = EMPTY
         end[must.rank, give + must.cell] = must.number
         return Claim(

@@ -41,7 +41,7 @@ def stored_table(
 def force_kernel(potential: Potential, form: Form) -> Kernel:
     """The kernel (records, slots, entries, stride, lengths, table, types, forces, tallies), all arrays flat.
 
-    See `forces`. Without `measure`, tallies are left alone.
+    See `run`. Without `measure`, tallies are left alone.
     """
     force, energy_and_force = _functions(potential, form)
     load_parameters = loader(potential.parameters)
@@ -169,7 +169,7 @@ def _gather(records, slots, entries, stride, lengths, out):
         out[i * u8(4)], out[i * u8(4) + u8(1)], out[i * u8(4) + u8(2)] = sx, sy, sz
 
 
-def forces(
+def run(
     made: Kernel,
     records: Any,
     slots: int,

@@ -49,6 +49,6 @@ def forces(
     the form's precision. See `reference.forces`.
     """
     if form.isa == "cuda":
-        _form(form).forces(kernel, records, len(part), entries, bounds, table, form.types, out, tallies)
+        _form(form).run(kernel, records, len(part), entries, bounds, table, form.types, out, tallies)
     else:
         kernel(part, records.reshape(-1), bounds, entries, table, out.reshape(-1), tallies.reshape(-1))
