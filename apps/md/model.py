@@ -22,6 +22,7 @@ from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")
@@ -74,6 +75,14 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     system.compute(measure=True)
     warm_up(system)
     return system
+
+
+def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
+    """What a run sends on so many ranks, as if its particles were spread evenly over the box."""
+    lengths, given = start.upper - start.lower, config.interaction
+    cutoffs = [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
+    density = start.count / float(np.prod(lengths))
+    return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology_of(config, lengths, ranks))
 
 
 def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.model import domain_lines, make_system, topology_of
+from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
 from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
@@ -29,7 +29,6 @@ from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
-PACKED_BYTES, GHOST_BYTES = 88, 24
 
 
 def run(config: Config, run: Run) -> None:
@@ -217,7 +216,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     return DryRun(
         ranks=ranks,
         decomposition=[f"{start.count} particles", *domain_lines(domains)],
-        halo_bytes=round(shell * GHOST_BYTES) if ranks > 1 else 0,
+        halo_bytes=int(plans_of(config, start, ranks).ghosts.bytes_sent.max()) if ranks > 1 else 0,
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),
         frames=frames,
