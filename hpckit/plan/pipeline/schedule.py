@@ -152,6 +152,17 @@ class Schedule:
         deque(self.in_order(), maxlen=0)
         return self.cells().claim(self.ranks, self.promised())
 
+    def live(self) -> list[int]:
+        """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
+        peaks = []
+        for actions in self.actions:
+            live = peak = 0
+            for action in actions:
+                live += (action.kind == "F") - (action.kind in "BW")
+                peak = max(peak, live)
+            peaks.append(peak)
+        return peaks
+
     def cells(self, tied: bool = False) -> Cells:
         """Where the data of the stages is."""
         return Cells(self.rank_of, self.microbatches, tied)
@@ -212,18 +223,6 @@ def _stuck(
     more = f" (and {len(said) - MOST_NAMED} ranks more)" if len(said) > MOST_NAMED else ""
     first = [text for *_, text in sorted(said)[:MOST_NAMED]]
     return PlanError(f"{title}: deadlock: " + "; ".join(first) + more)
-
-
-def peak_live(schedule: Schedule) -> list[int]:
-    """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
-    peaks = []
-    for actions in schedule.actions:
-        live = peak = 0
-        for action in actions:
-            live += (action.kind == "F") - (action.kind in "BW")
-            peak = max(peak, live)
-        peaks.append(peak)
-    return peaks
 
 
 def _counted(count: int, noun: str) -> str:

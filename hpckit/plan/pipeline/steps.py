@@ -187,7 +187,8 @@ def _step(
         names=[str(action) for _, action in done],
     )
     sender, receiver = (np.array([each[end] for each in flying], np.int64) for end in (0, 1))
-    out, into = (np.array([cells.place(each[end]) for each in flying], np.int64) for end in (2, 3))
+    out = np.array([cells.place(each[2]) for each in flying], np.int64)
+    into = np.array([cells.place(each[3]) for each in flying], np.int64)
     return Step(
         Ends(receiver, out, out + 1, rank=sender),
         Ends(sender, into, into + 1, rank=receiver),
