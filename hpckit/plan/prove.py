@@ -75,7 +75,8 @@ class _End(NamedTuple):
     def sorted(self, order: Ints) -> _End:
         """The entries in another order."""
         amount = None if self.amount is None else self.amount[order]
-        return _End(*(each[order] for each in self[:-1]), amount)  # type: ignore[misc]
+        entry, rank, peer, first, last = (each[order] for each in self[:5])
+        return _End(entry, rank, peer, first, last, amount)
 
 
 class _Execution:

@@ -160,12 +160,12 @@ def test_actions_and_their_text_are_inverse():
 def test_messages_cost_what_the_machine_says():
     """2 ranks, 1 microbatch: F, message, F, B, message, B, all one after the other."""
     machine = Machine("flat", (Level("all", 0, 3e-3, 1e9),), 1e-3, 1e9)
-    it = hp.price_schedule(pipeline_schedule("gpipe", 2, 1), machine, 2e6, StageTimes(10e-3, 7e-3, 5e-3))
+    it = hp.plan.price_schedule(pipeline_schedule("gpipe", 2, 1), machine, 2e6, StageTimes(10e-3, 7e-3, 5e-3))
     message = 1e-3 + 2e6 / 1e9 + 3e-3 + 1e-3
     assert it.seconds == pytest.approx(2 * 10e-3 + 2 * 12e-3 + 2 * message, rel=1e-12)
     assert (it.messages, it.sent) == (2, (2e6, 2e6))
     # A link takes one message at a time: 3 of 40 ms each leave rank 0, whose F take 10 ms.
-    it = hp.price_schedule(pipeline_schedule("gpipe", 2, 3), machine, 40e6, StageTimes(10e-3, 0, 0))
+    it = hp.plan.price_schedule(pipeline_schedule("gpipe", 2, 3), machine, 40e6, StageTimes(10e-3, 0, 0))
     begins = [i.begin for i in it.intervals if i.action.kind == "F" and i.rank == 1]
     assert begins[1] - begins[0] == pytest.approx(40e-3)
     assert begins[2] - begins[1] == pytest.approx(40e-3)
@@ -174,7 +174,7 @@ def test_messages_cost_what_the_machine_says():
 def test_the_level_of_the_machine_is_that_of_the_stride():
     levels = (Level("node", 8, 0.0, 1e12), Level("net", 0, 0.0, 1e6))
     machine, schedule = Machine("two", levels, 0.0, 1e9), pipeline_schedule("1f1b", 4, 8)
-    near, far = (hp.price_schedule(schedule, machine, 1e6, stride=stride).seconds for stride in (1, 8))
+    near, far = (hp.plan.price_schedule(schedule, machine, 1e6, stride=stride).seconds for stride in (1, 8))
     assert near == pytest.approx(33, rel=1e-3)
     assert far > near + 3 * 2 * 1.0 * 0.99
 
@@ -244,7 +244,7 @@ def test_svg_drawings_hold_every_action_once():
     with pytest.raises(InputError, match="too large to draw"):
         draw_schedule(pipeline_schedule("gpipe", 65, 1))
     with pytest.raises(InputError, match="int is not a plan"):
-        hp.draw_svg(3)
+        hp.plan.draw_svg(3)
     with pytest.raises(InputError, match="int is not a plan"):
         hp.price(3)
 
