@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from mpi4py import MPI
 
-from hpckit.bench import weather_ranks
+from hpckit.bench.weather import ranks
 from hpckit.bench.core_wait import MOST, core_wait
 
 TIMINGS = 3  # of a round: on all ranks, alone, and alone at once
@@ -27,8 +27,8 @@ def clock(monkeypatch: pytest.MonkeyPatch, disturbed: Callable[[int], bool]) -> 
             turn += 1
 
     instants = waits()
-    monkeypatch.setattr(weather_ranks, "core_wait", lambda: next(instants))
-    monkeypatch.setattr(weather_ranks, "WAKE", 0.0)
+    monkeypatch.setattr(ranks, "core_wait", lambda: next(instants))
+    monkeypatch.setattr(ranks, "WAKE", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_disturbed_rounds_are_made_again(monkeypatch, disturbed, made, left):
     def step(name: str) -> None:
         steps[name] += 1
 
-    timed = weather_ranks.in_turn(MPI.COMM_SELF, lambda: step("together"), lambda: step("alone"), 2, 4)
+    timed = ranks.in_turn(MPI.COMM_SELF, lambda: step("together"), lambda: step("alone"), 2, 4)
     assert (timed["rounds_made"], timed["rounds_disturbed"]) == (made, left)
     assert {name: len(seconds) for name, seconds in timed["times"].items()} == {
         "1 rank": 4,
@@ -67,8 +67,8 @@ def test_the_rounds_that_count_are_those_that_were_calm(monkeypatch):
     def alone() -> None:
         now[0] += 0.5
 
-    monkeypatch.setattr(weather_ranks, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    times = weather_ranks.in_turn(MPI.COMM_SELF, together, alone, 1, 3)["times"]
+    monkeypatch.setattr(ranks, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    times = ranks.in_turn(MPI.COMM_SELF, together, alone, 1, 3)["times"]
     assert times == {"1 rank": [0.5] * 3, "all ranks": [2.0, 5.0, 6.0], "1 rank each": [0.5] * 3}
 
 

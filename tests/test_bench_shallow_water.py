@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.bench.shallow_water import TOLERANCE, Basin, _step_of
+from hpckit.bench.shallow_water.verb import TOLERANCE, Basin, _step_of
 
 
 def test_array_form_is_the_same_scheme():

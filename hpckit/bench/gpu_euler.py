@@ -17,7 +17,7 @@ import numpy as np
 
 from hpckit.atmosphere.base import BaseState, base_state
 from hpckit.atmosphere.profiles import neutral
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling, simulating
 from hpckit.kernels.euler2d import dispatch as slab_kernels

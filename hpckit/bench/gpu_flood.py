@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.flood.constants import HALO, HU, HV, H

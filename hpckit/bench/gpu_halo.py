@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, size
-from hpckit.bench.job import run_ranks
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, size
+from hpckit.bench.ranks import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.pack import reference, slab_kernels
 
@@ -46,7 +46,7 @@ def exchanges(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     edges = size(device, QUICK_EDGES if quick else EDGES, (6,))
     rows: Rows = []
     for ranks in RANKS:
-        found = run_ranks("hpckit.bench.gpu_ranks", ranks, (*(("halo", n) for n in edges), ("heat", 0)))
+        found = run_ranks("hpckit.bench.gpu.ranks", ranks, (*(("halo", n) for n in edges), ("heat", 0)))
         rows += [{**row, "ranks": ranks} for row in found]
     return rows, {}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, size
 from hpckit.device import Device
 from hpckit.kernels.convolution import dispatch as images
 from hpckit.kernels.convolution import reference as images_reference

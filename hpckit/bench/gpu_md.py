@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, share, size
-from hpckit.bench.job import run_ranks
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, share, size
+from hpckit.bench.ranks import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
@@ -357,7 +357,7 @@ def melts(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     ratios: Ratios = {}
     for ranks in RANKS:
         for (edge, precision, _), row in zip(
-            cases, run_ranks("hpckit.bench.gpu_md_ranks", ranks, cases[: len(cases) // ranks]), strict=False
+            cases, run_ranks("hpckit.bench.gpu.md_ranks", ranks, cases[: len(cases) // ranks]), strict=False
         ):
             times = row.pop("step_seconds"), row.pop("force_seconds"), row.pop("gather_seconds")
             steps, forces, gathers = (median(each) for each in times)

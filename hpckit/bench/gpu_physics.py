@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, size
 from hpckit.bench.gpu_euler import DX, DZ, noise, on_both
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling

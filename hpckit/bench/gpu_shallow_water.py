@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
-from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
+from hpckit.bench.shallow_water.verb import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F

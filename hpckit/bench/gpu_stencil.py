@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
+from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.device import Device
 from hpckit.kernels import stencil
 from hpckit.timing import t_eff

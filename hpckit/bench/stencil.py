@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench import c_rival
+from hpckit.bench.rivals import c
 from hpckit.bench.measure import Times, interleave, machine, ratio
-from hpckit.bench.weather import slab_rows
+from hpckit.bench.weather.verb import slab_rows
 from hpckit.kernels import stencil
 from hpckit.kernels.jit import STRICT, jit
 from hpckit.kernels.stencil import reference
@@ -39,7 +39,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         more_rows, more_ratios = star(radius, quick)
         rows += more_rows
         ratios |= more_ratios
-    if c_rival.compiler() is None:
+    if c.compiler() is None:
         rows.append({"note": "no C compiler found (gcc, cc, clang or CC): the ratios against C are left out"})
     more_rows, more_ratios = slab_rows(quick)
     rows += more_rows
@@ -95,7 +95,7 @@ def star(radius: int, quick: bool) -> Result:
     n = STAR_SIZE
     field, out = np.random.default_rng(0).random((n, n)), np.zeros((n, n))
     candidates: dict[str, Callable[[], object]] = {"hpckit": lambda: stencil.star(out, field, radius)}
-    library = c_rival.build("star.c", "-ffast-math", f"-DR={radius}")
+    library = c.build("star.c", "-ffast-math", f"-DR={radius}")
     if library is not None:
         library.star.argtypes = [_DOUBLES, _DOUBLES, ctypes.c_long]
         library.star.restype = None
@@ -140,7 +140,7 @@ def _once(call: Callable[[], object], out: np.ndarray) -> np.ndarray:
 
 
 def _c_heat3d(coefficient: np.ndarray, factor: float) -> Callable[[np.ndarray, np.ndarray], object] | None:
-    library = c_rival.build("heat3d.c")
+    library = c.build("heat3d.c")
     if library is None:
         return None
     library.heat3d.argtypes = [_DOUBLES, _DOUBLES, _DOUBLES, ctypes.c_double, ctypes.c_long]

@@ -234,7 +234,7 @@ def _own_kernel(found: str) -> None:
     if problem := missing():
         say("gpu", "warn", f"{found}, but `hpckit run --gpu` cannot use it: {problem}", do="pip install 'hpckit[gpu]'")
         return
-    from hpckit.bench.gpu_cases import checks
+    from hpckit.bench.gpu.cases import checks
     from hpckit.gpu import Gpu
 
     wrong = [row for row in checks()[0].rows(Gpu()) if not row["passed"]]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from hpckit.bench.fault_cases.rank_programs import rows_of
-from hpckit.bench.fault_cases.resize_cases import CASES
-from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
+from tests.faults.rank_programs import rows_of
+from tests.faults.programs.cases import CASES
+from tests.faults.taken_out import SAFEGUARDS
 from hpckit.checkpoint_state import Piece, State
 from hpckit.cli.config import load
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
@@ -130,7 +130,7 @@ def test_changed_messages_of_every_app(app: str) -> None:
 
 @pytest.mark.nightly
 def test_every_safeguard_of_jobs_is_tested() -> None:
-    from hpckit.bench.fault_cases.mutants import NOTICED_BY
+    from tests.faults.mutants import NOTICED_BY
 
     assert set(NOTICED_BY) == set(SAFEGUARDS)
     for name, (program, ranks, case) in NOTICED_BY.items():

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.bench.fault_cases.rank_programs import rows_of
-from hpckit.bench.fault_cases.resize_cases import CASES, MORE
+from tests.faults.rank_programs import rows_of
+from tests.faults.programs.cases import CASES, MORE
 
 USUAL = "diffusion"
 

@@ -15,8 +15,8 @@ from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_forc
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import isothermal, neutral, profile_of
 from hpckit.atmosphere.stability import stable_cfl
-from hpckit.bench import c_rival
-from hpckit.bench.weather import TOLERANCE, Slab
+from hpckit.bench.rivals import c as c_rival
+from hpckit.bench.weather.verb import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
 from hpckit.exact.gravity_waves import Channel, waves
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U

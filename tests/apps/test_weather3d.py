@@ -15,8 +15,8 @@ from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.tracers import start_of as tracer_start
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
-from hpckit.bench import c_rival
-from hpckit.bench.weather import TOLERANCE, Box
+from hpckit.bench.rivals import c
+from hpckit.bench.weather.verb import TOLERANCE, Box
 from hpckit.cli.config import load
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
@@ -243,7 +243,7 @@ def test_dry_run_refuses_what_the_run_would():
 
 
 def test_c_version_computes_the_same():
-    library = c_rival.build("euler3d.c")
+    library = c.build("euler3d.c")
     if library is None:
         pytest.skip("no C compiler")
     box = Box(33, 29, 22)

@@ -268,7 +268,7 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     ("command", "module"),
     [
         (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
-        (["bench", "watch"], "hpckit.bench.watch"),
+        (["bench", "watch"], "hpckit.bench.overhead.watch"),
         (["analyze", "trajectory.h5"], "hpckit.cli.analyze"),
     ],
 )

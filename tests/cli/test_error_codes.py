@@ -58,7 +58,7 @@ def bad_environment(folder: Path) -> None:
     """A disk that is full in the middle of a checkpoint."""
     from mpi4py import MPI
 
-    from hpckit.bench.fault_cases.stepping import state_of, values
+    from tests.faults.stepping import state_of, values
     from hpckit.io import failpoints
     from hpckit.io.checkpoint.writer import Writer
 
@@ -94,7 +94,7 @@ def corrupt_data(folder: Path) -> None:
     """The only checkpoint lost its end."""
     from mpi4py import MPI
 
-    from hpckit.bench.fault_cases.stepping import state_of, values
+    from tests.faults.stepping import state_of, values
     from hpckit.io.checkpoint.choose import choose
     from hpckit.io.checkpoint.writer import Writer
 

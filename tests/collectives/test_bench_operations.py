@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from hpckit.bench import collectives, collectives_asked
-from hpckit.bench.collectives import run
-from hpckit.bench.collectives_asked import OPTIONS, algorithms_of, cases_of
-from hpckit.bench.collectives_values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
+from hpckit.bench.collectives import verb
+from hpckit.bench.collectives import asked
+from hpckit.bench.collectives.verb import run
+from hpckit.bench.collectives.asked import OPTIONS, algorithms_of, cases_of
+from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
 from hpckit.cli.main import main
 from hpckit.cli.sizes import parse_sizes
 from hpckit.errors import InputError
@@ -27,7 +28,7 @@ def test_wrong_values_end_the_benchmark_with_a_code(monkeypatch, capsys):
     row |= {"root": 0, "place": "host", "times": {"mpi": [1e-6], "auto": [1e-6]}, "left_out": {}}
     for wrong, code in ((0, 0), (3, 1)):
         found = [{**row, "wrong": {"mpi": 0, "auto": wrong}}]
-        monkeypatch.setattr(collectives, "run_ranks", lambda *_, found=found: found)
+        monkeypatch.setattr(verb, "run_ranks", lambda *_, found=found: found)
         assert main(["bench", "collectives", "--operation", "broadcast", "--sizes", "8"]) == code
         said = capsys.readouterr().err
         assert ("missed: broadcast of 8 bytes on 2 ranks by auto: 3 wrong values" in said) == bool(code)
@@ -61,7 +62,7 @@ def test_busbw_factors_are_those_of_nccl_tests():
 
 
 def test_one_message_tells_every_mistake_before_ranks_start(monkeypatch):
-    monkeypatch.setattr("hpckit.bench.collectives.run_ranks", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr("hpckit.bench.collectives.verb.run_ranks", lambda *_: pytest.fail("ranks were started"))
     wrong = {
         "operation": ["all_gater"], "sizes": "9:8", "dtype": "flot32", "reduce": "averag", "root": "x", "place": "up",
         "algorithm": ["rign"], "rounds": "0",
@@ -104,7 +105,7 @@ def test_what_cannot_be_is_refused_by_name(ranks, given, told):
 
 
 def test_memory_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(collectives_asked, "available_bytes", lambda: 40_000_000)
+    monkeypatch.setattr(asked, "available_bytes", lambda: 40_000_000)
     cases_of({"sizes": "1MB"}, [6])
     with pytest.raises(
         InputError, match=r"take about 40\.1 MiB on all ranks of this machine, which has 38\.1 MiB free"
@@ -163,12 +164,12 @@ def test_values_are_exact_in_every_type_and_a_wrong_one_is_counted(dtype):
 
 def test_rows_tell_bytes_by_each_operation_and_what_was_left_out(monkeypatch, capsys, tmp_path):
     def ranks(module, n, cases):
-        assert module == "hpckit.bench.collectives_asked_ranks"
+        assert module == "hpckit.bench.collectives.asked_ranks"
         times = {"mpi": [4e-3] * 5, "auto": [2e-3] * 5, "tree": [8e-3] * 5}
         found = {"times": times, "wrong": {"mpi": 0, "auto": 0, "tree": 3}, "left_out": {"gloo": "no int8"}}
         return [{**case, **found, "ranks": n} for (case,) in cases]
 
-    monkeypatch.setattr("hpckit.bench.collectives.run_ranks", ranks)
+    monkeypatch.setattr("hpckit.bench.collectives.verb.run_ranks", ranks)
     words = "bench collectives --operation gather --operation reduce --sizes 3000000 --dtype int8 --ranks 3 --json"
     assert main([*words.split(), "--plot", str(tmp_path / "busbw.svg")]) == 1, "values were wrong"
     result = json.loads(capsys.readouterr().out)

@@ -15,7 +15,7 @@ CUDA_FILES = sorted(KERNELS.rglob("cuda.py"))
 PROGRAM = """
 import json, re
 import numpy as np
-from hpckit.bench.gpu_cases import checks
+from hpckit.bench.gpu.cases import checks
 from hpckit.simulated_gpu import SimulatedGpu
 from hpckit.kernels import cuda_jit
 
@@ -43,7 +43,7 @@ def test_every_kernel_compiles_for_sm_90():
     found = json.loads(done.stdout)
     packages = {".".join(("hpckit.kernels", *path.parent.relative_to(KERNELS).parts)) for path in CUDA_FILES}
     reached = {name.rpartition(".")[0] for name in found["modules"]} - {"hpckit.kernels"}
-    assert reached == packages, "an operation without a check in hpckit/bench/gpu_cases.py"
+    assert reached == packages, "an operation without a check in hpckit/bench/gpu/cases.py"
     assert found["missed"] == [], "kernels that no check reaches"
     assert found["types"] == ["float32", "float64"]
     assert found["targets"] == ["sm_90"]

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from hpckit.bench import first_run
+from tests import first_run
 from hpckit.errors import SetupError
 
 PRINTED = """runs/x

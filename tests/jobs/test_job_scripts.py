@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.bench.requeue import site_text
+from tests.slurm.requeue import site_text
 from hpckit.cli.submit import _parse, main, ready_job
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs.script import RUN, Job, directives, job_script, seconds

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from hpckit.bench.core_wait import CALM
-from hpckit.bench.scaling import run
-from hpckit.bench.scaling_files import latex, markdown
-from hpckit.bench.scaling_fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
-from hpckit.bench.scaling_model import curve
-from hpckit.bench.scaling_ranks import Turn
-from hpckit.bench.scaling_reframe import reframe_test
-from hpckit.bench.scaling_rounds import calmest, crowded, disturbance
-from hpckit.bench.scaling_study import Study, evaluated, words_with
+from hpckit.bench.scaling.verb import run
+from hpckit.bench.scaling.files import latex, markdown
+from hpckit.bench.scaling.fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
+from hpckit.bench.scaling.model import curve
+from hpckit.bench.scaling.ranks import Turn
+from hpckit.bench.scaling.reframe import reframe_test
+from hpckit.bench.scaling.rounds import calmest, crowded, disturbance
+from hpckit.bench.scaling.study import Study, evaluated, words_with
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine import Level, Machine
 from hpckit.scaling import Load, halos
@@ -266,8 +266,8 @@ class Still:
 
 @pytest.mark.parametrize("many", [1, 2, 3])
 def test_turns_count_steps_where_an_app_takes_several_at_once(many, monkeypatch):
-    monkeypatch.setattr("hpckit.bench.scaling_ranks.time.perf_counter", lambda: float(made))
-    monkeypatch.setattr("hpckit.bench.scaling_ranks.core_wait", lambda: 0.0)
+    monkeypatch.setattr("hpckit.bench.scaling.ranks.time.perf_counter", lambda: float(made))
+    monkeypatch.setattr("hpckit.bench.scaling.ranks.core_wait", lambda: 0.0)
     turn, made = Turn(Still(), skipped=4, steps=6), 0
     while True:
         made += many  # a second a step

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpckit.bench.measure import in_turn, interval
-from hpckit.bench.train import data_ratios, pipeline_ratios
+from hpckit.bench.train.verb import data_ratios, pipeline_ratios
 
 
 @pytest.mark.parametrize("names", ["abc", "abcd", "abcdefghi"])

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from hpckit.bench.calibrate import (
+from hpckit.bench.machine.calibrate import (
     EMPTY,
     PROBE_SIZES,
     SIZES,
@@ -20,8 +20,8 @@ from hpckit.bench.calibrate import (
     predictions,
     probe_cases,
 )
-from hpckit.bench.collective_times import Times
-from hpckit.bench.probes import LONG, PROBES, STEPS, at_once, probe_plan, share
+from hpckit.bench.machine.times import Times
+from hpckit.bench.machine.probes import LONG, PROBES, STEPS, at_once, probe_plan, share
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine import Level, Machine, Measured, machine_of, toml_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.bench.collectives_ranks import Case, candidates, case, operation, time_in_turn
+from hpckit.bench.collectives.ranks import Case, candidates, case, operation, time_in_turn
 from hpckit.plan.algorithms import ALGORITHMS
 
 NAMES = ["mpi", "ring", "ordered", "flat", "staged", "symmetric", "auto", "auto_symmetric"]
