@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from hpckit.bench.weather import verb
 from hpckit.bench.rivals.program import Rival, in_turn
+from hpckit.bench.weather import verb
 from hpckit.cli import bench
 from hpckit.errors import InputError
 

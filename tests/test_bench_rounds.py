@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from mpi4py import MPI
 
-from hpckit.bench.weather import ranks
 from hpckit.bench.core_wait import MOST, core_wait
+from hpckit.bench.weather import ranks
 
 TIMINGS = 3  # of a round: on all ranks, alone, and alone at once
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from tests.faults.rank_programs import rows_of
-from tests.faults.programs.cases import CASES
-from tests.faults.taken_out import SAFEGUARDS
 from hpckit.checkpoint_state import Piece, State
 from hpckit.cli.config import load
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
 from hpckit.finite import require_finite
 from hpckit.message_checks import End, Seals, SingleSeals, checksum
 from hpckit.replay import Kept
+from tests.faults.programs.cases import CASES
+from tests.faults.rank_programs import rows_of
+from tests.faults.taken_out import SAFEGUARDS
 
 
 def state_of(block: np.ndarray, start: tuple[int, ...]) -> State:

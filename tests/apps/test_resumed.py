@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rank_programs import rows_of
 from tests.faults.programs.cases import CASES, MORE
+from tests.faults.rank_programs import rows_of
 
 USUAL = "diffusion"
 

@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from hpckit.bench.collectives import verb
-from hpckit.bench.collectives import asked
-from hpckit.bench.collectives.verb import run
+from hpckit.bench.collectives import asked, verb
 from hpckit.bench.collectives.asked import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
+from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
 from hpckit.cli.sizes import parse_sizes
 from hpckit.errors import InputError

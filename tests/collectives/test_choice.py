@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hpckit.bench.collectives.verb import KEYS, entry_of, run
 from hpckit.bench.collectives.rows import busbw, interval
+from hpckit.bench.collectives.verb import KEYS, entry_of, run
 from hpckit.collectives.table import SHIPPED, Entry, best, parse, steps_of, write
 from hpckit.errors import InputError
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from tests.faults.stepping import SHAPE, state_of, values
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.writer import Writer
+from tests.faults.stepping import SHAPE, state_of, values
 
 GENERATIONS = 3
 LONGEST = 5.0  # s of processor time: what holds the process up is no work of the loader

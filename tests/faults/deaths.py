@@ -16,10 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.faults.jobs import at_once, job
 from hpckit.errors import SetupError
 from hpckit.scratch import scratch
 from hpckit.watcher import process_state
+from tests.faults.jobs import at_once, job
 
 PROGRAM = Path(__file__).with_name("dying.py")
 GONE_SECONDS = 5.0

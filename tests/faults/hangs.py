@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.faults.programs.hanging import STEPS
-from tests.faults.jobs import at_once, job
 from hpckit.cli import launch
 from hpckit.scratch import scratch
+from tests.faults.jobs import at_once, job
+from tests.faults.programs.hanging import STEPS
 
 PROGRAM = Path(__file__).with_name("hanging.py")
 KINDS = (

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.faults.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 from hpckit.io.failpoints import SITES, Operation, breaking
 from hpckit.scratch import scratch
+from tests.faults.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 
 STEPS = 12
 ACTIONS = ("kill", "ENOSPC", "EIO", "short", "EINTR")

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from hpckit.io import disk
+from hpckit.io.checkpoint import manifest
 from tests.faults.corruptions import corruptions
 from tests.faults.jobs import at_once
 from tests.faults.power_loss import power_loss
 from tests.faults.rank_programs import rows_of
 from tests.faults.taken_out import SAFEGUARDS
-from hpckit.io import disk
-from hpckit.io.checkpoint import manifest
 
 Rows = Iterable[dict[str, Any]]
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from tests.faults.stepping import INTERVAL, SHAPE, state_of, values
 from hpckit.errors import CorruptDataError
 from hpckit.io import failpoints
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.writer import Writer
 from hpckit.io.failpoints import Operation
+from tests.faults.stepping import INTERVAL, SHAPE, state_of, values
 
 SAVES = 4
 VARIANTS = ("nothing that was not forced", "everything", "names without their bytes")

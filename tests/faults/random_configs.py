@@ -6,11 +6,11 @@ import traceback
 from pathlib import Path
 from random import Random
 
-from tests.faults.random_text import VALUES, changed
 from hpckit.cli.apps import App, apps
 from hpckit.cli.main import main
 from hpckit.cli.run_file import default_config, run_file_text
 from hpckit.cli.schema import Schema, dotted
+from tests.faults.random_text import VALUES, changed
 
 
 def case(random: Random, folder: Path) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.faults.random_text import changed, changed_bytes
 from hpckit.errors import HpckitError
 from hpckit.io.particles.snapshot import Snapshot
+from tests.faults.random_text import changed, changed_bytes
 
 SOUNDING = "1000.0 300.0 14.0\n0.0 300.0 14.0 -1.0 2.0\n500.0 301.0 12.5 0.0 2.0\n12000.0 345.0 0.1 20.0 3.0\n"
 WYOMING = """\

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faults.jobs import job
-from tests.faults.taken_out import NONE
 from hpckit.cli import launch
 from hpckit.scratch import scratch
+from tests.faults.jobs import job
+from tests.faults.taken_out import NONE
 
 ROWS = "rows.json"
 START_SECONDS, CASE_SECONDS = 300.0, 120.0  # a start and a case take a few, where nothing is held up or compiled

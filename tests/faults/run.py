@@ -14,21 +14,21 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from hpckit.bench.measure import machine
+from hpckit.bench.overhead.checkpoint import checkpoint_costs
+from hpckit.bench.overhead.watch import watch_costs
+from hpckit.errors import InputError, SetupError
 from tests.faults.corruptions import corruptions
 from tests.faults.deaths import deaths
+from tests.faults.figures import figures_of, missed, table
 from tests.faults.hangs import hangs
 from tests.faults.jobs import at_once, none_left
 from tests.faults.kills import failing, kills
 from tests.faults.mutants import mutants
 from tests.faults.power_loss import power_loss
-from tests.faults.rank_programs import rows_of
 from tests.faults.programs.cases import CASES, MORE
+from tests.faults.rank_programs import rows_of
 from tests.faults.untrusted import untrusted
-from hpckit.bench.overhead.checkpoint import checkpoint_costs
-from tests.faults.figures import figures_of, missed, table
-from hpckit.bench.measure import machine
-from hpckit.bench.overhead.watch import watch_costs
-from hpckit.errors import InputError, SetupError
 
 CHECKPOINT, WATCH = "checkpoint", "watch"  # `--only` them: what they cost, nothing broken
 Row = dict[str, Any]

@@ -10,15 +10,13 @@ from random import Random
 
 import pytest
 
-from tests.faults import run
-from tests.faults import figures
-from tests.faults import hangs
-from tests.faults.deaths import again_if_slow, deaths
-from tests.faults.untrusted import untrusted
 from hpckit.cli.bench import benchmarks
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.watcher import process_state
+from tests.faults import figures, hangs, run
+from tests.faults.deaths import again_if_slow, deaths
+from tests.faults.untrusted import untrusted
 
 
 def test_faults_in_short() -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from tests.faults.jobs import AT_ONCE, at_once, job
 from hpckit.scratch import scratch
+from tests.faults.jobs import AT_ONCE, at_once, job
 
 SECONDS = 5  # of processor time in a case
 WAITING = 100  # s: a case that does not compute and does not end either
@@ -59,8 +59,7 @@ def _part(kind: str, seed: int, first: int, end: int) -> list[dict[str, Any]]:
 
 def main(kind: str, seed: int, first: int, end: int) -> None:
     """The cases from `first` on, each with a random stream of its own."""
-    from tests.faults import random_configs
-    from tests.faults import random_files
+    from tests.faults import random_configs, random_files
 
     case: Case = {"config": random_configs.case, "data file": random_files.case}[kind]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -8,8 +8,8 @@ import stat
 
 import pytest
 
-from tests import first_run
 from hpckit.errors import SetupError
+from tests import first_run
 
 PRINTED = """runs/x
 kernels and start state ready in 31.5 s

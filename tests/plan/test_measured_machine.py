@@ -20,8 +20,7 @@ from hpckit.bench.machine.calibrate import (
     predictions,
     probe_cases,
 )
-from hpckit.bench.machine.times import Times
-from hpckit.bench.machine.probes import LONG, PROBES, STEPS, at_once, probe_plan, share
+from hpckit.bench.machine.times import LONG, PROBES, STEPS, Times, at_once, probe_plan, share
 from hpckit.errors import InputError
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine import Level, Machine, Measured, machine_of, toml_of

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.first_run import first_run
-from tests.slurm.loopback import Cluster, cluster, missing
 from hpckit.bench.measure import machine
-from tests.slurm.requeue import limited, requeued, same_bits
 from hpckit.jobs.graph import load_graph
 from hpckit.jobs.graph_state import GraphState
 from hpckit.scratch import scratch
+from tests.first_run import first_run
+from tests.slurm.loopback import Cluster, cluster, missing
+from tests.slurm.requeue import limited, requeued, same_bits
 
 Ratios = dict[str, dict[str, float]]
 Part = Callable[[Cluster, Path, bool, Ratios], list[dict[str, Any]]]

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import is_open_mpi, mpiexec
 
-from tests.slurm.loopback import Cluster, cluster, missing
-from tests.slurm.requeue import limited, requeued, same_bits
 from hpckit.cli.graph import main as graph
 from hpckit.cli.listing import main as ls
 from hpckit.cli.submit import main
 from hpckit.cli.watch import main as watch
+from tests.slurm.loopback import Cluster, cluster, missing
+from tests.slurm.requeue import limited, requeued, same_bits
 
 ROOT = Path(__file__).parents[2]
 OPEN_MPI = is_open_mpi()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit import collectives
+from hpckit.bench.collectives.values import REDUCING
 from hpckit.collectives.reducing import MPI_OPS
 from hpckit.collectives.reduction import BFLOAT16
 from hpckit.errors import InputError
@@ -39,14 +41,15 @@ class Call:
 
 def ours(call: Call, algorithm: str) -> Run:
     """The operation by one of our algorithms."""
-    x, comm, out, root = call.send, call.comm, call.out, call.root
-    run = getattr(collectives, call.operation)
-    kind: dict[str, Any] = {"kind": BFLOAT16} if call.dtype == BFLOAT16 else {}
+    x, comm, out, root, op = call.send, call.comm, call.out, call.root, call.op
+    run: Callable[..., Any] = getattr(collectives, call.operation)
+    if call.dtype == BFLOAT16 and call.operation in REDUCING:
+        run = partial(run, kind=BFLOAT16)
     counts = np.full(comm.size, call.count)
     runs: dict[str, Run] = {
-        "all_reduce": lambda: run(x, comm, call.op, algorithm, **kind).wait(),
-        "reduce": lambda: run(x, comm, call.op, root, algorithm, **kind).wait(),
-        "reduce_scatter": lambda: run(x, comm, call.op, out, algorithm, **kind).wait(),
+        "all_reduce": lambda: run(x, comm, op, algorithm).wait(),
+        "reduce": lambda: run(x, comm, op, root, algorithm).wait(),
+        "reduce_scatter": lambda: run(x, comm, op, out, algorithm).wait(),
         "broadcast": lambda: run(x, comm, root, algorithm).wait(),
         "all_gather": lambda: run(x, comm, out, algorithm).wait(),
         "gather": lambda: run(x, comm, out, root, algorithm, counts=counts).wait(),
@@ -59,7 +62,7 @@ def ours(call: Call, algorithm: str) -> Run:
 def of_mpi(call: Call) -> Run:
     """The MPI library's own operation. Raises `InputError` for numbers that MPI does not know."""
     comm, root, here = call.comm, call.root, call.comm.rank == call.root
-    combines = call.operation in ("all_reduce", "reduce", "reduce_scatter")
+    combines = call.operation in REDUCING
     if combines and call.dtype == BFLOAT16:
         raise InputError("MPI has no bfloat16")
     op = MPI_OPS[call.op] if combines else MPI.SUM
@@ -99,7 +102,7 @@ def of_gloo(call: Call, dist: Any) -> Run:
     """The same by torch.distributed, whose process group there must be. Raises what torch raises."""
     x, out, root, here = _tensor(call, call.send), _tensor(call, call.out), call.root, call.comm.rank == call.root
     ops = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN"}
-    if call.operation in ("all_reduce", "reduce", "reduce_scatter") and call.op not in ops:
+    if call.operation in REDUCING and call.op not in ops:
         raise InputError(f"gloo has no {call.op}")
     op = getattr(dist.ReduceOp, ops.get(call.op, "SUM"))
 

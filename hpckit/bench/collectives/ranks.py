@@ -1,4 +1,4 @@
-"""What each rank of `hpckit bench collectives` runs: our algorithms, MPI's and gloo's in turn on the same data."""
+"""What each rank of `hpckit bench collectives` runs: buffers, candidates in turn on the same data, wrong values."""
 
 from __future__ import annotations
 
@@ -11,99 +11,145 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.ranks import answer
-from hpckit.collectives import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
+from hpckit.bench.collectives.calls import Call, Run, of_gloo, of_mpi, ours
+from hpckit.bench.collectives.rows import NO_TORCH
+from hpckit.bench.collectives.values import BLOCKS, ROOTED, Values, array_dtype, count_wrong
+from hpckit.bench.measure import Times
+from hpckit.bench.ranks import answer, slowest
+from hpckit.collectives import all_gather, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
+from hpckit.errors import HpckitError
 from hpckit.mesh import Mesh
 from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.same import broadcast_bytes
 from hpckit.shared import empty_shared
 
-Run = Callable[[], object]
-# Values repeat after so many numbers, so that right results are known without room for them.
-PERIOD = 1024
 # Calls of less are timed several in a row, without a barrier between, after some that are not timed: those before were
 # another candidate's.
 SMALL = 64 * 1024
 WARM = 20
+POISON = 101  # no value is this: what was not written shows
+REFUSALS = (HpckitError, MPI.Exception, RuntimeError, TypeError, ValueError, KeyError, NotImplementedError)
 
 
 class Case:
-    """Buffers of one size, float32: a private one and, where the ranks share a node, a symmetric one.
+    """Buffers of one operation and size, which are rewritten by their owner before every timed call."""
 
-    A buffer is rewritten by its owner before every timed call with whole numbers, whose sums are exact in any order.
-    """
+    def __init__(self, mesh: Mesh, asked: dict[str, Any]) -> None:
+        self.mesh, self.asked = mesh, asked
+        self.operation, self.count = asked["operation"], asked["count"]
+        self.nbytes, self.rooted = asked["bytes"], asked["operation"] in ROOTED
+        self.root = asked["root"] or 0
+        self.values = Values(self.operation, asked["dtype"], mesh.size, asked["reduce"], self.root)
+        self.whole = self.count * (mesh.size if self.operation in BLOCKS else 1)
+        gives = self.count if self.operation in ("all_gather", "gather") else self.whole
+        if self.operation == "scatter" and mesh.rank != self.root:
+            gives = 0
+        self._given = np.resize(self.values.given[mesh.rank], gives)
+        self._rooms: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
 
-    def __init__(self, mesh: Mesh, nbytes: int) -> None:
-        self.mesh, self.count = mesh, max(1, nbytes // 4)
-        pattern = np.arange(PERIOD, dtype=np.float32)
-        self._given = np.resize(pattern + mesh.rank, self.count)
-        self._sum = pattern * mesh.size + mesh.size * (mesh.size - 1) / 2
-        self.private = np.empty(self.count, np.float32)
-        self.nbytes, self.rooted = self.private.nbytes, False
-        shares = axis_of(mesh.comm).group is not None
-        self.symmetric = empty_shared(mesh.comm, self.count, np.float32).array if shares else None
+    def call(self, name: str) -> Call:
+        """The operation of a candidate: on private buffers, which all share, or sent from a symmetric one."""
+        rank, here, operation = self.mesh.rank, self.mesh.rank == self.root, self.operation
+        in_place, own = self.asked["place"] == "in", slice(rank * self.count, (rank + 1) * self.count)
+        send, taken = self._buffers(name in ("symmetric", "auto_symmetric"))
+        out: np.ndarray | None = taken
+        if operation in ("all_reduce", "reduce", "broadcast"):
+            out = None
+        elif in_place and (operation == "all_gather" or (operation == "gather" and here)):
+            send, out = send[own], send
+        elif in_place and operation == "scatter" and here:
+            out = send[own]
+        elif in_place and operation == "reduce_scatter":
+            out = None
+        result = send if out is None else out
+        if operation == "reduce_scatter" and out is None:
+            result = send[: self.count] if name == "mpi" else send[own]
+        kinds = self.asked["dtype"], self.asked["reduce"] or "sum"
+        return Call(operation, self.mesh.comm, send, out, result, self.count, *kinds, self.root, in_place)
 
-    def rewrite(self, buffer: np.ndarray) -> None:
+    def _buffers(self, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Room for what is sent and for what is taken; array objects of their own: what hpckit keeps for one is not
+        another candidate's.
+        """
+        dtype, here = array_dtype(self.asked["dtype"]), self.mesh.rank == self.root
+        takes = {"all_gather": self.whole, "gather": self.whole if here else 0, "all_to_all": self.whole}
+        sent, taken = self._given.size, takes.get(self.operation, self.count)
+        if self.asked["place"] == "in" and self.operation in ("all_gather", "gather"):
+            sent = max(sent, taken)  # the block is a part of the result
+        if symmetric not in self._rooms:
+            send = empty_shared(self.mesh.comm, sent, dtype).array if symmetric else np.empty(sent, dtype)
+            self._rooms[symmetric] = send, np.empty(taken, dtype)
+        send, take = self._rooms[symmetric]
+        return send[:], take[:]
+
+    def rewrite(self, call: Call) -> None:
         """The values of this rank."""
-        np.copyto(buffer, self._given)
+        np.copyto(call.send, self._given)
 
-    def wrong(self, buffer: np.ndarray) -> int:
-        """How many values are not the sum over the ranks; on all ranks together."""
-        whole = buffer.size // PERIOD * PERIOD
-        count = sum(
-            np.count_nonzero(part != self._sum[: part.shape[-1]])
-            for part in (buffer[:whole].reshape(-1, PERIOD), buffer[whole:])
-            if part.size
-        )
-        total = np.array(count, np.int64)
+    def wrong(self, call: Call) -> int:
+        """How many values are not what they must be, on all ranks together; none are there any more."""
+        found = count_wrong(call.result, self.values.wanted(self.mesh.rank, self.count))
+        call.result.fill(POISON)
+        total = np.array(found, np.int64)
         self.mesh.comm.Allreduce(MPI.IN_PLACE, total)
         return int(total)
 
 
-def candidates(case: Case, names: list[str]) -> dict[str, tuple[Run, np.ndarray]]:
-    """What runs and on which buffer, by name; those that cannot be had here are left out."""
-    comm, found = case.mesh.comm, dict[str, tuple[Run, np.ndarray]]()
-    for name in names:
-        x = case.symmetric if name in ("symmetric", "auto_symmetric") else case.private
-        if x is None or (name in ("flat", "staged") and case.symmetric is None):
+def candidates(case: Case) -> tuple[dict[str, tuple[Run, Call]], dict[str, str]]:
+    """What runs and on which buffers, by name, each tried once; and why others cannot be had here."""
+    comm, found, left_out = case.mesh.comm, dict[str, tuple[Run, Call]](), dict[str, str]()
+    shares = axis_of(comm).group is not None
+    for name in case.asked["names"]:
+        if not shares and name in ("flat", "staged", "symmetric", "auto_symmetric"):
+            left_out[name] = "the ranks share no memory"
             continue
-        x = x[:]  # an array object of its own: what is kept for it is not another candidate's
-        if name == "gloo":
-            run = _gloo(x)
-        elif name == "mpi":
-            run = _mpi(x, comm)
+        made: tuple[Run, Call] | None = None
+        why = ""
+        try:
+            call = case.call(name)
+            made = _maker(name)(call), call
+            case.rewrite(call)
+            made[0]()
+        except ImportError:
+            why = NO_TORCH
+        except REFUSALS as error:
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        fine = np.array(not why)
+        comm.Allreduce(MPI.IN_PLACE, fine, MPI.LAND)
+        if fine and made is not None:
+            found[name] = made
         else:
-            run = _ours(x, comm, "auto" if name.startswith("auto") else name)
-        if run is not None:
-            found[name] = (run, x)
-    return found
+            left_out[name] = why or "it cannot be had on another rank"
+    return found, left_out
 
 
-def _mpi(x: np.ndarray, comm: MPI.Comm) -> Run:
-    def run() -> None:
-        comm.Allreduce(MPI.IN_PLACE, x)
-
-    return run
-
-
-def _ours(x: np.ndarray, comm: MPI.Comm, algorithm: str) -> Run:
-    def run() -> None:
-        all_reduce(x, comm, "sum", algorithm).wait()
-
-    return run
+def _maker(name: str) -> Callable[[Call], Run]:
+    if name == "mpi":
+        return of_mpi
+    if name == "gloo":
+        return _of_gloo
+    return lambda call: ours(call, "auto" if name.startswith("auto") else name)
 
 
-def time_in_turn(case: Any, runs: Mapping[str, tuple[Run, Any]], rounds: int) -> tuple[dict, dict]:
+def _of_gloo(call: Call) -> Run:
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        start_gloo(torch, dist)
+    return of_gloo(call, dist)
+
+
+def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, Call]], rounds: int) -> tuple[Times, dict[str, int]]:
     """Seconds a call of each candidate, in turn, the slowest rank's; and how many values were wrong.
 
-    case: a `Case`, or another with its mesh, nbytes, `rewrite`, `wrong`, and whether the operation is `rooted`: ranks
-    of one that is do not wait for each other, so that calls in a row would overlap, and begin together.
+    Ranks of a rooted operation do not wait for each other, so that calls in a row would overlap: they begin together.
     """
     comm, nbytes = case.mesh.comm, case.nbytes
     calls = max(1, min(100, 2 * SMALL // nbytes)) if nbytes <= SMALL else 1
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    times: Times = {name: [] for name in runs}
     wrong = dict.fromkeys(runs, 0)
     for turn in range(-1, rounds):  # the first round compiles, touches the memory, and is checked
         for name, (run, x) in runs.items():
@@ -118,20 +164,28 @@ def time_in_turn(case: Any, runs: Mapping[str, tuple[Run, Any]], rounds: int) ->
                     spent += time.perf_counter() - begin
             if turn in (-1, rounds - 1):
                 wrong[name] += case.wrong(x)
-            seconds = np.array(spent / calls)
-            comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+            seconds = slowest(comm, spent / calls)
             if turn >= 0:
-                times[name].append(float(seconds))
+                times[name].append(seconds)
     return times, wrong
 
 
-def case(nbytes: int, names: list[str], rounds: int) -> dict[str, Any]:
-    """Times of an all-reduce of `nbytes` on every rank."""
-    with Mesh(MPI.COMM_WORLD, dp=0) as mesh:
-        one = Case(mesh, nbytes)
-        times, wrong = time_in_turn(one, candidates(one, names), rounds)
-        layout = axis_of(mesh.comm).layout
-        return {"bytes": one.count * 4, "ranks": mesh.size, "layout": layout, "times": times, "wrong": wrong}
+def measured(asked: dict[str, Any], comm: MPI.Intracomm = MPI.COMM_WORLD) -> dict[str, Any]:
+    """Times of one case on every rank, and how many values were wrong. Collective."""
+    with Mesh(comm, dp=0) as mesh:
+        case = Case(mesh, asked)
+        runs, left_out = candidates(case)
+        times, wrong = time_in_turn(case, runs, asked["rounds"])
+        about = {key: value for key, value in asked.items() if key not in ("names", "rounds")}
+        where = {"ranks": mesh.size, "layout": axis_of(mesh.comm).layout}
+        return {**about, **where, "times": times, "wrong": wrong, "left_out": left_out}
+
+
+def all_reduce_case(nbytes: int, names: list[str], rounds: int) -> dict[str, Any]:
+    """Times of an all-reduce of `nbytes` of float32, in place; candidates that cannot be had here are left out."""
+    count = max(1, nbytes // 4)
+    asked = {"operation": "all_reduce", "count": count, "bytes": 4 * count, "dtype": "float32", "reduce": "sum"}
+    return measured({**asked, "root": None, "place": "in", "names": names, "rounds": rounds})
 
 
 def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
@@ -150,7 +204,7 @@ def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
         names = [*ALGORITHMS[name], *(other for other in OTHERS.get(name, ()) if other != "nccl")]
         if name in NODE_ALGORITHMS and axis_of(mesh.comm).group is not None:
             names.append("staged")
-        times: dict[str, list[float]] = {algorithm: [] for algorithm in names}
+        times: Times = {algorithm: [] for algorithm in names}
         for turn in range(-1, rounds):
             for algorithm, found in times.items():
                 x[:] = 1
@@ -158,30 +212,18 @@ def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
                 begin = time.perf_counter()
                 calls[name](algorithm).wait()
                 mesh.comm.Barrier()  # a root that only sends is not done when its call returns
-                seconds = np.array(time.perf_counter() - begin)
-                mesh.comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+                seconds = slowest(mesh.comm, time.perf_counter() - begin)
                 if turn >= 0:
-                    found.append(float(seconds))
+                    found.append(seconds)
         return {"bytes": x.nbytes, "ranks": mesh.size, "layout": axis_of(mesh.comm).layout, "times": times, "wrong": {}}
 
 
-def any_case(what: str, *arguments: Any) -> dict[str, Any]:
-    """A case by the name of its operation."""
-    found = case(*arguments) if what == "all_reduce" else operation(what, *arguments)
-    return {"operation": what, **found}
-
-
-def _gloo(x: np.ndarray) -> Run | None:
-    """All-reduce by torch.distributed over gloo; None where torch is not installed."""
-    try:
-        import torch
-        import torch.distributed as dist
-    except ImportError:
-        return None
-    if not dist.is_initialized():
-        start_gloo(torch, dist)
-    tensor = torch.from_numpy(x)
-    return lambda: dist.all_reduce(tensor)
+def any_case(what: str | dict[str, Any], *arguments: Any) -> dict[str, Any]:
+    """A case that was asked for, or the default one of an operation by its name."""
+    if isinstance(what, dict):
+        return measured(what)
+    found = all_reduce_case(*arguments) if what == "all_reduce" else operation(what, *arguments)
+    return {**found, "operation": what}
 
 
 def start_gloo(torch: Any, dist: Any) -> None:

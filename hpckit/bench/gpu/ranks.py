@@ -1,4 +1,4 @@
-"""The ranks of `hpckit bench gpu`: halo exchanges of fields on the GPUs, and a run that must agree with one core."""
+"""The ranks of `hpckit bench gpu`: halo exchanges of fields on the GPUs, and the melt of LAMMPS's benchmark."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import time
 from statistics import median
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.gpu.cases import DOUBLE, difference, size
+from hpckit.apps.md.config import PRESETS, Config
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.start import Start
+from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.ranks import answer
 from hpckit.device import Device
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.gpu_choice import find_gpu
-from hpckit.kernels import stencil
+from hpckit.kernels.pair.cuda import gather
+from hpckit.md.dynamics import NVE
 from hpckit.mesh import Mesh
 from hpckit.plan.decomposition import Decomposition
+from hpckit.timing import PhaseTimer
 
-ROUNDS, WARM = 50, 5
-DT = 0.15
+EXCHANGES, WARM_EXCHANGES = 50, 5
+WARM, STEPS, ROUNDS = 100, 200, 5
+ENTRY, RECORD, FORCE = 4, {"double": 32, "mixed": 16}, 32  # bytes
 
 
 def halo(device: Device, n: int) -> dict[str, Any]:
@@ -31,57 +36,68 @@ def halo(device: Device, n: int) -> dict[str, Any]:
         field = Field.zeros(Decomposition((n * comm.size, n, n), mesh.topology), mesh, device=device)
         with HaloExchange(mesh, field) as exchange:
             times = []
-            for _ in range(size(device, ROUNDS, 2)):
+            for _ in range(size(device, EXCHANGES, 2)):
                 comm.Barrier()
                 begin = time.perf_counter()
                 exchange(field)
                 device.wait()
                 times.append(time.perf_counter() - begin)
             sent = exchange.nbytes
-    middle = median(times[min(WARM, len(times) - 1) :])
+    middle = median(times[min(WARM_EXCHANGES, len(times) - 1) :])
     return {"case": f"halo {n}^3 a rank, {device.describe()}", "microseconds": middle * 1e6, "bytes_sent": sent}
 
 
-def heat(device: Device) -> dict[str, Any]:
-    """The heat equation with the core computed while messages fly, on all ranks, against the same on one core."""
-    shape = size(device, (64, 96, 80), (6, 5, 7))
-    steps = size(device, 50, 3)
-    start = np.random.default_rng(0).normal(size=shape)
-    fields = [_heat(MPI.COMM_WORLD, device, start, steps)]
-    if MPI.COMM_WORLD.rank == 0:
-        fields.append(_heat(MPI.COMM_SELF, Device(), start, steps))
-        error = difference(fields[0], fields[1])
-    else:
-        error = 0.0
+def melt(device: Device, edge: int, precision: str, cutoff: float) -> dict[str, Any]:
+    """Atom-steps a second, rebuilds every 20 steps included, of 4 edge^3 particles, half melted; the seconds of the
+    force kernel, of the gather of the same neighbors, and the bytes that a force must move at least.
+    """
+    settings = PRESETS["melt"][1]
+    more = {"system": {"cells": (edge,) * 3}, "interaction": {"cutoff": cutoff}, "precision": precision}
+    config = Config.model_validate({**settings, **more})
+    system = make_system(config, Start(config), MPI.COMM_WORLD, PhaseTimer(), device)
+    dynamics, dt = NVE(), config.time.dt
+
+    def steps(count: int) -> float:
+        device.wait()
+        MPI.COMM_WORLD.Barrier()
+        begin = time.perf_counter()
+        for _ in range(count):
+            dynamics.step(system, dt, False)
+        device.wait()
+        return time.perf_counter() - begin
+
+    warm, timed, rounds = size(device, (WARM, STEPS, ROUNDS), (1, 1, 1))
+    steps(warm)
+    times = [steps(timed) / timed for _ in range(rounds)]
+    row = {
+        "case": f"md melt, {system.count} particles, {precision}, {device.describe()}",
+        "million_atom_steps_per_s": system.count / median(times) / 1e6,
+        "milliseconds_a_step": median(times) * 1e3,
+        "step_seconds": times,
+        **_limits(system, device, precision),
+    }
+    system.mesh.close()
+    return row
+
+
+def _limits(system: Any, device: Device, precision: str) -> dict[str, Any]:
+    particles, neighbors = system.particles, system.neighbors
+    slots, forces = particles.slots, system.forces
+    records = forces.records(particles)
+    sums = device.zeros(particles.forces.shape)
+    entries = int(device.to_host(neighbors.lengths[:slots]).sum())
     return {
-        "check": f"heat equation, {steps} overlapped steps, against one core",
-        "dtype": "float64",
-        "difference": error,
-        "allowed": DOUBLE,
-        "passed": bool(error <= DOUBLE),
+        "neighbors": entries / slots,
+        "force_seconds": seconds(device, lambda: system.compute()),
+        "gather_seconds": seconds(device, lambda: gather(records, slots, neighbors.table, neighbors.lengths, sums)),
+        "bytes": ENTRY * entries + RECORD[precision] * neighbors.slots + FORCE * slots,
+        "gathered_bytes": (ENTRY + RECORD[precision]) * entries,
     }
 
 
-def _heat(comm: MPI.Intracomm, device: Device, start: np.ndarray, steps: int) -> Any:
-    """The whole field at the end, on rank 0 of `comm`."""
-    with Mesh(comm, z=0, y=0, x=0, periodic="x", shape=start.shape) as mesh:
-        cells = Decomposition(start.shape, mesh.topology)
-        now = Field.from_global(start if mesh.rank == 0 else None, cells, mesh, device=device)
-        after = now.like()
-        with HaloExchange(mesh, now, walls={"z": "mirror", "y": ("zero_gradient", 0.5)}) as exchange:
-            for _ in range(steps):
-                exchange.start(now)
-                stencil.diffuse(after.data, now.data, 1.0, DT, 1.0, now.core)
-                exchange.finish(now)
-                stencil.diffuse(after.data, now.data, 1.0, DT, 1.0, now.rim)
-                now, after = after, now
-            return now.gather()
-
-
-def case(name: str, n: int) -> dict[str, Any]:
-    """One case of the bench: "halo" of n^3 blocks, or "heat"."""
-    device = find_gpu(MPI.COMM_WORLD)
-    return halo(device, n) if name == "halo" else heat(device)
+def case(name: str, *arguments: Any) -> dict[str, Any]:
+    """One case: "halo" of n^3 blocks, or "melt"."""
+    return (halo if name == "halo" else melt)(find_gpu(MPI.COMM_WORLD), *arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ two matrices of 4096 x 4096 does in that time. The ratios are times, ours over P
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 from statistics import median
 from typing import Any
@@ -16,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.train.peak import gemm_peak
-from hpckit.bench.gpu.cases import Check, Figure, Ratios, Rows, size
-from hpckit.bench.measure import interleave, ratio
-from hpckit.bench.train.steps import COMPARED, gpt_flops, our_step, their_step
+from hpckit.bench.gpu.figure import size
+from hpckit.bench.measure import Ratios, Rows, interleave, ratio
+from hpckit.bench.train.steps import COMPARED, RATE, gpt_flops, our_step
 from hpckit.device import Device
 from hpckit.nn.gpt import gpt2
 from hpckit.simulated_gpu import SimulatedGpu
@@ -32,7 +31,7 @@ TINY = {"gpt_gpu_vs_torch": (1, 2, 1, 3, 1, 2)}
 ROUNDS, FEW = 15, 5
 
 
-def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
+def training(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     """Tokens/s and MFU of each case, and the time against PyTorch's; without PyTorch on the GPU a row says why not."""
     peak, lacking = gemm_peak("float32", device), lacks_torch(device)
     rows: Rows = [{"case": "product of matrices, float32", "TFLOP_per_s": peak / 1e12}]
@@ -42,9 +41,7 @@ def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     for key, shape in size(device, CASES, TINY).items():
         layers, width, _, vocab, batch, length = shape
         steps = _steps(device, shape, not lacking)
-        gc.disable()  # a collection would be charged to whoever happens to run
         times = interleave(steps, size(device, FEW if quick else ROUNDS, 1))
-        gc.enable()
         flops = gpt_flops(layers, width, vocab, batch, length)
         for name, seconds in times.items():
             middle = median(seconds)
@@ -83,14 +80,9 @@ def _steps(device: Device, shape: tuple[int, ...], with_torch: bool) -> dict[str
     x, targets = text[:, :-1].copy(), text[:, 1:].copy()
     steps: dict[str, Any] = {"hpckit": our_step(model, vocab, x, targets, device)}
     if with_torch:
-        from hpckit.bench.rivals.torch import gpt
+        from hpckit.bench.rivals.torch import gpt, training_step
 
-        theirs, values = gpt(model, heads)
-        steps["torch"] = their_step(theirs, values, x, targets, "cuda")
+        steps["torch"] = training_step(gpt(model, heads), x, targets, RATE, "cuda")
         losses = np.array([[step() for step in steps.values()] for _ in range(COMPARED)])
         np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=1e-3)
     return steps
-
-
-CHECKS: list[Check] = []
-FIGURES = [Figure("training", figure)]

@@ -1,19 +1,15 @@
-"""What each rank of `hpckit bench halo` runs: our exchange and its rivals in turn on the same data.
-
-Rank 0 writes the times as one JSON object to the file named on the command line.
-"""
+"""What each rank of `hpckit bench halo` runs: our exchange and its rivals in turn on the same data."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.ranks import answer
+from hpckit.bench.ranks import answer, seconds_a_call
 from hpckit.exchange import HaloExchange
 from hpckit.field import Field
 from hpckit.mesh import Mesh
@@ -85,14 +81,7 @@ def time_in_turn(
     for _ in range(rounds):
         for name, (candidate, arrays) in candidates.items():
             refill(arrays, interior)
-            candidate()
-            mesh.comm.Barrier()
-            begin = time.perf_counter()
-            for _ in range(calls):
-                candidate()
-            seconds = np.array((time.perf_counter() - begin) / calls)
-            mesh.comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
-            times[name].append(float(seconds))
+            times[name].append(seconds_a_call(mesh.comm, candidate, calls))
     return times
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from hpckit.bench.measure import Ratios, Rows, ratio, result
 from hpckit.bench.ranks import run_ranks
-from hpckit.bench.measure import machine, ratio
 
 RANKS = 2
 # Cells an edge, fields, rounds, with mpiarray.
@@ -19,7 +19,8 @@ QUICK = ((64, 1, 15, True), (128, 1, 9, True), (256, 1, 5, True), (32, 5, 15, Fa
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Start the ranks, and turn their times into rows and ratios."""
-    rows, ratios = [], {}
+    rows: Rows = []
+    ratios: Ratios = {}
     for one in run_ranks("hpckit.bench.halo.ranks", RANKS, QUICK if quick else FULL):
         n, fields, times = one["cells"], one["fields"], one["times"]
         key = f"halo_{n}" if fields == 1 else f"halo_{n}x{fields}"
@@ -32,4 +33,4 @@ def run(quick: bool = False) -> dict[str, Any]:
             ratios[f"{key}_vs_mpiarray"] = ratio(times["mpiarray"], times["hpckit"])
     if not any(key.endswith("_vs_mpiarray") for key in ratios):
         rows.append({"note": "mpiarray is not installed: pip install 'hpckit[bench]' to have it measured too"})
-    return {"bench": "halo", "machine": {**machine(), "ranks": RANKS}, "results": rows, "ratios": ratios}
+    return result("halo", rows, ratios, about={"ranks": RANKS})

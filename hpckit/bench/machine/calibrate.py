@@ -1,7 +1,7 @@
 """The machine model of a node for collectives, made from the times of the smallest plans, and held against others.
 
-Calibration knows no algorithm: it times single steps (`hpckit.bench.machine.probes`) and, for what a call costs before its
-first message, the smallest all-reduce. The times of whole algorithms are then predicted from their plans.
+Calibration knows no algorithm: it times single steps (`hpckit.bench.machine.times`) and, for what a call costs before
+its first message, the smallest all-reduce. The times of whole algorithms are then predicted from their plans.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.machine.times import PROBE, Case, Times
 from hpckit.bench.collectives.rows import interval
-from hpckit.bench.machine.probes import LONG, PROBES, STEPS, at_once, share
+from hpckit.bench.machine.times import LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
 from hpckit.plan.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine import Level, Machine, Measured
 from hpckit.plan.price import price

@@ -1,4 +1,8 @@
-"""Seconds of collectives on ranks, in turn: what a machine model is made from, and what it is held against."""
+"""Seconds of collectives on ranks, in turn: what a machine model is made from, and what it is held against.
+
+Made from: probes, the smallest plans, with one message at once, half as many as ranks, or all. Each is a chain of
+steps, so that a step begins when the one before is over. With `+` what arrives is added.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.ranks import answer, run_ranks
-from hpckit.bench.machine.probes import probe_plan
+from hpckit.plan.collective import NOBODY, CollectivePlan, Step, messages
 
-PROBE = "probe"  # the operation of the plans of `hpckit.bench.machine.probes`
+PROBES = ("one", "pairs", "exchange")
+STEPS = 4
+LONG = "*3"  # marks a chain three times as long
+PROBE = "probe"  # the operation of the plans below
 MOST_ROUNDS = 200  # of a pass
 PASSES = 4  # over all sizes: what else the machine does for some seconds falls on each of them
 MODULE = "hpckit.bench.machine.times"
@@ -39,6 +46,33 @@ def measured(ranks: int, cases: list[Case], seconds: float) -> Times:
     """The times of cases on so many ranks, in about `seconds` in all."""
     row = run_ranks(MODULE, ranks, ((cases, seconds),))[0]
     return Times(dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True)))
+
+
+def at_once(probe: str, ranks: int) -> int:
+    """How many messages a step has."""
+    return {"one": 1, "pairs": ranks // 2, "exchange": ranks}[probe]
+
+
+def share(probe: str) -> float:
+    """The part of the buffer in a message."""
+    return 0.5 if probe.startswith("exchange") else 1.0
+
+
+def probe_plan(probe: str, ranks: int) -> CollectivePlan:
+    """one: the buffer goes from rank to rank. pairs: so do two or more at once, half as many as ranks. exchange:
+    every rank sends one half to the next and takes the other half, which it passes on in the next step.
+    """
+    name, reduce = probe.removesuffix(LONG).rstrip("+"), "+" in probe
+    length = 3 * STEPS if probe.endswith(LONG) else STEPS
+    rank, none, one = np.arange(ranks), np.zeros(ranks, np.int64), np.ones(ranks, np.int64)
+    steps: dict[str, Callable[[int], Step]] = {
+        "one": lambda i: messages(np.where(rank == i % ranks, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
+        "pairs": lambda i: messages(np.where(rank % 2 == i % 2, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
+        "exchange": lambda i: messages(
+            (rank + 1) % ranks, none + i % 2, one + i % 2, into=none + (i + 1) % 2, reduce=reduce
+        ),
+    }
+    return CollectivePlan("all_reduce", probe, ranks, 2 if name == "exchange" else 1, length, steps[name])
 
 
 def _case(cases: list[Case], seconds: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from hpckit.bench.measure import machine
+from hpckit.bench.measure import Ratios, Rows, machine, result, spread
 from hpckit.cli.peaks import keep
 from hpckit.errors import InputError
 from hpckit.peaks import cores, measure
@@ -44,7 +44,7 @@ def run(quick: bool = False, machine_file: str | None = None, predict: bool = Fa
                 "flop_per_byte_at_the_ridge": round(peaks["flops"] / max(peaks["copy"], peaks["triad"]), 2),
             }
         )
-    return {"bench": "machine", "machine": machine(), "results": rows, "ratios": {}}
+    return result("machine", rows, {})
 
 
 def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any]:
@@ -65,13 +65,12 @@ def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any
     model = calibrate.model(found, "this node" if path is None else path.stem, source)
     if path is not None:
         path.write_text(toml_of(model), encoding="utf-8")
-    rows, ratios = list[dict[str, Any]](), {}
+    rows, ratios = Rows(), Ratios()
     for ranks in RANKS if predict else ():
         each = calibrate.predictions(model, ranks, times[ranks])
         unlike = calibrate.pairs(each, times[ranks])
         for key, (value, count) in calibrate.judged(each, unlike).items():
-            one = {"median": value, "low": value, "high": value, "rounds": count}
-            ratios[f"predict_{key}_{ranks}ranks"] = one
+            ratios[f"predict_{key}_{ranks}ranks"] = spread([value], count)
         rows += each
         rows += [{"wrong_order": True, **pair} for pair in unlike if pair["predicted_ratio"] <= 1]
     if not predict:
@@ -87,4 +86,4 @@ def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any
             for it in model.measured
             for nbytes, stored, added in zip(it.nbytes, it.stored, it.added, strict=True)
         ]
-    return {"bench": "machine", "machine": about, "results": rows, "ratios": ratios}
+    return result("machine", rows, ratios)

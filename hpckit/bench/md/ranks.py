@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.ranks import alone_in_turn, answer
 from hpckit.bench.md.case import Melt
+from hpckit.bench.ranks import alone_in_turn, answer, slowest
 
 
 def case(cells: int, rounds: int) -> dict[str, Any]:
@@ -33,9 +32,7 @@ def case(cells: int, rounds: int) -> dict[str, Any]:
         times["together"].append(seconds)
         totals[0] = last.total
         comm.Barrier()
-        slowest = np.array(share.run()[0])
-        comm.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
-        times["halves"].append(float(slowest))
+        times["halves"].append(slowest(comm, share.run()[0]))
         times["alone"].append(alone_in_turn(comm, run_alone))
     return {"cells": cells, "times": times, "totals": totals}
 

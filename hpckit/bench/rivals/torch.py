@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -13,6 +15,7 @@ from hpckit.kernels.device_array import to_host
 from hpckit.nn.layer import Sequential
 
 Values = dict[str, np.ndarray]
+DECAY = 0.01  # of weights; of vectors none
 
 
 class Block(nn.Module):
@@ -52,8 +55,8 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def gpt(ours: Sequential, heads: int) -> tuple[GPT, Values]:
-    """The model of the shape of ours, and our values under its names."""
+def gpt(ours: Sequential, heads: int) -> GPT:
+    """The model of the shape of ours, with our values."""
     values = {p.name: to_host(p.value) for p in ours.parameters()}
     (vocab, width), context = values["embed.token.weight"].shape, len(values["embed.position.weight"])
     model = GPT(vocab, context, width, heads, len(ours.layers) - 2)
@@ -72,15 +75,58 @@ def gpt(ours: Sequential, heads: int) -> tuple[GPT, Values]:
             own = f"blocks.{i}.{linear.split('.')[1]}"
             renamed[f"{own}.weight"] = values[f"block.{i}.{linear}.weight"].T
             renamed[f"{own}.bias"] = values[f"block.{i}.{linear}.bias"]
-    return model, renamed
+    return filled(model, renamed)
 
 
-def perceptron(ours: Sequential, sizes: list[int]) -> tuple[nn.Sequential, Values]:
-    """The MLP of the sizes, and our values under its names."""
+def perceptron(ours: Sequential, sizes: list[int]) -> nn.Sequential:
+    """The MLP of the sizes, with our values."""
     layers: list[nn.Module] = []
     values, renamed = {p.name: p.value for p in ours.parameters()}, {}
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         renamed[f"{len(layers)}.weight"] = values[f"{i}.weight"].T
         renamed[f"{len(layers)}.bias"] = values[f"{i}.bias"]
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers[:-1]), renamed
+    return filled(nn.Sequential(*layers[:-1]), renamed)
+
+
+def filled(model: Any, values: Values) -> Any:
+    """The model with these values, by its names."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values[name])))
+    return model
+
+
+def adamw(modules: Iterable[nn.Module], rate: float) -> torch.optim.Optimizer:
+    """PyTorch's fused AdamW of some modules."""
+    every = [p for module in modules for p in module.parameters()]
+    groups = [
+        {"params": [p for p in every if p.ndim > 1], "weight_decay": DECAY},
+        {"params": [p for p in every if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, fused=True)
+
+
+def cross_entropy(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """The mean loss of logits [..., classes]."""
+    return functional.cross_entropy(logits.view(-1, logits.shape[-1]), wanted.reshape(-1))
+
+
+def training_step(
+    model: nn.Module, x: np.ndarray, targets: np.ndarray, rate: float, place: str = "cpu"
+) -> Callable[[], float]:
+    """A training step on a batch, which returns the mean loss before it; place: "cpu" or "cuda"."""
+    model.to(place)
+    optimizer = adamw([model], rate)
+    inputs, wanted = torch.from_numpy(x).to(place), torch.from_numpy(targets).to(place)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), wanted)
+        loss.backward()
+        optimizer.step()
+        if place == "cuda":
+            torch.cuda.synchronize()
+        return loss.item()
+
+    return step

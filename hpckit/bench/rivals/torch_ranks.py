@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed import pipelining
 
 from hpckit.bench.collectives.ranks import start_gloo
-from hpckit.bench.rivals.torch import GPT, gpt
+from hpckit.bench.rivals.torch import GPT, adamw, cross_entropy, gpt, training_step
 from hpckit.nn.layer import Sequential
 
 Step = Callable[[], float]
@@ -24,48 +24,12 @@ def data_steps(
 ) -> dict[str, Callable[[], float]]:
     """Steps from the values of our model: of one process, and of DistributedDataParallel; the mean loss before it."""
     start_gloo(torch, torch.distributed)
-    model = filled(ours, heads)
+    model = gpt(ours, heads)
     twin = nn.parallel.DistributedDataParallel(copy.deepcopy(model))
-    inputs, wanted = torch.from_numpy(x), torch.from_numpy(targets)
     return {
-        "torch_one": _step(model, inputs, wanted, rate),
-        "torch_ddp": _step(twin, inputs, wanted, rate),
+        "torch_one": training_step(model, x, targets, rate),
+        "torch_ddp": training_step(twin, x, targets, rate),
     }
-
-
-def filled(ours: Sequential, heads: int) -> GPT:
-    """PyTorch's GPT with our values."""
-    model, values = gpt(ours, heads)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values[name])))
-    return model
-
-
-def _optimizer(modules: Iterable[nn.Module], rate: float) -> torch.optim.Optimizer:
-    every = [p for module in modules for p in module.parameters()]
-    groups = [
-        {"params": [p for p in every if p.ndim > 1], "weight_decay": 0.01},
-        {"params": [p for p in every if p.ndim == 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=rate, fused=True)
-
-
-def _step(model: nn.Module, inputs: torch.Tensor, wanted: torch.Tensor, rate: float) -> Step:
-    optimizer = _optimizer([model], rate)
-
-    def step() -> float:
-        optimizer.zero_grad()
-        loss = _loss(model(inputs), wanted)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
-
-
-def _loss(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), wanted.reshape(-1))
 
 
 class Part(nn.Module):
@@ -114,15 +78,15 @@ def _pipe_step(
     comm = MPI.COMM_WORLD
     kind, placed = SCHEDULES[name]
     stages, own = sum(map(len, placed)), placed[comm.rank]
-    whole = filled(ours, heads)
+    whole = gpt(ours, heads)
     parts = [Part(whole, number, stages) for number in own]
     made = [
         pipelining.PipelineStage(part, number, stages, torch.device("cpu"))
         for part, number in zip(parts, own, strict=True)
     ]
     given: Any = made[0] if len(made) == 1 else made
-    schedule: Any = kind(given, microbatches, loss_fn=_loss)
-    optimizer = _optimizer(parts, rate)
+    schedule: Any = kind(given, microbatches, loss_fn=cross_entropy)
+    optimizer = adamw(parts, rate)
     inputs, wanted = torch.from_numpy(x), torch.from_numpy(targets)
     last = next(rank for rank, held in enumerate(placed) if stages - 1 in held)
 

@@ -23,9 +23,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import waits
-from hpckit.bench.core_wait import CALM, core_wait
+from hpckit.bench.measure import CALM, core_wait, disturbance
 from hpckit.bench.ranks import alone_in_turn, answer, slowest, wait_asleep
-from hpckit.bench.scaling.rounds import disturbance
 from hpckit.checkpoint_state import MakeState
 from hpckit.device import Device
 from hpckit.errors import HpckitError, SetupError

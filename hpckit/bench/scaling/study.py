@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,15 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.bench.core_wait import CALM, MOST
+from hpckit.bench.measure import CALM, MOST, Turns, calmest
+from hpckit.bench.ranks import started
 from hpckit.bench.scaling.fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling.model import Curve, curve
-from hpckit.bench.scaling.rounds import calmest, crowded, times_of
 from hpckit.cli import launch
 from hpckit.cli.config import Configuration, load
 from hpckit.cli.run import check_plan
 from hpckit.cli.schema import repr_toml
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import InputError
 from hpckit.plan.machine import Machine
 from hpckit.scaling import Load
 
@@ -117,7 +113,11 @@ class Study:
             "values": values,
             "folder": str(folder.absolute()),
         }
-        return _started(case, max(self.counts), self.launcher)
+        ranks = max(self.counts)
+        # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
+        environment = launch.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
+        with tempfile.TemporaryDirectory(dir=folder) as shared:
+            return started("hpckit.bench.scaling.ranks", ranks, [[case]], shared, environment, self.launcher)[0]
 
 
 def words_with(words: Sequence[str], more: Settings) -> list[str]:
@@ -224,23 +224,18 @@ def _phases(phases: Mapping[str, Sequence[float]], seconds: float) -> Record:
     return {**rows, "other": {"mean": rest, "least": rest, "most": rest}}
 
 
-def _started(case: Record, ranks: int, launcher: str) -> Record:
-    """Start the ranks as `hpckit run` does, or by `launcher`. Raises `SetupError` with what the first of them said."""
-    with tempfile.TemporaryDirectory(dir=case["folder"]) as folder:
-        result = Path(folder, "rows.json")
-        request = json.dumps({"cases": [[case]], "result": str(result)})
-        words = ["-m", "hpckit.bench.scaling.ranks", request]
-        command = launch.command(ranks, words, "-P")
-        if launcher:
-            command = [*shlex.split(launcher), "-n", str(ranks), *command[command.index(sys.executable) :]]
-        # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
-        environment = launch.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode or not result.exists():
-            said = [line for line in done.stderr.splitlines() if line and not launch.NOISE.match(line)]
-            raise SetupError(
-                f"the {ranks} ranks of the study ended with {done.returncode}",
-                likely="\n".join(said[-6:]),
-                do="try the same settings:  hpckit run … -n RANKS",
-            )
-        return json.loads(result.read_text(encoding="utf-8"))[0]
+def times_of(turns: Turns, kind: str) -> dict[int, list[float]]:
+    """Seconds a step by the number of ranks, in the order of the rounds."""
+    found: dict[int, list[float]] = {}
+    for each in sorted(turns, key=lambda one: (one["ranks"], one["turn"])):
+        if each["kind"] == kind:
+            found.setdefault(each["ranks"], []).append(each["seconds"])
+    return found
+
+
+def crowded(places: Turns, ranks: int) -> bool:
+    """Whether the first so many ranks are more than the cores that they may use, on any host."""
+    hosts: dict[str, list[set[int]]] = {}
+    for place in places[:ranks]:
+        hosts.setdefault(place["host"], []).append(set(place["cores"]))
+    return any(len(sets) > len(set().union(*sets)) for sets in hosts.values())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.bench.measure import machine
+from hpckit.bench.measure import machine, result
 from hpckit.bench.scaling.files import write_files
 from hpckit.bench.scaling.model import machine_for
 from hpckit.bench.scaling.study import Study, evaluated, studied
@@ -99,7 +99,7 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
         write_files(folder / key if key else folder, {**record, "machine": machine(), "provenance": about})
         rows += [_row(record, point) for point in record["points"]]
         ratios |= _ratios(key or study.base.app.name, record)
-    return {"bench": "scaling", "machine": {**machine(), "results": str(folder)}, "results": rows, "ratios": ratios}
+    return result("scaling", rows, ratios, about={"results": str(folder)})
 
 
 def _again(study: Study, record: dict[str, Any], priced_on: str | None) -> list[str]:

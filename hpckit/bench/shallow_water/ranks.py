@@ -10,8 +10,7 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import Model, time_step
-from hpckit.bench.ranks import answer
-from hpckit.bench.weather.ranks import in_turn
+from hpckit.bench.ranks import against_one, answer
 from hpckit.kernels.shallow_water.constants import HALO
 from hpckit.mesh import Mesh
 from hpckit.timing import PhaseTimer
@@ -27,7 +26,7 @@ def case(key: str, n: int, calls: int, rounds: int) -> dict[str, Any]:
     for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
         models.append(Model(config, Mesh(comm, shape=(n, n), periodic=config.grid.periodic, halo=HALO, y=0, x=0)))
     together, alone = (partial(model.step, dt, PhaseTimer(), model.at_once) for model in models)
-    timed = in_turn(MPI.COMM_WORLD, together, alone, calls, rounds)
+    timed = against_one(MPI.COMM_WORLD, together, alone, calls, rounds)
     for model in models:
         model.mesh.close()
     return {"key": key, "steps": calls * models[0].at_once, **timed}

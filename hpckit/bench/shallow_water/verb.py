@@ -28,9 +28,10 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up
 from hpckit.bench.ranks import run_ranks
-from hpckit.bench.measure import Times, interleave, machine, ratio
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.peaks.dispatch import copy
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F
 from hpckit.kernels.shallow_water.dispatch import step, step_free
 from hpckit.timing import t_eff
@@ -43,12 +44,6 @@ TOLERANCE = 1e-10
 PAUSE = 0.3  # s
 KEYS = "shallow_water_vs_copy", "shallow_water_vs_jax", "shallow_water_2ranks"
 RANKS = 2
-
-
-@jit(math=STRICT)
-def _copy(out, field):
-    for p in range(np.uint64(field.size)):
-        out[p] = field[p]
 
 
 class Basin:
@@ -94,9 +89,7 @@ class Basin:
 
 def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     """The options of this benchmark alone, and their names for `run`."""
-    group = parser.add_argument_group("shallow_water")
-    group.add_argument("--only", metavar="KEY", action="append", choices=KEYS, help=f"one part, of: {', '.join(KEYS)}")
-    return ("only",)
+    return add_only(parser.add_argument_group("shallow_water"), KEYS)
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -104,8 +97,8 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     wanted = only or KEYS
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # before JAX starts its threads
-    rows: list[dict[str, Any]] = []
-    ratios: dict[str, Any] = {}
+    rows: Rows = []
+    ratios: Ratios = {}
     try:
         if "shallow_water_vs_copy" in wanted:
             times = interleave(_copy_and_steps(), 9 if quick else 25)
@@ -126,10 +119,10 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         more_rows, more_ratios = _ranks(quick)
         rows += more_rows
         ratios |= more_ratios
-    return {"bench": "shallow_water", "machine": machine(), "results": rows, "ratios": ratios}
+    return result("shallow_water", rows, ratios)
 
 
-def _ranks(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _ranks(quick: bool) -> tuple[Rows, Ratios]:
     """The app's model on 2 ranks, on one, and on one each at once."""
     key, (calls, rounds) = "shallow_water_2ranks", (1, 3) if quick else (3, 9)
     (found,) = run_ranks("hpckit.bench.shallow_water.ranks", RANKS, ((key, SIZE, calls, rounds),))
@@ -145,22 +138,21 @@ def _ranks(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         }
         for name, seconds in times.items()
     ]
-    ceiling = ratio(times["1 rank"], times["1 rank each"], RANKS)
-    return rows, {key: ratio(times["1 rank"], times["all ranks"]), f"{key}_ceiling": ceiling}
+    return rows, speed_up(key, times, RANKS)
 
 
 def _copy_and_steps() -> dict[str, Callable[[], object]]:
     source, target = np.ones(STAGES * SIZE**2), np.ones(STAGES * SIZE**2)
     return {
-        "copy": lambda: _copy(target, source),
+        "copy": lambda: copy(target, source, 1),
         "two steps": Basin(SIZE, AT_ONCE).step,
         "step": Basin(SIZE).step,
         "two steps with all terms": Basin(SIZE, AT_ONCE).step_with_all_terms,
     }
 
 
-def _rows(times: Times) -> list[dict[str, Any]]:
-    rows = []
+def _rows(times: Times) -> Rows:
+    rows: Rows = []
     for name, seconds in times.items():
         steps = AT_ONCE if name.startswith("two") else 1
         evaluation = median(seconds) / (1 if name == "copy" else STAGES * steps)

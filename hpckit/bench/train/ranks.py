@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.ranks import answer, wait_asleep
-from hpckit.bench.measure import SELDOM, in_turn
+from hpckit.bench.measure import SELDOM, Times, in_turn, seconds_of, uncollected
+from hpckit.bench.ranks import answer, slowest, wait_asleep
 from hpckit.mesh import Mesh
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
@@ -35,7 +34,7 @@ Step = Callable[[], float]  # a step; the mean loss before it
 
 def time_in_turn(
     steps: Mapping[str, Step], alone: tuple[str, ...], rounds: int, seldom: Mapping[str, Step] | None = None
-) -> dict[str, list[float]]:
+) -> Times:
     """Seconds a step of each candidate, in turn, the slowest rank's; those named in `alone` run on rank 0 only.
 
     seldom: candidates that are there in the first of every `SELDOM` rounds only, as their differences are large.
@@ -44,21 +43,17 @@ def time_in_turn(
     """
     comm = MPI.COMM_WORLD
     every = {**steps, **(seldom or {})}
-    times: dict[str, list[float]] = {name: [] for name in every}
-    gc.disable()  # a collection would be charged to whoever happens to run
-    for turn in range(-2, rounds):  # the first two compile and touch the memory
-        for name in in_turn(list(every if turn < 0 or turn % SELDOM == 0 else steps), turn):
-            comm.Barrier()
-            begin = time.perf_counter()
-            if name not in alone or comm.rank == 0:
-                every[name]()
-            seconds = np.array(time.perf_counter() - begin)
-            wait_asleep(comm, NAP)
-            comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
-            if turn >= 0:
-                times[name].append(float(seconds))
-        gc.collect()
-    gc.enable()
+    times: Times = {name: [] for name in every}
+    with uncollected():
+        for turn in range(-2, rounds):  # the first two compile and touch the memory
+            for name in in_turn(list(every if turn < 0 or turn % SELDOM == 0 else steps), turn):
+                comm.Barrier()
+                seconds = seconds_of(every[name]) if name not in alone or comm.rank == 0 else 0.0
+                wait_asleep(comm, NAP)
+                seconds = slowest(comm, seconds)
+                if turn >= 0:
+                    times[name].append(seconds)
+            gc.collect()
     return times
 
 

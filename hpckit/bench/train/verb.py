@@ -10,11 +10,13 @@ On 2 ranks: data-parallel steps and pipelines, against one rank and against PyTo
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread
 from hpckit.bench.ranks import run_ranks
-from hpckit.bench.measure import SELDOM, Times, by_round, interval, machine, ratio, spread
 
 # Key -> case of `train_steps` and its rounds, all and with --quick.
 CASES = {
@@ -26,23 +28,21 @@ CASES = {
 
 # On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
 PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 13)}
-Ratios = dict[str, dict[str, Any]]
 
 
 def add_options(it: Any) -> tuple[str, ...]:
-    """The option of this benchmark."""
-    it.add_argument("--only", choices=[*CASES, *PARTS], help="measure one case")
-    return ("only",)
+    """The option of this benchmark, and its name for `run`."""
+    return add_only(it, [*CASES, *PARTS], "CASE")
 
 
-def run(quick: bool = False, only: str | None = None) -> dict[str, Any]:
-    """Measure all, or one case; return rows and ratios. Without PyTorch only what needs none, and it says so."""
-    rows: list[dict[str, Any]] = []
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure all, or the cases in `only`: rows and ratios. Without PyTorch only what needs none, and it says so."""
+    rows: Rows = []
     ratios: Ratios = {}
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in [only] if only else [*CASES, *PARTS]:
+    for key in only or [*CASES, *PARTS]:
         if key in PARTS:
             title, rounds, few = PARTS[key]
             found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
@@ -54,7 +54,7 @@ def run(quick: bool = False, only: str | None = None) -> dict[str, Any]:
             times = found["times"]
             rows += [_row(key, name, seconds, found) for name, seconds in times.items()]
             ratios[key] = ratio(times["hpckit"], times["torch"])
-    return {"bench": "train", "machine": machine(), "results": rows, "ratios": ratios}
+    return result("train", rows, ratios)
 
 
 def data_ratios(times: Times) -> Ratios:

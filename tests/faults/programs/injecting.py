@@ -28,9 +28,6 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit import message_checks
-from tests.faults.rank_programs import ROWS
-from tests.faults.programs.cases import CASES, TEXT, Case, laid_over
-from tests.faults.taken_out import taken_out
 from hpckit.checkpoint_settings import Checkpoint
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
@@ -41,6 +38,9 @@ from hpckit.replay import Kept
 from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 from hpckit.same import broadcast_bytes
+from tests.faults.programs.cases import CASES, TEXT, Case, laid_over
+from tests.faults.rank_programs import ROWS
+from tests.faults.taken_out import taken_out
 
 world = MPI.COMM_WORLD
 PIPELINE = "pipeline"  # training whose ranks are stages

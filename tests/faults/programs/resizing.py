@@ -25,9 +25,6 @@ from mpi4py import MPI
 
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.trainer import Trainer
-from tests.faults.rank_programs import ROWS
-from tests.faults.programs.cases import CASES, MORE, TEXT, Case
-from tests.faults.taken_out import taken_out
 from hpckit.checkpoint_settings import Checkpoint
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.keeper import Keeper
@@ -39,6 +36,9 @@ from hpckit.replay import Kept
 from hpckit.run_context import Run
 from hpckit.run_directory import RunDirectory
 from hpckit.timing import PhaseTimer
+from tests.faults.programs.cases import CASES, MORE, TEXT, Case
+from tests.faults.rank_programs import ROWS
+from tests.faults.taken_out import taken_out
 
 world = MPI.COMM_WORLD
 PAIRS = 6

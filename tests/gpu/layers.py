@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu.cases import Check, Figure, Pairs, size
 from hpckit.device import Device
 from hpckit.kernels.convolution import dispatch as images
 from hpckit.kernels.convolution import reference as images_reference
@@ -18,6 +17,7 @@ from hpckit.kernels.nn.attention import reference as attention_reference
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
+from tests.gpu.checks import Check, Pairs, size
 
 EPS = 1e-5
 SINGLE = 2e-5  # sums of some hundred products of which many cancel
@@ -257,4 +257,3 @@ CHECKS = [
     Check("optimizers and products", optimizers),
     Check("images", pictures),
 ]
-FIGURES: list[Figure] = []

@@ -1,17 +1,14 @@
-"""Halos on a GPU: checks of the slab kernels, the cost of an exchange, and two ranks on one GPU against one core."""
+"""Checks of the kernels that pack and unpack halos."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, size
-from hpckit.bench.ranks import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.pack import reference, slab_kernels
+from tests.gpu.checks import Check, Pairs
 
 SHAPES = ((3, 11, 1), (2, 9, 5), (1, 12, 7))  # [outer, n, inner]
-EDGES, QUICK_EDGES = (64, 128, 256, 512), (64, 256)
-RANKS = (1, 2)
 
 
 def slabs(device: Device, dtype: np.dtype) -> Pairs:
@@ -41,15 +38,4 @@ def slabs(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
-def exchanges(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
-    """Microseconds of an exchange of an n^3 block a rank, and the heat equation on two ranks against one core."""
-    edges = size(device, QUICK_EDGES if quick else EDGES, (6,))
-    rows: Rows = []
-    for ranks in RANKS:
-        found = run_ranks("hpckit.bench.gpu.ranks", ranks, (*(("halo", n) for n in edges), ("heat", 0)))
-        rows += [{**row, "ranks": ranks} for row in found]
-    return rows, {}
-
-
 CHECKS = [Check("slabs", slabs)]
-FIGURES = [Figure("halo exchange", exchanges)]

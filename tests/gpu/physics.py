@@ -8,8 +8,6 @@ import numpy as np
 
 from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
-from hpckit.bench.gpu.cases import Check, Figure, Pairs, size
-from hpckit.bench.gpu_euler import DX, DZ, noise, on_both
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.euler2d.constants import HALO
@@ -18,6 +16,8 @@ from hpckit.kernels.relaxation.dispatch import relax
 from hpckit.kernels.tracers.constants import REACH
 from hpckit.kernels.tracers.dispatch import transport
 from hpckit.kernels.turbulence import dispatch as mixing
+from tests.gpu.checks import Check, Pairs, size
+from tests.gpu.euler import DX, DZ, noise, on_both
 
 DT = 0.1
 SPACING = (DX, 0.8 * DX, DZ)
@@ -107,4 +107,3 @@ CHECKS = [
     Check("box physics", box_case, SINGLE),
     Check("tracers", tracers_case, SINGLE),
 ]
-FIGURES: list[Figure] = []

@@ -1,29 +1,20 @@
-"""Slab and box on a GPU: checks of all kernels, and steps against what must move at the bandwidth of a copy.
-
-A sweep reads and writes each field once: 128 bytes a cell and step for the slab (two sweeps of four fields), 240 for
-the box (three of five), half of it in single precision. The share of the copy's bandwidth says how close a step is to
-that floor; the arithmetic of a step is about as much work for a GPU as moving those bytes.
-"""
+"""Checks of the slab and the box."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from hpckit.atmosphere.base import BaseState, base_state
+from hpckit.atmosphere.base import base_state
 from hpckit.atmosphere.profiles import neutral
-from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.device import Device
 from hpckit.kernels.cuda_jit import compiling, simulating
 from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d import dispatch as box_kernels
-from hpckit.timing import t_eff
+from tests.gpu.checks import Check, Pairs, size
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.1, 0.05
 SCALES = {4: (0.004, 2.0, 2.0, 1.0), 5: (0.004, 2.0, 2.0, 2.0, 1.0)}  # of deviations, by fields of a state
@@ -119,75 +110,4 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
     return pairs | on_both("watch", device, dtype, box_kernels.diagnose, state, base.column, base.height)
 
 
-class Steps:
-    """Steps of a periodic slab or box at rest with a warm spot, on the device, as the models take them."""
-
-    def __init__(self, device: Device, shape: tuple[int, ...], dtype: Any) -> None:
-        from hpckit.kernels.euler2d import cuda as slab
-        from hpckit.kernels.euler2d.cuda_target import Target, new_status
-        from hpckit.kernels.euler3d import cuda as box
-
-        self.three, self.cells, self.count = len(shape) == 3, int(np.prod(shape)), 0
-        fields = 5 if self.three else 4
-        base: BaseState = base_state(neutral(300.0), shape[0], 10_000.0 / shape[0])
-        state = np.zeros((fields, shape[0], *[n + 2 * HALO for n in shape[1:]]), dtype)
-        warm: Any = tuple(slice(n // 3, n // 2) for n in state.shape[1:])
-        state[-1][warm] = 1.0
-        self.states = [device.to_device(state), device.to_device(state)]
-        faces = base.faces_3d if self.three else base.faces
-        tables = {"column": base.column, "faces": faces, "ghost": base.ghost, "none": NONE, "no_inflow": NONE}
-        self.on = SimpleNamespace(**{name: device.to_device(each.astype(dtype)) for name, each in tables.items()})
-        self.kernels, self.target = box if self.three else slab, Target
-        self.status = new_status(self.states[0])
-        self.spacing = 10_000.0 / shape[0]
-        self.dt = 1.25 * self.spacing / 400.0
-        self.nbytes = self.cells * fields * np.dtype(dtype).itemsize * 2 * len(shape)
-
-    def step(self) -> None:
-        """One step."""
-        numbers = (self.spacing, self.dt, BETA)
-        order = "xyz" if self.three else "xz"
-        for direction in order if self.count % 2 == 0 else reversed(order):
-            state, target = self.states[0], self.target(self.states[1], self.status)
-            none, on = self.on.none, self.on
-            if direction == "x":
-                state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
-                more = (none,) if self.three else (none, none, True, True)
-                self.kernels.sweep_x(state, on.column, *numbers, *more, target)
-            elif direction == "y":
-                state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
-                state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
-                self.kernels.sweep_y(state, on.column, *numbers, none, target)
-            else:
-                self.kernels.sweep_z(state, on.faces, on.ghost, *numbers, none, target)
-            self.states.reverse()
-        self.count += 1
-
-
-def steps_figure(shapes: tuple, device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
-    """Steps in both precisions: ns per cell and step, t_eff, the share of the copy's bandwidth."""
-    rows, ratios = [], {}
-    for shape, key in shapes[: size(device, None, 1)]:
-        real_shape = size(device, shape, (6,) * len(shape))
-        for dtype in size(device, (np.float64, np.float32), (np.float32,)):
-            case = Steps(device, real_shape, dtype)
-            times = seconds(device, case.step)
-            name = f"{key}{'' if dtype == np.float64 else '_float32'}_vs_copy"
-            ratios[name] = share(times, case.nbytes, copy)
-            rows.append(
-                {
-                    "case": f"{'box' if case.three else 'slab'} {' x '.join(map(str, reversed(real_shape)))}",
-                    "dtype": np.dtype(dtype).name,
-                    "milliseconds": median(times) * 1e3,
-                    "ns_per_cell_step": median(times) / case.cells * 1e9,
-                    "t_eff_GB_per_s": t_eff(case.nbytes, median(times)),
-                    "share_of_floor": ratios[name]["median"],
-                }
-            )
-    return rows, ratios
-
-
-SLABS = (((1000, 2000), "gpu_euler2d"), ((200, 400), "gpu_euler2d_small"))
-BOXES = (((128, 128, 128), "gpu_euler3d"), ((256, 256, 256), "gpu_euler3d_big"))
 CHECKS = [Check("euler2d", slab_case, SINGLE), Check("euler3d", box_case, SINGLE)]
-FIGURES = [Figure("euler2d", partial(steps_figure, SLABS)), Figure("euler3d", partial(steps_figure, BOXES))]

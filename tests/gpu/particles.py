@@ -1,15 +1,12 @@
-"""Molecular dynamics on a GPU: checks of its kernels, and the rate of the melt with what limits it."""
+"""Checks of molecular dynamics."""
 
 from __future__ import annotations
 
 import math
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from hpckit.bench.gpu.cases import Check, Figure, Pairs, Ratios, Rows, share, size
-from hpckit.bench.ranks import run_ranks
 from hpckit.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
@@ -21,9 +18,9 @@ from hpckit.kernels.pair import reference as pair_reference
 from hpckit.kernels.pair.custom import make_potential
 from hpckit.kernels.pair.potential import Potential
 from hpckit.kernels.records import reference as records_reference
+from tests.gpu.checks import Check, Pairs, size
 
 CUTOFF, REACH = 2.5, 2.8
-EDGES, RANKS = (20, 40, 80), (1, 2)  # lattice cells of 4 particles; ranks on the GPU
 
 
 def scattered(count: int, edge: float, types: int, seed: int = 3) -> np.ndarray:
@@ -344,33 +341,6 @@ def noise(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
-def melts(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
-    """The melt at three sizes in both precisions: atom-steps/s on a rank, and what of its limits the force reaches.
-
-    vs_gather: seconds of a kernel that only adds up the positions of the same neighbors, over those of the forces;
-    vs_copy: bytes that forces must move (each entry, record and force once) a second, over the bandwidth of a copy.
-    """
-    edges = size(device, EDGES[:2] if quick else EDGES, (2,))
-    cutoff = size(device, CUTOFF, 1.0)
-    cases = tuple((edge, precision, cutoff) for edge in edges for precision in ("double", "mixed"))
-    rows: Rows = []
-    ratios: Ratios = {}
-    for ranks in RANKS:
-        for (edge, precision, _), row in zip(
-            cases, run_ranks("hpckit.bench.gpu.md_ranks", ranks, cases[: len(cases) // ranks]), strict=False
-        ):
-            times = row.pop("step_seconds"), row.pop("force_seconds"), row.pop("gather_seconds")
-            steps, forces, gathers = (median(each) for each in times)
-            bandwidth = row.pop("gathered_bytes") / gathers
-            moved = row.pop("bytes")
-            rows.append({**row, "ranks": ranks, "force_share": forces / steps, "gather_GB_per_s": bandwidth / 1e9})
-            if ranks == 1:
-                name = f"gpu_md_{4 * edge**3 // 1000}k_{precision}"
-                ratios[f"{name}_vs_gather"] = share(times[1], gathers, 1.0)
-                ratios[f"{name}_vs_copy"] = share(times[1], moved, copy)
-    return rows, ratios
-
-
 CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
@@ -379,4 +349,3 @@ CHECKS = [
     Check("ghosts and records", ghosts),
     Check("noise", noise),
 ]
-FIGURES = [Figure("molecular dynamics", melts)]
