@@ -1,82 +1,78 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+The names below and four namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training). Names are
+loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Checkpoints": "hpckit.io.checkpoint.program",
-    "DataParallel": "hpckit.parallel.data",
-    "Decomposition": "hpckit.plan.decomposition",
-    "DecompositionError": "hpckit.errors",
-    "Field": "hpckit.field",
-    "HaloExchange": "hpckit.exchange",
-    "LocalSGD": "hpckit.collectives",
-    "Mesh": "hpckit.mesh",
-    "ParameterServer": "hpckit.collectives",
-    "Pipeline": "hpckit.parallel.pipeline",
-    "Sampler": "hpckit.parallel.sampler",
-    "StageTimes": "hpckit.plan.stage_times",
-    "Swarm": "hpckit.swarm",
+
+def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a module whose names live elsewhere; homes: name -> module, or `module:name`.
+
+    Raises `AttributeError` with the nearest name for any other.
+    """
+
+    def get(name: str) -> object:
+        if name not in homes:
+            near = get_close_matches(name, homes, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(homes))}"
+            raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
+        home = importlib.import_module(homes[name])
+        value = home if name in NAMESPACES and module == "hpckit" else getattr(home, name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return get, lambda: sorted({*homes, "__version__"} if module == "hpckit" else homes)
+
+
+NAMESPACES = {
+    "bc": "hpckit.grid.boundary_conditions",
+    "io": "hpckit.io",
+    "nn": "hpckit.nn",
+    "plan": "hpckit.plan",
+    "training": "hpckit.training",
+}
+_HOMES = NAMESPACES | {
+    "Checkpoints": "hpckit.run.checkpoints",
+    "DataParallel": "hpckit.training.data",
+    "Decomposition": "hpckit.plan.grid.decomposition",
+    "Field": "hpckit.grid.field",
+    "FieldWriter": "hpckit.io.fields.writer",
+    "HaloExchange": "hpckit.grid.exchange",
+    "Mesh": "hpckit.comm.mesh",
+    "Pipeline": "hpckit.training.pipeline",
+    "Sampler": "hpckit.training.sampler",
+    "Swarm": "hpckit.particles.swarm",
+    "System": "hpckit.md.system",
     "Topology": "hpckit.plan.topology",
-    "Watch": "hpckit.watch",
+    "Watch": "hpckit.comm.observe.watch",
     "Work": "hpckit.collectives",
-    "add_algorithm": "hpckit.plan.algorithms",
     "all_gather": "hpckit.collectives",
     "all_reduce": "hpckit.collectives",
     "all_to_all": "hpckit.collectives",
-    "antisymmetric": "hpckit.walls",
     "broadcast": "hpckit.collectives",
-    "collective_plan": "hpckit.plan.algorithms",
     "draw": "hpckit.plan.draw",
-    "draw_svg": "hpckit.plan.draw",
-    "empty_shared": "hpckit.shared",
-    "find_gpu": "hpckit.gpu_choice",
-    "fixed": "hpckit.walls",
+    "empty_shared": "hpckit.comm.shared.symmetric",
+    "find_gpu": "hpckit.comm.gpu_choice",
     "gather": "hpckit.collectives",
-    "gossip": "hpckit.collectives",
-    "gossip_plan": "hpckit.plan.gossip",
-    "halo_plan": "hpckit.plan.halo",
-    "machine_of": "hpckit.plan.machine",
-    "mirror": "hpckit.walls",
-    "measure_layers": "hpckit.parallel.measure",
-    "parameter_server": "hpckit.parallel.server",
-    "partition_layers": "hpckit.plan.partition",
-    "pipeline_program": "hpckit.plan.program",
-    "pipeline_schedule": "hpckit.plan.schedules",
+    "open_fields": "hpckit.io.fields.reader",
     "price": "hpckit.plan.price",
-    "print_root": "hpckit.mesh",
+    "print_root": "hpckit.comm.mesh",
     "prove": "hpckit.plan.prove",
-    "read_schedule": "hpckit.plan.schedule_table",
     "reduce": "hpckit.collectives",
     "reduce_scatter": "hpckit.collectives",
     "scatter": "hpckit.collectives",
-    "spectral_gap": "hpckit.plan.gossip",
-    "training_plan": "hpckit.plan.training",
-    "world": "hpckit.mesh",
-    "write_schedule": "hpckit.plan.schedule_table",
-    "zero_gradient": "hpckit.walls",
+    "world": "hpckit.comm.mesh",
 }
 
-__all__ = ["__version__", *_HOME]
-
-
-def __getattr__(name: str) -> object:
-    """Import the home of a public name when it is first asked for."""
-    if name not in _HOME:
-        near = get_close_matches(name, _HOME, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(_HOME))}"
-        raise AttributeError(f"module 'hpckit' has no attribute {name!r}; {hint}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = ["__version__", *_HOMES]
+__getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

@@ -55,7 +55,7 @@ def mpiexec() -> str | None:
 @functools.cache
 def is_open_mpi() -> bool:
     """Whether that is Open MPI's."""
-    from hpckit.cli import launch
+    from hpckit.launch import mpiexec as launch
 
     found = mpiexec()
     return found is not None and launch.is_open_mpi(found)
@@ -63,7 +63,7 @@ def is_open_mpi() -> bool:
 
 def mpi_command(ranks: int, *words: object) -> list[str]:
     """The command line that starts words on `ranks` ranks; the test is skipped where there is no launcher."""
-    from hpckit.cli import launch
+    from hpckit.launch import mpiexec as launch
 
     if mpiexec() is None:
         pytest.skip("no mpiexec: install the extra `mpi` or load the cluster's MPI")

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpckit.bench.measure import machine
 from hpckit.errors import SetupError
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 
 ROOT = Path(__file__).parents[2]
 README = re.compile(r"<!-- command: run -->\n```sh\n(?P<command>.+)\n```")

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from hpckit.bench.rivals.program import Rival, in_turn
-from hpckit.bench.weather import verb
-from hpckit.cli import bench
+from hpckit.bench.weather import verb as weather
+from hpckit.cli.verbs import bench
 from hpckit.errors import InputError
 
 
@@ -126,11 +126,11 @@ def test_the_case_that_a_program_tells_of_is_taken(names, capfd):
 )
 def test_a_case_that_cannot_be_is_refused(more, message):
     with pytest.raises(InputError, match=message):
-        verb.run(against=python("print('CPU Time: 1.0')"), **more)
+        weather.run(against=python("print('CPU Time: 1.0')"), **more)
 
 
 def test_options_that_do_not_go_together_are_refused_before_anything_is_timed():
     with pytest.raises(InputError, match="--against-cells, --against-rounds: which program"):
-        verb.run(against_cells="40x20", against_rounds=5)
+        weather.run(against_cells="40x20", against_rounds=5)
     with pytest.raises(InputError, match="nothing else"):
-        verb.run(against=python("print('CPU Time: 1.0')"), only=["weather_vs_c"])
+        weather.run(against=python("print('CPU Time: 1.0')"), only=["weather_vs_c"])

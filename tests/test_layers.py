@@ -13,40 +13,25 @@ import pytest
 ROOT = Path(__file__).parents[1]
 HOMES = {"hpckit": ROOT / "hpckit", "hpckit.kernels": ROOT / "kernels", "hpckit.apps": ROOT / "apps"}
 
-# Room -> rooms it may import besides itself. The front end (cli, bench) may import everything.
-ALLOWED = {
-    "hpckit.plan": {"hpckit.errors"},
-    "hpckit.kernels": set(),
-    "hpckit.core": {"hpckit.plan", "hpckit.kernels"},
-    "hpckit.atmosphere": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.collectives": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.exact": set(),
-    "hpckit.parallel": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
-    "hpckit.jobs": {"hpckit.core"},
-    "hpckit.nn": {"hpckit.kernels"},
-    "hpckit.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.apps": {
-        "hpckit.core",
-        "hpckit.plan",
-        "hpckit.kernels",
-        "hpckit.io",
-        "hpckit.report",
-        "hpckit.atmosphere",
-        "hpckit.collectives",
-        "hpckit.md",
-        "hpckit.exact",
-        "hpckit.nn",
-        "hpckit.observables",
-        "hpckit.parallel",
-    },
-}
+# The floors of docs/architecture.md, from the leaves up. An import goes down, or sideways to a room that does not
+# import back; never up, never in a circle.
+FLOORS = (
+    ("errors", "kernels"),
+    ("plan", "nn", "jobs"),
+    ("comm",),
+    ("grid", "particles", "tensors", "collectives", "io"),
+    ("run", "md", "training", "serving", "adjoint", "report"),
+    ("apps", "settings", "launch"),
+    ("cli", "bench"),
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}
+# What apps share; an app imports no other app.
+SHARED_BY_APPS = {"hpckit.apps.common", "hpckit.apps.atmosphere", "hpckit.apps.exact"}
+MOST_ENTRIES = 16  # of a room
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
 LIBRARIES = {
     "hpckit.plan": {"numpy"},
-    "hpckit.exact": {"numpy"},
+    "hpckit.apps.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
 # Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
@@ -65,7 +50,6 @@ COMPILER = {
         "atomics",
     )
 }
-FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 
 def modules():
@@ -76,13 +60,15 @@ def modules():
 
 
 def room(module):
-    """The room of a module: a package below hpckit, an app of its own, or the core (hpckit/*.py)."""
+    """The room below hpckit that a module stands in; "" for hpckit itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def app(module):
+    """The app that a module is part of, None for other modules and for what apps share."""
     parts = module.split(".")
-    if parts[:2] == ["hpckit", "apps"]:
-        return ".".join(parts[:3])
-    if (len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir()) or parts[:2] == ["hpckit", "kernels"]:
-        return ".".join(parts[:2])
-    return "hpckit.errors" if module == "hpckit.errors" else "hpckit.core"
+    name = ".".join(parts[:3])
+    return name if parts[:2] == ["hpckit", "apps"] and len(parts) > 2 and name not in SHARED_BY_APPS else None
 
 
 def imported(path):
@@ -96,26 +82,117 @@ def imported(path):
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-MODULES = list(modules())
+MODULES = dict(modules())
+
+
+def edges():
+    """Module -> the modules of hpckit that it imports, anywhere in its file."""
+    found = {}
+    for module, path in MODULES.items():
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                whole = {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= whole if whole <= set(MODULES) else (whole & set(MODULES)) | {node.module}
+        found[module] = {name for name in names if name in MODULES and name != module}
+    return found
+
+
+EDGES = edges()
+
+
+def circles(graph):
+    """The strongly connected groups of more than one node, by Tarjan (1972)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in list(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def test_rooms_are_folders_on_a_floor():
+    files = {path.name for path in (ROOT / "hpckit").glob("*.py")}
+    assert files == {"__init__.py", "errors.py"}
+    folders = {path.name for path in (ROOT / "hpckit").iterdir() if (path / "__init__.py").exists()}
+    assert folders | {"errors", "kernels", "apps"} <= set(FLOOR)
+
+
+def test_rooms_are_small():
+    rooms = [path.parent for home in HOMES.values() for path in home.glob("**/*/__init__.py")]
+    sizes = {
+        str(room.relative_to(ROOT)): sum(
+            (path.is_dir() and (path / "__init__.py").exists()) or (path.is_file() and path.suffix == ".py")
+            for path in room.iterdir()
+            if path.name != "__init__.py"
+        )
+        for room in rooms
+    }
+    assert not {room: size for room, size in sizes.items() if size > MOST_ENTRIES}
 
 
 def test_nothing_imports_upwards():
-    wrong = []
-    for module, path in MODULES:
-        own = room(module)
-        if own in FRONT_END or module == "hpckit":
-            continue
-        floor = "hpckit.apps" if own.startswith("hpckit.apps") else own
-        allowed = ALLOWED[floor if floor != "hpckit.errors" else "hpckit.plan"] | {own, "hpckit.errors", "hpckit.apps"}
-        for name in imported(path):
-            if name.split(".")[0] == "hpckit" and name not in ("hpckit", "hpckit.kernels", "hpckit.apps"):
-                if room(name) not in allowed:
-                    wrong.append(f"{module} imports {name}")
-            elif floor in LIBRARIES and name.split(".")[0] not in LIBRARIES[floor] | set(sys.stdlib_module_names) | {
-                "hpckit"
-            }:
-                wrong.append(f"{module} imports {name}")
+    wrong = [
+        f"{module} imports {name}"
+        for module, names in EDGES.items()
+        for name in names
+        if room(module) and room(name) and FLOOR[room(module)] < FLOOR[room(name)]
+    ]
     assert not wrong
+
+
+def test_files_do_not_import_each_other_in_a_circle():
+    assert not circles(EDGES)
+
+
+def test_rooms_do_not_import_each_other_in_a_circle():
+    rooms = {}
+    for module, names in EDGES.items():
+        rooms.setdefault(room(module), set()).update(room(name) for name in names if room(name))
+    assert not circles({name: others - {name} for name, others in rooms.items() if name})
+
+
+def test_apps_do_not_import_each_other():
+    wrong = [
+        f"{module} imports {name}"
+        for module, names in EDGES.items()
+        for name in names
+        if app(module) and app(name) and app(module) != app(name)
+    ]
+    assert not wrong
+
+
+def test_leaves_need_few_libraries():
+    wrong = []
+    for module, path in MODULES.items():
+        for leaf, libraries in LIBRARIES.items():
+            if module == leaf or module.startswith(leaf + "."):
+                known = libraries | set(sys.stdlib_module_names) | {"hpckit"}
+                wrong += [f"{module} imports {name}" for name in imported(path) if name.split(".")[0] not in known]
+    assert not wrong
+
+
+def test_a_circle_and_an_arrow_up_are_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert not circles({"a": {"b", "c"}, "b": {"c"}})
 
 
 def test_kernels_and_apps_are_imported_by_their_installed_names():
@@ -148,7 +225,7 @@ def test_every_folder_is_installed():
 
 
 def test_only_jit_touches_the_compiler():
-    for module, path in MODULES:
+    for module, path in MODULES.items():
         if module.startswith("hpckit.kernels") and module not in COMPILER:
             assert not {name for name in imported(path) if name.startswith(("numba", "llvmlite"))}, path
 
@@ -156,7 +233,10 @@ def test_only_jit_touches_the_compiler():
 def test_every_public_name_is_there():
     import hpckit
 
-    for name in hpckit.__all__:
-        assert getattr(hpckit, name) is not None
+    assert len(hpckit.__all__) <= 40
+    spaces = [hpckit, *(getattr(hpckit, name) for name in hpckit.NAMESPACES)]
+    for space in spaces:
+        for name in getattr(space, "__all__", ()):
+            assert getattr(space, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Meshh'"):
         _ = hpckit.Meshh

@@ -12,7 +12,7 @@ import pytest
 
 from hpckit.cli.main import main
 from hpckit.errors import EXIT_CODES
-from hpckit.plan.algorithms import collective_plan
+from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.draw import draw
 
 ROOT = Path(__file__).parents[1]

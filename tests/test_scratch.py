@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 
 
 def test_files_that_appear_meanwhile_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ import pytest
 from conftest import mpi_command, mpiexec, run_limited
 from traces import arrows, check_trace
 
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.comm.observe.waits import Channel, Log, split
 from hpckit.report.numbers import waits
-from hpckit.report.sections import waits_text
-from hpckit.report.trace_section import trace_section
-from hpckit.timing import PhaseTimer
-from hpckit.trace import merge, text
-from hpckit.waits import Channel, Log, split
+from hpckit.report.sections.sections import waits_text
+from hpckit.report.sections.trace import trace_section
+from hpckit.run.trace import merge, text
 
 RANKS = 3
 
@@ -98,7 +98,7 @@ def test_a_timer_keeps_so_many_spans():
 
 @pytest.mark.parametrize("traced", [0, 3])
 def test_laps_are_phases_in_a_row(traced, monkeypatch):
-    monkeypatch.setattr("hpckit.timing.perf_counter", iter((1.0, 1.5, 3.5, 4.0, 10.0, 10.25)).__next__)
+    monkeypatch.setattr("hpckit.comm.observe.timer.perf_counter", iter((1.0, 1.5, 3.5, 4.0, 10.0, 10.25)).__next__)
     timer = PhaseTimer(traced=traced)
     timer.begin()
     for name in ("halo", "core", "halo"):
@@ -183,7 +183,7 @@ def test_calls_are_numbered_in_the_order_in_which_they_begin():
 LATE_RANK = """
 import time
 import hpckit as hp
-from hpckit.run_context import Run
+from hpckit.run.context import Run
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -212,8 +212,8 @@ MESSAGES = """
 import time
 import numpy as np
 import hpckit as hp
-from hpckit.parallel.messages import Messages
-from hpckit.run_context import Run
+from hpckit.training.messages import Messages
+from hpckit.run.context import Run
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -225,7 +225,7 @@ with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
     for root in range(3):
         hp.broadcast(np.ones(9), mesh, root).wait()
     for turn in range(2):
-        hp.gossip(np.ones(9), mesh, "exponential", turn).wait()
+        hp.training.gossip(np.ones(9), mesh, "exponential", turn).wait()
 messages = Messages(comm)
 if comm.rank == 0:
     for value in range(4):

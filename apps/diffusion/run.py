@@ -12,20 +12,20 @@ from mpi4py import MPI
 
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.start import places, start, wall_fill
-from hpckit.checkpoint_state import Piece, Restored, State, read_into
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer, t_eff
 from hpckit.errors import BlowUpError
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
-from hpckit.io.fields import FieldWriter
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
+from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels import stencil
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
-from hpckit.time_steps import count_steps
-from hpckit.timing import PhaseTimer, t_eff
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import count_steps
 
 BYTES_PER_CELL_STEP = 16  # the temperature read once and written once
 VARIABLES = {"temperature": {"units": "K", "long_name": "temperature"}}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.diffusion.config import Config
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, growth, halos, most_cells
 
 UNIT = "cells"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hpckit.apps.diffusion.config import Config, Wall
-from hpckit.plan.decomposition import Slices
+from hpckit.plan.grid.decomposition import Slices
 
 
 def places(config: Config) -> tuple[np.ndarray, ...]:

@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hpckit.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
-from hpckit.run_directory import InputFile
+from hpckit.run.directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
 LIMIT_CFL = 0.5  # up to here no cell gives more water than it has

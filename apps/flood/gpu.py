@@ -8,13 +8,13 @@ import numpy as np
 
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import Model
-from hpckit.device import Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.flood.cuda import found_by, result, stage, tiles_of
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 class GpuModel(Model):

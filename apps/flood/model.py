@@ -11,11 +11,14 @@ from mpi4py import MPI
 
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import LIMIT_CFL, Config
-from hpckit.checkpoint_state import Piece, Restored, State, read_into
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.grid.boundary_conditions import antisymmetric, mirror, zero_gradient
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.flood.constants import (
     BROKEN,
     DEPTH_MAX,
@@ -31,10 +34,7 @@ from hpckit.kernels.flood.constants import (
     H,
 )
 from hpckit.kernels.flood.dispatch import diagnose, stage
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.timing import PhaseTimer
-from hpckit.walls import antisymmetric, mirror, zero_gradient
+from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = ("y", "x")
 MOST_TRIES = 40  # at a time step, each half as long as the one before

@@ -11,16 +11,16 @@ from typing import Any
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import AXES, Model, Watch, first_rate, warm_up
-from hpckit.device import Device
-from hpckit.io.fields import FieldWriter
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import t_eff
+from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.flood.constants import HALO
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
-from hpckit.time_steps import count_steps, frame_count, step_count
-from hpckit.timing import t_eff
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import count_steps, frame_count, step_count
 
 BYTES_PER_CELL_STEP = 2 * 48 + 24  # each stage reads and writes three fields, the second one reads the start too
 VARIABLES: dict[str, dict[str, Any]] = {

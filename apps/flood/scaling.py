@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.apps.common.scaling import Load, halos, most_cells, plane_growth, sums
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import first_rate
 from hpckit.apps.flood.run import AXES
 from hpckit.kernels.flood.constants import HALO
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, halos, most_cells, plane_growth, sums
 
 UNIT = "cells"
 STAGES = 2  # of a step, each with its halos

@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from hpckit import heights
+from hpckit.apps.common import topography
+from hpckit.apps.exact.shallow_water import bowl, stoker, thacker_planar, thacker_radial
 from hpckit.apps.flood.config import Config
-from hpckit.exact.shallow_water import bowl, stoker, thacker_planar, thacker_radial
 
 LEVEL_STEP = 2.0**-30  # m
 Cuts = tuple[slice, slice]  # of y and x: what a rank owns
@@ -106,4 +106,4 @@ def _whole(height: np.ndarray) -> np.ndarray:
 def read_heights(config: Config) -> np.ndarray:
     """The heights of bottom.file, not yet in memory. Raises `InputError` where the file does not hold them."""
     assert config.bottom.file is not None  # as bottom.kind says
-    return heights.read_heights(config.bottom.file, (config.grid.ny, config.grid.nx), "bottom.file")
+    return topography.read_heights(config.bottom.file, (config.grid.ny, config.grid.nx), "bottom.file")

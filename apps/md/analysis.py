@@ -14,10 +14,10 @@ from hpckit.errors import InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.md.system import System
-from hpckit.observables.measurements import Measured, Measurements, shortest_edge
-from hpckit.run_context import Run
+from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.run.context import Run
 
 FILE = "analysis.json"
 DIAMETERS = 4.0  # that g(r) reaches to by itself

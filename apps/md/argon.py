@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.apps.common.validation import Check, near
 from hpckit.apps.md.config import Config
-from hpckit.checks import Check, near
 
 SOURCE = "Rahman 1964"
 TEMPERATURE, DENSITY = 94.4, 864 / (10.229 * 3.4) ** 3  # K; particles per angstrom^3

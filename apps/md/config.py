@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
-from hpckit.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
-from hpckit.run_directory import InputFile, RelativeToSource
+from hpckit.run.directory import InputFile, RelativeToSource
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
 GPU = True  # takes `hpckit run --gpu`

@@ -14,16 +14,16 @@ from hpckit.apps.md.gpu import require_gpu_form
 from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
 from hpckit.md.dynamics import warm_up
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.units import UNITS
-from hpckit.mesh import Mesh
-from hpckit.plan.bricks import Bricks
-from hpckit.plan.factor import best_factorization
+from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.particles.domain import Bricks
 from hpckit.plan.topology import Topology
-from hpckit.timing import PhaseTimer
 
 AXES = ("x", "y", "z")
 FINE = 5040  # parts of the longest edge that the choice of a split reckons in

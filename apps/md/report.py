@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from hpckit.apps.common.validation import Check
 from hpckit.apps.md.analysis import FILE, from_files, last_frame
 from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.report_charts import lines, picture
-from hpckit.checks import Check
+from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
-from hpckit.observables.measurements import FIT
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.units import number, pretty, signs, time_scale, with_error
-from hpckit.run_settings import with_common
+from hpckit.run.settings import with_common
 
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps

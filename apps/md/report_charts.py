@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.apps.md.analysis import diameters
 from hpckit.apps.md.config import Config
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.style import SERIES, pyplot, to_svg
 
 MOST = 5000  # particles in the picture

@@ -18,15 +18,15 @@ from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
-from hpckit.checkpoint_state import Restored, State
 from hpckit.errors import BlowUpError
+from hpckit.io.checkpoint.state import Restored, State
 from hpckit.md.dynamics import Dynamics
 from hpckit.md.fire import Fire
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
-from hpckit.plan.bricks import Bricks
-from hpckit.run_context import DryRun, Run
+from hpckit.plan.particles.domain import Bricks
+from hpckit.run.context import DryRun, Run
 
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
 TRAVELER_BYTES, GHOST_BYTES = 88, 24

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.common.scaling import Load, halos
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import topology_of
 from hpckit.apps.md.run import GHOST_BYTES
 from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
-from hpckit.plan.decomposition import Decomposition
-from hpckit.scaling import Load, halos
+from hpckit.plan.grid.decomposition import Decomposition
 
 UNIT = "particles"
 FINE = 4  # cells of the price's grid in the reach of the lists

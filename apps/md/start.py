@@ -8,12 +8,12 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
-from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.noise.dispatch import normals, uniforms
 from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS
-from hpckit.particles import make_travelers
+from hpckit.particles.particles import make_travelers
 from hpckit.plan.blocks import block
+from hpckit.plan.particles.snapshot import Snapshot
 
 BASES = {
     "sc": [[0.0, 0.0, 0.0]],

@@ -10,7 +10,7 @@ from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter
 from hpckit.md.system import System
-from hpckit.run_context import Run
+from hpckit.run.context import Run
 
 # Units of a system as the units module of H5MD spells them.
 H5MD_UNITS = {

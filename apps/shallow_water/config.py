@@ -8,9 +8,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hpckit.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
-from hpckit.run_directory import InputFile
+from hpckit.run.directory import InputFile
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx

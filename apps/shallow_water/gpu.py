@@ -6,13 +6,13 @@ import numpy as np
 
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import Model
-from hpckit.device import Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels.shallow_water.constants import F
 from hpckit.kernels.shallow_water.cuda import step, step_free, tiles_of
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 class GpuModel(Model):

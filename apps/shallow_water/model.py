@@ -11,10 +11,13 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import STABLE_CFL, Config
-from hpckit.checkpoint_state import Piece, Restored, State, read_into
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.grid.boundary_conditions import Fill, fixed, zero_gradient
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.shallow_water.constants import (
     AT_ONCE,
     BROKEN,
@@ -29,11 +32,8 @@ from hpckit.kernels.shallow_water.constants import (
     F,
 )
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.timing import PhaseTimer
-from hpckit.walls import Fill, fixed, zero_gradient
 
 STABLE_DIFFUSION = 2.5  # SSP-RK3 stands a decay rate times dt up to 2.51
 LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact

@@ -11,15 +11,15 @@ from typing import Any
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import AXES, Model, Watch, decompose, time_step, warm_up
-from hpckit.device import Device
-from hpckit.io.fields import FieldWriter
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import t_eff
+from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
-from hpckit.mesh import Mesh
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
-from hpckit.time_steps import frame_count, is_frame, step_count
-from hpckit.timing import t_eff
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import frame_count, is_frame, step_count
 
 BYTES_PER_CELL_STEP = 3 * 48  # three tendencies, each of which reads and writes h, u and v once
 VARIABLES: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from hpckit import heights
+from hpckit.apps.common import topography
 from hpckit.apps.shallow_water.config import Config
 from hpckit.errors import InputError
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
@@ -55,8 +55,8 @@ def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | 
     path: Path | None = getattr(config, section).file
     if path is None:
         return None
-    found = heights.read_heights(path, (config.grid.ny, config.grid.nx), f"{section}.file")
-    if section == "bottom" and heights.extremes(path)[1] >= config.physics.depth:
+    found = topography.read_heights(path, (config.grid.ny, config.grid.nx), f"{section}.file")
+    if section == "bottom" and topography.extremes(path)[1] >= config.physics.depth:
         y, x = np.unravel_index(found.argmax(), found.shape)
         raise InputError(
             f"bottom.file {path} reaches {found.max():g} m at cell (y {y}, x {x}), the surface is"
@@ -73,10 +73,10 @@ def deepest(config: Config) -> float:
     swell = abs(config.start.amplitude)
     if (bottom := config.bottom.file) is not None:
         map_of(config, "bottom")  # refuses what does not fit
-        trench = -heights.extremes(bottom)[0]
+        trench = -topography.extremes(bottom)[0]
     if (surface := config.start.file) is not None:
         map_of(config, "start")
-        swell = heights.extremes(surface)[1]
+        swell = topography.extremes(surface)[1]
     return config.physics.depth + max(0.0, trench) + max(0.0, swell)
 
 

@@ -9,10 +9,10 @@ from mpi4py import MPI
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.nn.loss import CrossEntropy
-from hpckit.parallel.measure import measure_layers
-from hpckit.plan.partition import partition_layers
+from hpckit.plan.pipeline.partition import partition_layers
+from hpckit.training.measure import measure_layers
 
 
 def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) -> Layout:

@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 from hpckit.apps.train.peak import gemm_peak
 from hpckit.apps.train.trainer import StepFigures, Trainer
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.timing import PhaseTimer
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.plan.pipeline.price import price_schedule
 
 SPEEDS = ("mfu", "communication", "tokens_per_second", "samples_per_second")
 

@@ -14,7 +14,7 @@ from hpckit.apps.train.shape import Shape, read_shape, shape_of
 from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
 from hpckit.nn.layer import Sequential
-from hpckit.plan.training import TrainingPlan, training_plan
+from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
 
 @dataclass(frozen=True)

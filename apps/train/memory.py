@@ -14,7 +14,7 @@ from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
 from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.parameters import Parameters
-from hpckit.plan.schedule import peak_live
+from hpckit.plan.pipeline.schedule import peak_live
 
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 

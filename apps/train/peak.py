@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.nn.matmul import multiply
-from hpckit.simulated_gpu import SimulatedGpu
 
 SIZE, GPU_SIZE = 1024, 4096  # rows and columns
 ROUNDS = 5

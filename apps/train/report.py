@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.train.timeline import TIMELINE, read_timeline
-from hpckit.plan.gantt import draw_measured_svg, svg_of
-from hpckit.plan.price_schedule import price_schedule
+from hpckit.plan.pipeline.draw import draw_measured_svg, svg_of
+from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData

@@ -19,9 +19,9 @@ from hpckit.apps.train.memory import memory_of, memory_per_rank
 from hpckit.apps.train.sampling import continued
 from hpckit.apps.train.timeline import TIMELINE, record_of
 from hpckit.apps.train.trainer import StepFigures, Trainer
-from hpckit.mesh import Mesh
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.run_context import DryRun, Run
+from hpckit.comm.mesh import Mesh
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.run.context import DryRun, Run
 
 SAMPLE = "sample.txt"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.common.scaling import Load, sums
 from hpckit.apps.train.config import Config, Ranks
 from hpckit.apps.train.layout import layout, plan_of
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.scaling import Load, sums
+from hpckit.plan.pipeline.price import price_schedule
 
 UNIT = "samples"
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hpckit.plan.measured_step import MeasuredStep
-from hpckit.plan.price_schedule import Interval, SchedulePrice
-from hpckit.plan.schedule import Action, Schedule
-from hpckit.plan.stage_times import StageTimes
+from hpckit.plan.pipeline.measured_step import MeasuredStep
+from hpckit.plan.pipeline.price import Interval, SchedulePrice
+from hpckit.plan.pipeline.schedule import Action, Schedule
+from hpckit.plan.pipeline.times import StageTimes
 
 TIMELINE = "timeline.json"  # in the run's output
 

@@ -11,18 +11,18 @@ import numpy as np
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
-from hpckit.checkpoint_state import Piece, Restored, State
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
+from hpckit.io.checkpoint.state import Piece, Restored, State
 from hpckit.kernels.device_array import set_from_host
-from hpckit.mesh import Mesh
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
 from hpckit.nn.parameters import Parameter
-from hpckit.parallel.pipeline import Pipeline
-from hpckit.parallel.sampler import Sampler
-from hpckit.timing import PhaseTimer
+from hpckit.training.pipeline import Pipeline
+from hpckit.training.sampler import Sampler
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import numpy as np
 
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model, Watch
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.cuda import sweep_x, sweep_z
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
 from hpckit.kernels.euler2d.diffusion.cuda import diffuse
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 class GpuModel(Model):

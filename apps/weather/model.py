@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.overlap import Order, edges_first
+from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.overlap import Order, edges_first
-from hpckit.atmosphere.profiles import profile_of
-from hpckit.checkpoint_state import Piece, Restored, State, read_into
-from hpckit.device import HOST, Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
 from hpckit.kernels.euler2d.diffusion.dispatch import diffuse
 from hpckit.kernels.euler2d.dispatch import NO_SEAMS, diagnose, has_inner, sweep_x, sweep_z
 from hpckit.kernels.euler2d.ring import STRIP
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.timing import PhaseTimer
+from hpckit.plan.grid.decomposition import Decomposition
 
 NONE = np.zeros((0, 0))
 

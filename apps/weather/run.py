@@ -6,19 +6,19 @@ import time as clock
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import require_top
+from hpckit.apps.atmosphere.loop import finish, time_loop
+from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model, warm_up
-from hpckit.atmosphere.base import require_top
-from hpckit.atmosphere.loop import finish, time_loop
-from hpckit.atmosphere.profiles import profile_of
-from hpckit.device import Device
-from hpckit.io.fields import FieldWriter
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.euler2d.constants import HALO
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
-from hpckit.time_steps import frame_count, step_count
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import frame_count, step_count
 
 # Two sweeps, four fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 2 * 4 * 8 * 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.apps.common.scaling import Load, halos, most_cells
 from hpckit.apps.weather.config import Config
 from hpckit.kernels.euler2d.constants import HALO
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, halos, most_cells
 
 UNIT = "cells"
 STATE = 4 * 8  # bytes of a cell: density, momenta, theta

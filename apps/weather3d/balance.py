@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.atmosphere.base import BaseState
+from hpckit.apps.atmosphere.base import BaseState
 from hpckit.kernels.euler2d.constants import GAMMA, GRAVITY
 
 ROUNDS = 60

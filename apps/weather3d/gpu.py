@@ -6,13 +6,13 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, Watch
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.cuda_jit import simulating
 from hpckit.kernels.euler2d.constants import INNER, OUTER, WHOLE
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, read_status
 from hpckit.kernels.euler3d.cuda import diagnose, sweep_x, sweep_y, sweep_z, turn
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 class GpuModel(Model):

@@ -10,14 +10,14 @@ from mpi4py import MPI
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.sides import HORIZONTAL, state_walls
 from hpckit.apps.weather3d.tracers import Tracers
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.kernels.euler3d.dispatch import diffuse
 from hpckit.kernels.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 class Mixing:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.mixing import Mixing
 from hpckit.apps.weather3d.mixing import warm_up as warm_up_mixing
@@ -16,12 +18,12 @@ from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, relaxation_rates, state_walls
 from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
-from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.overlap import Lines, Order, edges_first
-from hpckit.checkpoint_state import Piece, Restored, State, read_into
-from hpckit.device import HOST, Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
 from hpckit.kernels.euler2d.dispatch import has_inner
 from hpckit.kernels.euler2d.ring import STRIP
@@ -29,9 +31,7 @@ from hpckit.kernels.euler3d.constants import FIELDS
 from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.kernels.relaxation.dispatch import relax
 from hpckit.kernels.turbulence.dispatch import drag
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.timing import PhaseTimer
+from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
 HALOS = (0, HALO, HALO)

@@ -6,22 +6,22 @@ import time as clock
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import require_top
+from hpckit.apps.atmosphere.loop import finish, time_loop
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.atmosphere.base import require_top
-from hpckit.atmosphere.loop import finish, time_loop
-from hpckit.device import Device
-from hpckit.io.fields import FieldWriter
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
-from hpckit.time_steps import frame_count, step_count
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import frame_count, step_count
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3

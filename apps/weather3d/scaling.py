@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.scaling import Load, growth, halos, most_cells
 
 UNIT = "cells"
 

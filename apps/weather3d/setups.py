@@ -7,12 +7,12 @@ import itertools
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
+from hpckit.apps.atmosphere.profiles import Profile, profile_of
+from hpckit.apps.atmosphere.start import exner, wave_temperature
 from hpckit.apps.weather3d.balance import balanced_flow
 from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
-from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
-from hpckit.atmosphere.profiles import Profile, profile_of
-from hpckit.atmosphere.start import exner, wave_temperature
 from hpckit.kernels.euler2d.constants import C0, GAMMA
 from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.grid.boundary_conditions import Fill, mirror, zero_gradient
 from hpckit.kernels.euler3d.constants import RHO_U, RHO_V
-from hpckit.plan.decomposition import Decomposition
-from hpckit.walls import Fill, mirror, zero_gradient
+from hpckit.plan.grid.decomposition import Decomposition
 
 HORIZONTAL = ("y", "x")
 

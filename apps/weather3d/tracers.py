@@ -9,15 +9,15 @@ from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config, Tracer
 from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
-from hpckit.device import HOST, Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d.constants import FIELDS, RHO
 from hpckit.kernels.tracers.constants import REACH
 from hpckit.kernels.tracers.dispatch import transport
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 HALOS = (0, REACH, REACH)
 

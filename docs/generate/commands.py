@@ -8,8 +8,8 @@ import re
 from parsers import parser_of
 from pieces import code, linked, table
 
-from hpckit.cli.bench import benchmarks
 from hpckit.cli.main import VERBS
+from hpckit.cli.verbs.bench import benchmarks
 
 HEAD = """# Commands
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pieces import code, table
 
 from hpckit import errors
-from hpckit.cli.explain import EXPLANATIONS
+from hpckit.cli.verbs.explain import EXPLANATIONS
 
 HEAD = """# Errors and exit codes
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pieces import code, table
 
-from hpckit.cli.bench import benchmarks
+from hpckit.cli.verbs.bench import benchmarks
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"

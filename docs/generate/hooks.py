@@ -15,7 +15,7 @@ import settings
 import sources
 from mkdocs.structure.files import File, Files
 
-from hpckit.cli.apps import apps
+from hpckit.settings.apps import apps
 
 mpi4py.rc.initialize = False  # modules that import MPI are read for their docstrings, no MPI is started
 DOCS = Path(__file__).parents[1]

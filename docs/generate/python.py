@@ -17,23 +17,29 @@ import hpckit
 PAGES = {
     "plans": ("Plans", ["hpckit.plan.*"]),
     "grids": ("Grids, exchange, particles on a mesh", [
-        "hpckit.mesh", "hpckit.field", "hpckit.exchange", "hpckit.walls", "hpckit.device", "hpckit.gpu_choice",
-        "hpckit.shared", "hpckit.bound", "hpckit.particles", "hpckit.migration", "hpckit.ghosts", "hpckit.timing",
+        "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
+        "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu_choice",
+        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.bound",
+        "hpckit.particles.particles", "hpckit.particles.migration",
+        "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
     "collectives": ("Collectives", ["hpckit.collectives.*"]),
     "kernels": ("Kernels", ["hpckit.kernels.jit", "hpckit.kernels.simd", "hpckit.kernels.*.dispatch"]),
     "layers": ("Layers and optimizers", ["hpckit.nn.*"]),
-    "training": ("Training on a mesh", ["hpckit.parallel.*"]),
+    "training": ("Training on a mesh", ["hpckit.training.*"]),
     "molecular-dynamics": ("Molecular dynamics", ["hpckit.md.*"]),
-    "observables": ("Observables", ["hpckit.observables.*"]),
-    "files": ("Files", ["hpckit.io.fields", "hpckit.io.reader", "hpckit.io.safetensors", "hpckit.io.particles.*"]),
-    "exact": ("Exact solutions", ["hpckit.exact.*"]),
+    "observables": ("Observables", ["hpckit.md.observables.*"]),
+    "files": ("Files", [
+        "hpckit.io.fields.writer", "hpckit.io.fields.reader", "hpckit.io.safetensors", "hpckit.io.particles.*",
+    ]),
+    "exact": ("Exact solutions", ["hpckit.apps.exact.*"]),
     "runs": ("Runs, checkpoints, reports", [
-        "hpckit.run_context", "hpckit.checkpoint_state", "hpckit.checks", "hpckit.watch", "hpckit.watched_comm",
+        "hpckit.run.context", "hpckit.io.checkpoint.state", "hpckit.apps.common.validation",
+        "hpckit.comm.observe.watch", "hpckit.comm.observe.watched_comm",
         "hpckit.report.extension", "hpckit.report.run_data", "hpckit.errors",
     ]),
-    "jobs": ("Jobs and task graphs", ["hpckit.jobs.site", "hpckit.jobs.script", "hpckit.jobs.graph",
-                                      "hpckit.jobs.graph_driver"]),
+    "jobs": ("Jobs and task graphs", ["hpckit.jobs.site", "hpckit.jobs.script", "hpckit.jobs.graph.graph",
+                                      "hpckit.jobs.graph.driver"]),
 }  # fmt: skip
 
 GROUPS = {

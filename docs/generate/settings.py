@@ -6,10 +6,10 @@ from typing import Any
 
 from pieces import code, linked, table
 
-from hpckit.cli.apps import App, apps
-from hpckit.cli.run_file import default_config
-from hpckit.cli.schema import Schema, dotted, repr_toml
-from hpckit.run_settings import COMMON
+from hpckit.run.settings import COMMON
+from hpckit.settings.apps import App, apps
+from hpckit.settings.run_file import default_config
+from hpckit.settings.schema import Schema, dotted, repr_toml
 
 Path = tuple[str | int, ...]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from hpckit.cli.terminal import print_table
 from hpckit.errors import EXIT_MISSED, HpckitError
-from hpckit.run_directory import plain
+from hpckit.run.directory import plain
+from hpckit.settings.table import print_table
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.peaks import cpu_name
+from hpckit.run.peaks import cpu_name
 
 Times = dict[str, list[float]]
 Ratios = dict[str, dict[str, Any]]

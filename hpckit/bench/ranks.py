@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.measure import CALM, MOST, Times, calmest, core_wait
-from hpckit.cli import launch
 from hpckit.errors import SetupError
-from hpckit.scratch import scratch
+from hpckit.launch import mpiexec
+from hpckit.launch.scratch import scratch
 
 WAKE = 0.02  # s that a core works before a timing: it wakes up slowly
 # One thread a rank: a BLAS or Numba pool would take the other rank's core.
@@ -30,7 +30,7 @@ def run_ranks(module: str, ranks: int, cases: Sequence[Any]) -> list[dict[str, A
 
     Raises `SetupError` where the job fails, `InputError` for more ranks than there is room for.
     """
-    launch.require_room(ranks)
+    mpiexec.require_room(ranks)
     with scratch() as folder:
         return started(module, ranks, cases, folder, {**os.environ, **ONE_THREAD})
 
@@ -41,12 +41,12 @@ def started(
     """As `run_ranks`, with a folder that all ranks see, and by `launcher` ("srun --mpi=pmix") where one is given."""
     result = Path(folder, "rows.json")
     request = json.dumps({"cases": cases, "result": str(result)})
-    command = launch.command(ranks, ["-m", module, request], "-P")  # files in the current folder are no modules
+    command = mpiexec.command(ranks, ["-m", module, request], "-P")  # files in the current folder are no modules
     if launcher:
         command = [*shlex.split(launcher), "-n", str(ranks), *command[command.index(sys.executable) :]]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode or not result.exists():
-        said = [line for line in done.stderr.splitlines() if line and not launch.NOISE.match(line)]
+        said = [line for line in done.stderr.splitlines() if line and not mpiexec.NOISE.match(line)]
         raise SetupError(
             f"the benchmark's {ranks} ranks ended with {done.returncode}",
             likely="\n".join(said[-6:]),

@@ -21,10 +21,10 @@ import numpy as np
 from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result
 from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import slab_rows
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
 from hpckit.kernels.peaks.dispatch import copy
 from hpckit.kernels.stencil import reference
-from hpckit.timing import t_eff
 
 VARIABLE, CONSTANT, COPY = 24, 16, 16  # bytes that must move per cell
 STAR_SIZE, STAR_RADII = 4000, (2, 4)

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpckit.checks import VALIDATION
-from hpckit.cli.failure import failure_file, stalls_folder
-from hpckit.cli.launch import JobEnd
+from hpckit.apps.common.validation import VALIDATION
 from hpckit.cli.nested import CASES
-from hpckit.cli.terminal import print_table, ranks_text, rate_text, silence
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
-from hpckit.progress_lines import clock_text
-from hpckit.run_context import utc_now
-from hpckit.run_directory import RunDirectory
+from hpckit.io.files import utc_now
+from hpckit.launch.failure import failure_file, stalls_folder
+from hpckit.launch.mpiexec import JobEnd
+from hpckit.run.directory import RunDirectory
+from hpckit.run.progress import clock_text
+from hpckit.settings.table import print_table, ranks_text, rate_text, silence
 
 CRASH = re.compile(r"signal (4|6|7|8|11)\b")
 
@@ -148,7 +148,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
 def _print_phases(summary: dict[str, Any]) -> None:
     """Where the time went, over ranks, and what they waited for."""
     from hpckit.report.numbers import phases, waits
-    from hpckit.report.sections import phase_texts, waits_text
+    from hpckit.report.sections.sections import phase_texts, waits_text
 
     rows = phases(summary)
     if rows:
@@ -186,7 +186,7 @@ def _print_checks(directory: RunDirectory) -> None:
 
 def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
     """Build the report; the end of the run stays what it is where that fails."""
-    from hpckit.cli.report import build
+    from hpckit.cli.verbs.report import build
 
     try:
         path = build(directory)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli import launch
-from hpckit.cli.first_exit import FirstExit
-from hpckit.cli.joined import Joined, check_world, joined, leave
-from hpckit.cli.run_lock import locked
-from hpckit.cli.terminal import LiveBar, display
 from hpckit.errors import HpckitError, InputError
-from hpckit.run_directory import RunDirectory
-from hpckit.scratch import scratch
+from hpckit.launch import mpiexec
+from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.launcher import Joined, check_world, joined, leave
+from hpckit.launch.lock import locked
+from hpckit.launch.scratch import scratch
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.table import LiveBar, display
 
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
 
@@ -29,7 +29,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
     """Start mpiexec, show its lines, and tell the end. The ranks hold the lock of the directory with us."""
     from hpckit.cli.ending import end_of_run
 
-    launch.warn_if_crowded(ranks)
+    mpiexec.warn_if_crowded(ranks)
     with display() as screen, scratch() as folder:
         words = ["-m", "hpckit.cli.worker", str(directory.path), "--marks", folder]
         if isinstance(screen, LiveBar):
@@ -57,9 +57,9 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
                 screen.update(directory.read_json("progress.json"))
 
         screen.line(f"{directory.path}")
-        end = launch.run_job(
-            launch.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
-            launch.rank_environment(ranks),
+        end = mpiexec.run_job(
+            mpiexec.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
+            mpiexec.rank_environment(ranks),
             screen.line,
             on_stop,
             on_tick,
@@ -92,7 +92,7 @@ def run_joined(
 
     from hpckit.cli.ending import end_of_run
     from hpckit.cli.worker import execute
-    from hpckit.json_bytes import share_json
+    from hpckit.comm.json_bytes import share_json
 
     comm = MPI.COMM_WORLD
     check_world(above, comm.size)
@@ -121,7 +121,7 @@ def run_joined(
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         execute(directory, comm, announce=True)
         MPI.Finalize()
-        return end_of_run(directory, launch.JobEnd(0), report=report) if above.rank == 0 else 0
+        return end_of_run(directory, mpiexec.JobEnd(0), report=report) if above.rank == 0 else 0
 
 
 def of_the_job(verb: Callable[[Joined | None], int]) -> int:

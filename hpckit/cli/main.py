@@ -8,58 +8,70 @@ import io
 import sys
 
 import hpckit
-from hpckit.cli.terminal import silence
 from hpckit.errors import HpckitError, InputError, SetupError
+from hpckit.settings.table import silence
 
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
 VERBS = {
     "init": (
-        "hpckit.cli.init",
+        "hpckit.cli.verbs.init",
         "APP|PRESET [FILE] [key=value …]",
         "write a commented run file, or list apps and presets",
     ),
     "run": (
-        "hpckit.cli.run",
+        "hpckit.cli.verbs.run",
         "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
     "resume": (
-        "hpckit.cli.resume",
+        "hpckit.cli.verbs.resume",
         "DIR [-n RANKS]",
         "go on with a run from its checkpoint, on any number of ranks",
     ),
-    "ckpt": ("hpckit.cli.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
+    "ckpt": ("hpckit.cli.verbs.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
     "submit": (
-        "hpckit.cli.submit",
+        "hpckit.cli.verbs.submit",
         "FILE|PRESET|PROGRAM.py|DIR --nodes N --time T [--dry-run]",
         "put a run into Slurm's queue, or print its job script",
     ),
-    "report": ("hpckit.cli.report", "DIR [--picture FILE]", "build the HTML report of a run, or draw a picture of it"),
+    "report": (
+        "hpckit.cli.verbs.report",
+        "DIR [--picture FILE]",
+        "build the HTML report of a run, or draw a picture of it",
+    ),
     "analyze": (
-        "hpckit.cli.analyze",
+        "hpckit.cli.verbs.analyze",
         "FILE [--k-max K] [--report PAGE.html]",
         "g(r), S(k), diffusion and more from a LAMMPS dump, extended XYZ or H5MD trajectory",
     ),
     "watch": (
-        "hpckit.cli.watch",
+        "hpckit.cli.verbs.watch",
         "DIR [--once]",
         "follow queued and running jobs: state, progress, time left, metrics",
     ),
-    "ls": ("hpckit.cli.listing", "[DIR]", "list runs"),
+    "ls": ("hpckit.cli.verbs.ls", "[DIR]", "list runs"),
     "compare": (
-        "hpckit.cli.compare",
+        "hpckit.cli.verbs.compare.verb",
         "A B [--json]",
         "what two runs differ in: settings, time per phase, fields in ulp",
     ),
-    "graph": ("hpckit.cli.graph", "run|status|draw FILE", "run tasks that follow from one another by their files"),
-    "doctor": ("hpckit.cli.doctor", "", "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails"),
-    "bench": ("hpckit.cli.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
+    "graph": (
+        "hpckit.cli.verbs.graph.verb",
+        "run|status|draw FILE",
+        "run tasks that follow from one another by their files",
+    ),
+    "doctor": (
+        "hpckit.cli.verbs.doctor.verb",
+        "",
+        "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails",
+    ),
+    "bench": ("hpckit.cli.verbs.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
     "plan": (
-        "hpckit.cli.plan",
+        "hpckit.cli.verbs.plan.verb",
         "OPERATION|pipeline|halo [--ranks N] [--bytes SIZE] [--machine FILE]",
         "prove, price and draw collectives, training pipelines and halo exchanges, at any scale and without MPI",
     ),
-    "explain": ("hpckit.cli.explain", "[CODE]", "what an error or exit code means and what to do"),
+    "explain": ("hpckit.cli.verbs.explain", "[CODE]", "what an error or exit code means and what to do"),
 }
 
 
@@ -156,7 +168,7 @@ def _unknown(verb: str) -> int:
 
 def _is_preset(name: str) -> bool:
     """Whether `hpckit run` knows the name."""
-    from hpckit.cli.apps import find_preset
+    from hpckit.settings.apps import find_preset
 
     try:
         find_preset(name)

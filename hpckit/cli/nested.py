@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.cli.apps import App, find_preset
-from hpckit.cli.config import check
-from hpckit.cli.failure import failure_file, failure_record
-from hpckit.cli.run_file import run_file_text
+from hpckit.comm.json_bytes import share_json
 from hpckit.errors import BlowUpError, InputError
-from hpckit.json_bytes import share_json
-from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory, plain
-from hpckit.run_settings import CheckSettings
+from hpckit.launch.failure import failure_file, failure_record
+from hpckit.run.context import Run
+from hpckit.run.directory import RunDirectory, plain
+from hpckit.run.settings import CheckSettings
+from hpckit.settings.apps import App, find_preset
+from hpckit.settings.config import check
+from hpckit.settings.run_file import run_file_text
 
 CASES = "cases"
 
@@ -76,11 +76,11 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
 
 def _checks(outer: Run, app: App) -> dict[str, Any]:
     """The section `checks` of `outer`, which holds for all its runs."""
-    from hpckit import message_checks
+    from hpckit.comm import checksums
 
     if app.config.model_fields["checks"].annotation is not CheckSettings:
         return {}  # a section of the app's own
-    return {"checks": {"replay": outer.replay, "messages": message_checks.on}}
+    return {"checks": {"replay": outer.replay, "messages": checksums.on}}
 
 
 def _has_ended(folder: Path, config: BaseModel) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hpckit.cli import launch
-from hpckit.cli.provenance import provenance
 from hpckit.errors import InputError
-from hpckit.run_directory import RunDirectory
+from hpckit.launch import mpiexec
+from hpckit.launch.provenance import provenance
+from hpckit.run.directory import RunDirectory
 
 JOB = "job.json"  # which job of the batch system works on the run
 BEGUN = ("progress.json", "summary.json", "ckpt", "attempts/000/failure.json")
@@ -41,7 +41,7 @@ def prepared(target: str, ranks: int) -> RunDirectory:
             f"{directory.path} was prepared for {meant} ranks, and here are {ranks}", do=f"start {meant} ranks"
         )
     before = directory.read_json("provenance.json") or {}
-    now = provenance(["run", target], ranks, launch.rank_environment(ranks))
+    now = provenance(["run", target], ranks, mpiexec.rank_environment(ranks))
     command = before.get("command", now["command"])
     directory.write_json("provenance.json", {**before, **now, "command": command})
     return directory

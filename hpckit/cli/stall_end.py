@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hpckit.cli.failure import stalls_folder
 from hpckit.errors import StallError
-from hpckit.run_directory import RunDirectory
+from hpckit.launch.failure import stalls_folder
+from hpckit.run.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from hpckit.watch import Watch
+    from hpckit.comm.observe.watch import Watch
 
 LOOK_SECONDS = 0.2
 

@@ -14,8 +14,8 @@ from types import TracebackType
 import mpi4py
 
 import hpckit
-from hpckit.cli.joined import joined
 from hpckit.errors import HpckitError
+from hpckit.launch.launcher import joined
 
 # What stands above and below the lines of a user: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")

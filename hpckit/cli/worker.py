@@ -12,25 +12,25 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hpckit.cli.failure import failure_file, failure_record, stalls_folder
-from hpckit.cli.first_exit import announce
-from hpckit.cli.memory import require_memory_on_nodes
 from hpckit.cli.nested import CASES, start_nested
 from hpckit.cli.stall_end import end_with_stall
-from hpckit.durations import seconds_of
+from hpckit.comm.json_bytes import gather_json
 from hpckit.errors import SetupError
-from hpckit.json_bytes import gather_json
-from hpckit.rank_log import rank_logger
-from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory
-from hpckit.run_settings import CheckSettings, with_common
+from hpckit.io.checkpoint.durations import seconds_of
+from hpckit.launch.failure import failure_file, failure_record, stalls_folder
+from hpckit.launch.first_exit import announce
+from hpckit.launch.memory import require_memory_on_nodes
+from hpckit.run.context import Run
+from hpckit.run.directory import RunDirectory
+from hpckit.run.rank_log import rank_logger
+from hpckit.run.settings import CheckSettings, with_common
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from hpckit.device import Device
-    from hpckit.io.checkpoint.keeper import Keeper
-    from hpckit.watch import Watch
+    from hpckit.comm.device import Device
+    from hpckit.comm.observe.watch import Watch
+    from hpckit.io.checkpoint.manager import Keeper
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
 TURN_SECONDS = 15.0  # that a rank which failed too waits for the first, which tells it, to end the job
@@ -57,8 +57,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
-    from hpckit import message_checks
-    from hpckit.watched_comm import WatchedComm
+    from hpckit.comm import checksums
+    from hpckit.comm.observe.watched_comm import WatchedComm
 
     run = None
     try:
@@ -71,7 +71,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         checks = getattr(config, "checks", CheckSettings())
-        message_checks.on = checks.messages
+        checksums.on = checks.messages
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
         if watch is not None and announce:
@@ -123,22 +123,22 @@ def _check_size(expected: int, size: int) -> None:
 
 def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
     """The device of this rank: the host, or a GPU where the run asked for one. Collective."""
-    from hpckit.device import HOST
-    from hpckit.gpu_choice import find_gpu
+    from hpckit.comm.device import HOST
+    from hpckit.comm.gpu_choice import find_gpu
 
     return HOST if mpi is None else find_gpu(comm, mpi)
 
 
 def _watch(comm: MPI.Intracomm, options: dict[str, Any] | None, directory: RunDirectory) -> Watch | None:
     """The watch that the run asked for. Collective."""
-    from hpckit.watch import Watch
+    from hpckit.comm.observe.watch import Watch
 
     return None if options is None else Watch(comm, **options, folder=stalls_folder(directory))
 
 
 def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory: RunDirectory) -> Keeper:
     """The checkpoints of the run; of one that is resumed, with the state that it goes on from. Collective."""
-    from hpckit.io.checkpoint.keeper import Keeper
+    from hpckit.io.checkpoint.manager import Keeper
 
     facts = {"app": record["app"], "title": record["title"]}
     keeper = Keeper(comm, directory.checkpoints, config.checkpoint, facts, resume=record.get("attempt", 0) > 0)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
 from hpckit.collectives import kept
 from hpckit.collectives.nccl import Nccl, nccl_of
 from hpckit.collectives.table import shared_table
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe import watch
+from hpckit.comm.shared.group import NodeGroup, node_group
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
-from hpckit.mesh import Mesh
-from hpckit.node import NodeGroup, node_group
 
 if TYPE_CHECKING:
     from hpckit.collectives.nodes import Nodes

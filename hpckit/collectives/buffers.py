@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.comm.gpu_choice import takes_device_memory
 from hpckit.errors import InputError
-from hpckit.gpu_choice import takes_device_memory
 from hpckit.kernels.device_array import SimulatedArray, address, from_host, is_device_array, to_host
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from hpckit.binding import REDUCTIONS, kind_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.column import Column, column
 from hpckit.collectives.table import best
+from hpckit.comm.shared.binding import REDUCTIONS, kind_of
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import is_device_array
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from hpckit.collectives.axis import Axis

@@ -6,8 +6,8 @@ import functools
 from itertools import zip_longest
 from typing import NamedTuple
 
-from hpckit.plan.algorithms import collective_plan
-from hpckit.plan.collective import NOBODY, CollectivePlan, Step
+from hpckit.plan.collective.algorithms import collective_plan
+from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step
 
 Range = tuple[int, int]
 NOTHING = (0, 0)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit import message_checks, waits, watch
 from hpckit.collectives.node_work import Bound
-from hpckit.node import NodeGroup
+from hpckit.comm import checksums
+from hpckit.comm.observe import waits, watch
+from hpckit.comm.shared.group import NodeGroup
 
 # Calls that are kept; then the oldest goes.
 MOST = 64
@@ -24,7 +25,7 @@ latest: dict[int, Bound] = {}
 
 def kept(buffer: Any, out: Any, mesh_axis: Any, how: tuple, algorithm: str) -> Bound | None:
     """The call that was bound to such arguments; None where there is none, or where somebody wants to see the call."""
-    if watch.current is not None or waits.current is not None or message_checks.on:
+    if watch.current is not None or waits.current is not None or checksums.on:
         return None
     try:
         bound = latest.get(id(buffer))

@@ -15,15 +15,15 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bound import Call
 from hpckit.collectives import work
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
 from hpckit.collectives.work import Work, flying
-from hpckit.device import HOST
+from hpckit.comm.device import HOST
+from hpckit.comm.shared.bound import Call
+from hpckit.comm.shared.group import NodeGroup
 from hpckit.kernels.device_array import address
 from hpckit.kernels.shared_memory import constants as c
-from hpckit.node import NodeGroup
 
 # Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
 TRIES = 4

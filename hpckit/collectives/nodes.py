@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bound import Call
 from hpckit.collectives.choice import Choice, choose
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import even_slots
 from hpckit.collectives.work import Steps
+from hpckit.comm.shared.bound import Call
+from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.errors import SetupError
 from hpckit.kernels.device_array import is_device_array
-from hpckit.node import NodeGroup, node_comm, node_group
 from hpckit.plan.blocks import block_starts
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from hpckit import message_checks, waits, watch
 from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
@@ -21,7 +20,9 @@ from hpckit.collectives.kept import calls, keep, kept, key_of, latest
 from hpckit.collectives.node_work import Bound, bind, sent
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.work import Work, start, watched
-from hpckit.plan.counts import checked_root
+from hpckit.comm import checksums
+from hpckit.comm.observe import waits, watch
+from hpckit.plan.numbers import checked_root
 
 Counts = Sequence[int] | np.ndarray
 
@@ -47,7 +48,7 @@ def all_reduce(
     bound = latest.get(id(buffer))  # as `kept`, which is a call more
     if bound is None or bound.axis is not mesh_axis or bound.how is not op or bound.algorithm is not algorithm:
         bound = calls.get((id(buffer), id(mesh_axis), op, algorithm))
-    unseen = watch.current is waits.current is None and not message_checks.on
+    unseen = watch.current is waits.current is None and not checksums.on
     if bound is not None and unseen and weight is kind is None and not options:
         if bound.small_dtype is buffer.dtype:
             return bound.start_small()

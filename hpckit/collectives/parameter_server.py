@@ -17,14 +17,14 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.reduction import Reduction
+from hpckit.comm.agree import require_same
+from hpckit.comm.observe import watch
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.counts import count
-from hpckit.same import require_same
+from hpckit.plan.numbers import count
 
 Update = Callable[[np.ndarray, np.ndarray], object]
 PUSH, PULL, REPLY, DONE = range(4)  # tags
@@ -34,7 +34,7 @@ SPIN, LONGEST_SLEEP = 1e-4, 1e-3  # s that a server polls at full speed, then wi
 class ParameterServer:
     """Parameters on the first `servers` ranks of an axis, a part on each; the other ranks are workers.
 
-        with hp.ParameterServer(comm, parameters, update, staleness=2) as server:
+        with hp.training.ParameterServer(comm, parameters, update, staleness=2) as server:
             for step in range(steps if server.is_worker else 0):
                 server.pull(parameters)
                 server.push(gradient(parameters))

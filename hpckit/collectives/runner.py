@@ -17,7 +17,7 @@ from hpckit.collectives.axis import Axis
 from hpckit.collectives.column import Column, Move
 from hpckit.collectives.slots import PairedSlots, Slots
 from hpckit.collectives.work import Steps
-from hpckit.plan.collective import NOBODY
+from hpckit.plan.collective.plan import NOBODY
 
 # Messages of a segmented plan that a rank may be ahead of what it has taken.
 MOST_AHEAD = 4

@@ -16,8 +16,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import InputError
-from hpckit.same import broadcast_bytes
 
 SHIPPED = Path(__file__).with_name("table.json")
 TUNED = Path("~/.config/hpckit/collectives.json")

@@ -9,8 +9,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpckit import message_checks, waits, watch
 from hpckit.collectives.buffers import Buffer
+from hpckit.comm import checksums
+from hpckit.comm.observe import waits, watch
 
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
 Steps = Iterator[MPI.Request]
@@ -130,13 +131,13 @@ def watched(
     """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ). peers: whom
     this rank waits for, where the operation does not say it.
     """
-    if message_checks.on and operation[0] in message_checks.SAME_RESULT:
+    if checksums.on and operation[0] in checksums.SAME_RESULT:
         return Sealed(_told(begin, comm, operation, buffer, count, root, peers), comm, operation[0])
     return _told(begin, comm, operation, buffer, count, root, peers)
 
 
 class Sealed(Work):
-    """A work whose result is compared over its ranks (`hpckit.message_checks`): they wait for works in one order."""
+    """A work whose result is compared over its ranks (`hpckit.comm.checksums`): they wait for works in one order."""
 
     __slots__ = ("_comm", "_inner", "_operation")
 
@@ -155,7 +156,7 @@ class Sealed(Work):
         result = self._inner.wait()
         if not self.done:
             self.done = True
-            message_checks.check_result(self._comm, self._operation, result)
+            checksums.check_result(self._comm, self._operation, result)
         return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 from hpckit.errors import HpckitError, SetupError
@@ -60,3 +61,8 @@ def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool =
     os.replace(temporary, path)
     if sync_parent:
         sync_directory(path.parent)
+
+
+def utc_now() -> str:
+    """The present moment in ISO 8601, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -17,7 +17,7 @@ _KINDS = {kind.code: kind for kind in (InputError, SetupError, CorruptDataError)
 
 def bcast_json(comm: Any, value: Any, root: int = 0) -> Any:
     """A plain value of the root on all ranks, sent as JSON bytes (collective)."""
-    from hpckit.same import broadcast_bytes  # here, so that reading files does not start MPI
+    from hpckit.comm.agree import broadcast_bytes  # here, so that reading files does not start MPI
 
     return json.loads(broadcast_bytes(comm, json.dumps(value).encode(), root))
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hpckit.jobs.graph import Task
-from hpckit.jobs.graph_state import LOG, GraphState
-from hpckit.with_parent import with_parent
+from hpckit.jobs.graph.graph import Task
+from hpckit.jobs.graph.state import LOG, GraphState
+from hpckit.jobs.with_parent import with_parent
 
 NO_OUTPUT = 65  # the exit code of a task that ended well without all of its outputs
 TIMED_OUT = 124

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpckit.jobs.graph import Task
+from hpckit.jobs.graph.graph import Task
 
 
 def spec(task: Task) -> str:

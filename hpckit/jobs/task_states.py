@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from hpckit.jobs.graph import Graph
-from hpckit.jobs.graph_state import ATTEMPT, FAILED, GraphState, read_json
+from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.state import ATTEMPT, FAILED, GraphState, read_json
 
 
 def task_states(graph: Graph, state: GraphState) -> dict[str, str]:

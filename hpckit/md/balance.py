@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.plan.bricks import Bricks
+from hpckit.plan.particles.domain import Bricks
 
 BINS = 2048  # along a dim, in which the work is added up
 THINNEST = 0.25  # of the reach of the lists: no brick gets thinner

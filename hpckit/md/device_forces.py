@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.errors import InputError
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, forces, stored_table

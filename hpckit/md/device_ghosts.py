@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.device import Device
-from hpckit.ghosts import limits_of
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.device_array import address
 from hpckit.kernels.records.cuda import copy_all, count_wanted, list_wanted, put, take_all
 from hpckit.md.device_particles import DeviceParticles
-from hpckit.mesh import Mesh
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.ghosts import limits_of
+from hpckit.plan.particles.domain import Bricks
 
 Buffer = tuple[Any, np.ndarray]  # on the device, and pinned on the host
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.cells.cuda import assign_cells, build_list, cell_starts
 from hpckit.md.device_ghosts import DeviceGhostExchange
 from hpckit.md.device_particles import ROOM, DeviceParticles
-from hpckit.mesh import Mesh
-from hpckit.migration import exchange
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.migration import exchange
+from hpckit.plan.particles.domain import Bricks
 
 WARP = 32
 EVERYWHERE = (*(-np.inf,) * 3, *(np.inf,) * 3)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.cuda import permute
-from hpckit.particles import TRAVELER, Particles
+from hpckit.particles.particles import TRAVELER, Particles
 
 ROOM = 1.1  # how much more is reserved than is needed now
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.errors import InputError
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.integrate.dispatch import wrap
@@ -17,7 +17,7 @@ from hpckit.md.device_ghosts import DeviceGhostExchange
 from hpckit.md.device_neighbors import DeviceNeighborList
 from hpckit.md.device_particles import DeviceParticles
 from hpckit.md.system import System
-from hpckit.particles import Particles
+from hpckit.particles.particles import Particles
 
 
 class DeviceSystem(System):

@@ -14,7 +14,7 @@ from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.records.dispatch import to_single
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
-from hpckit.particles import Particles, aligned
+from hpckit.particles.particles import Particles, aligned
 
 
 class Forces:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from hpckit.errors import BlowUpError
-from hpckit.ghosts import GhostExchange
 from hpckit.kernels.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.cells.dispatch import (
     assign_columns,
@@ -20,8 +19,9 @@ from hpckit.kernels.cells.dispatch import (
     split_clusters,
 )
 from hpckit.kernels.records.dispatch import type_words
-from hpckit.particles import Particles
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.ghosts import GhostExchange
+from hpckit.particles.particles import Particles
+from hpckit.plan.particles.domain import Bricks
 
 WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
 ZONES = 3  # of ghosts: below, beside and above the brick, so that no cluster spans two faces

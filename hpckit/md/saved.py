@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.checkpoint_state import Piece, Restored
+from hpckit.comm.mesh import Mesh
+from hpckit.io.checkpoint.state import Piece, Restored
 from hpckit.kernels.records.dispatch import types_of
 from hpckit.md.system import System
-from hpckit.mesh import Mesh
-from hpckit.migration import exchange
-from hpckit.particles import make_travelers
+from hpckit.particles.migration import exchange
+from hpckit.particles.particles import make_travelers
 from hpckit.plan.blocks import block
 
 PARTICLE = np.dtype(

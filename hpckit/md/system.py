@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.ghosts import GhostExchange
-from hpckit.io.particles.snapshot import Snapshot
 from hpckit.kernels.cells.constants import FAR, RECORD
 from hpckit.kernels.integrate.dispatch import kinetic, largest_move, powers, wrap
 from hpckit.kernels.records.dispatch import types_of, weigh
@@ -22,11 +22,11 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList, lost
 from hpckit.md.sums import add_ranks
 from hpckit.md.units import UNITS, Units
-from hpckit.mesh import Mesh
-from hpckit.migration import audit, exchange, migrate
-from hpckit.particles import TRAVELER, Particles, make_travelers
-from hpckit.plan.bricks import Bricks
-from hpckit.timing import PhaseTimer
+from hpckit.particles.ghosts import GhostExchange
+from hpckit.particles.migration import audit, exchange, migrate
+from hpckit.particles.particles import TRAVELER, Particles, make_travelers
+from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

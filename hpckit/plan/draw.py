@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.collective import CollectivePlan
-from hpckit.plan.flights import Flight, flight_count, flights, ranks_of
-from hpckit.plan.gantt import draw_measured, draw_measured_svg, draw_schedule, draw_schedule_svg
-from hpckit.plan.halo import HaloPlan
-from hpckit.plan.machine import Level, Machine
-from hpckit.plan.measured_step import MeasuredStep
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.grid.halo import HaloPlan
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.machine.timeline import Flight, flight_count, flights, ranks_of
+from hpckit.plan.pipeline.draw import draw_measured, draw_measured_svg, draw_schedule, draw_schedule_svg
+from hpckit.plan.pipeline.measured_step import MeasuredStep
+from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.price import Event, timeline
-from hpckit.plan.schedule import Schedule
 
 # Above these a picture says nothing any more, and a table fills screens.
 MOST_RANKS = 64

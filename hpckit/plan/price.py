@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.clocks import PARTS, Clocks, Prepared
-from hpckit.plan.collective import CollectivePlan
-from hpckit.plan.flights import Floats, depth_of, flight_count, flights, ranks_of, runs
-from hpckit.plan.halo import HaloPlan
-from hpckit.plan.machine import Machine
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.plan.schedule import Schedule
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.grid.halo import HaloPlan
+from hpckit.plan.machine.clocks import PARTS, Clocks, Prepared
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.machine.timeline import Floats, depth_of, flight_count, flights, ranks_of, runs
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.schedule import Schedule
 
 # A stretch of alike steps counts as steady once its clocks move on by equal amounts, to this relative accuracy.
 STEADY = 1e-9

@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.collective import CollectivePlan
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.gossip import GossipPlan, GossipProof, prove_gossip
-from hpckit.plan.halo import HaloPlan, HaloStep
-from hpckit.plan.halo_lines import Phases, lines_of
-from hpckit.plan.program import Program
-from hpckit.plan.prove_collective import CollectiveProof, prove_collective
-from hpckit.plan.prove_schedule import ScheduleProof, prove_program, prove_schedule
-from hpckit.plan.schedule import Schedule
+from hpckit.plan.collective.gossip import GossipPlan, GossipProof, prove_gossip
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.collective.prove import CollectiveProof, prove_collective
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import HaloPlan, HaloStep
+from hpckit.plan.grid.halo_lines import Phases, lines_of
+from hpckit.plan.pipeline.program import Program
+from hpckit.plan.pipeline.prove import ScheduleProof, prove_program, prove_schedule
+from hpckit.plan.pipeline.schedule import Schedule
 
 Ints = npt.NDArray[np.int64]
 NOTHING = -1

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
-from hpckit.plan.factor import best_factorization
+from hpckit.plan.grid.factor import best_factorization
 
 
 @dataclass(frozen=True)

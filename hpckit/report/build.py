@@ -10,22 +10,22 @@ from typing import Any
 from hpckit import __version__
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.report import sections
-from hpckit.report.animation import animation_section
+from hpckit.report.draw.animation import animation_section
+from hpckit.report.draw.figures import Figures, make_figures, read_fields
+from hpckit.report.draw.hovmoeller import hovmoeller_section
 from hpckit.report.extension import Section, Work, app_sections, app_work, placed
 from hpckit.report.field_file import variable_names
-from hpckit.report.fields_section import fields_section
-from hpckit.report.figures import Figures, make_figures, read_fields
-from hpckit.report.findings import find
-from hpckit.report.goodput import goodput, goodput_section
-from hpckit.report.hovmoeller import hovmoeller_section
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
-from hpckit.report.roofline import roofline, roofline_section
 from hpckit.report.run_data import RunData, load_run
+from hpckit.report.sections import sections
+from hpckit.report.sections.fields import fields_section
+from hpckit.report.sections.findings import find
+from hpckit.report.sections.goodput import goodput, goodput_section
+from hpckit.report.sections.roofline import roofline, roofline_section
+from hpckit.report.sections.spectra import spectra_section
+from hpckit.report.sections.trace import trace_section
 from hpckit.report.settings import Report, settings_of
-from hpckit.report.spectra_section import spectra_section
-from hpckit.report.trace_section import trace_section
 
 Record = dict[str, Any]
 MOST_BYTES = 3_000_000
@@ -36,7 +36,7 @@ def build_report(directory: Path, extension: Any = None, machine: Record | None 
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
 
     `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `machine`: the
-    measured peaks of the node, or the reason why there are none (`hpckit.cli.peaks.machine_of`), for the roofline.
+    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks_of_run`), for the roofline.
     `options` are fields of `hpckit.report.settings.Report` and come before those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the

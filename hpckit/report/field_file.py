@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.io.layout import FACE, spacing
+from hpckit.io.fields.layout import FACE, spacing
 
 Array = npt.NDArray[Any]
 SLAB_BYTES = 32 << 20  # of what is read at a time

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpckit.report.run_data import RunData, is_number
-from hpckit.report.slices import Slices
+from hpckit.report.sections.slices import Slices
 
 Record = dict[str, Any]
 HEADLINE = (

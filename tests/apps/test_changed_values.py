@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from hpckit.checkpoint_state import Piece, State
-from hpckit.cli.config import load
+from hpckit.comm.checksums import End, Seals, SingleSeals, checksum
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
-from hpckit.finite import require_finite
-from hpckit.message_checks import End, Seals, SingleSeals, checksum
-from hpckit.replay import Kept
+from hpckit.io.checkpoint.state import Piece, State
+from hpckit.run.nan_guard import require_finite
+from hpckit.run.redundant_step import Kept
+from hpckit.settings.config import load
 from tests.faults.programs.cases import CASES
 from tests.faults.rank_programs import rows_of
 from tests.faults.taken_out import SAFEGUARDS

@@ -11,14 +11,14 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import load_function
 from hpckit.apps.md.start import Start
-from hpckit.cli.config import load
 from hpckit.errors import InputError
 from hpckit.io.particles.extended_xyz import write_extended_xyz
 from hpckit.io.particles.frames import read_frame
 from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.settings.config import load
 
 PERIODIC = (True, True, False)
 DIGITS = {"extxyz": 1e-8}  # ASE writes eight digits behind the point, the others all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.atmosphere.overlap import edges_first
+from hpckit.apps.atmosphere.overlap import edges_first
 from hpckit.kernels.euler2d.dispatch import has_inner
 from hpckit.kernels.euler2d.lines import TILE
 

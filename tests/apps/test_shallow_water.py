@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hpckit import heights
+from hpckit.apps.common import topography
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import time_step
 from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.errors import DecompositionError, InputError
-from hpckit.time_steps import step_count
+from hpckit.run.steps import step_count
 
 FOUND: dict = {}
 
@@ -247,13 +247,13 @@ def test_a_map_is_gone_through_once_as_long_as_it_stays(tmp_path):
         path.unlink(missing_ok=True)
         np.save(path, np.linspace(height, 5.0, 35).reshape(5, 7))
         os.utime(path, (0, -height))  # where clocks are coarse both have one time, and maybe one place on the disk
-        before = heights._extremes.cache_info().misses
+        before = topography._extremes.cache_info().misses
         made = Config.model_validate(config | {"bottom": {"kind": "file", "file": str(path)}})
         dry_run(made, 1)
         assert setups.deepest(made) == made.physics.depth - height + max(0.0, made.start.amplitude)
         assert setups.map_of(made, "bottom") is not None
-        assert heights._extremes.cache_info().misses == before + 1
-        assert heights.extremes(path) == (height, 5.0)
+        assert topography._extremes.cache_info().misses == before + 1
+        assert topography.extremes(path) == (height, 5.0)
 
 
 def test_dry_run_refuses_what_the_run_would():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral, observed, stable, standard
-from hpckit.atmosphere.sounding import KNOT, Sounding, read_sounding
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral, observed, stable, standard
+from hpckit.apps.atmosphere.sounding import KNOT, Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler2d.constants import C0, CP, GAMMA, GRAVITY, P0, RD
 

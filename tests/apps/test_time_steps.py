@@ -15,7 +15,7 @@ from hpckit.apps.weather.run import dry_run as weather_dry_run
 from hpckit.apps.weather3d import config as weather3d
 from hpckit.apps.weather3d.run import dry_run as weather3d_dry_run
 from hpckit.errors import InputError
-from hpckit.time_steps import frame_count, is_frame, step_count
+from hpckit.run.steps import frame_count, is_frame, step_count
 
 
 @pytest.mark.parametrize("end", [0.0, 0.2, 7.0, 10.0, 99.9])

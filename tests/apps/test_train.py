@@ -19,14 +19,14 @@ from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
 from hpckit.apps.train.sampling import chosen
 from hpckit.apps.train.tokens import Bytes, Pieces, read_text
-from hpckit.device import HOST
+from hpckit.comm.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
-from hpckit.parallel.held import held_bytes
-from hpckit.plan.partition import Layer
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.plan.schedules import pipeline_schedule
+from hpckit.plan.pipeline.partition import Layer
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.report.build import build_report
+from hpckit.training.held import held_bytes
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import isothermal, neutral, profile_of
+from hpckit.apps.atmosphere.stability import stable_cfl
+from hpckit.apps.exact.gravity_waves import Channel, waves
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import isothermal, neutral, profile_of
-from hpckit.atmosphere.stability import stable_cfl
 from hpckit.bench.rivals import c as c_rival
 from hpckit.bench.weather.verb import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
-from hpckit.exact.gravity_waves import Channel, waves
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U
 from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
-from hpckit.time_steps import is_frame, step_count
+from hpckit.run.steps import is_frame, step_count
 
 FOUND: dict = {}
 COLUMNS = "PRES HGHT TEMP DWPT RELH MIXR DRCT SKNT THTA THTE THTV"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.tracers import start_of as tracer_start
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral
 from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import TOLERANCE, Box
-from hpckit.cli.config import load
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.time_steps import step_count
+from hpckit.run.steps import step_count
+from hpckit.settings.config import load
 
 RUNS, MORE_RUNS = {1: "x", 3: "xy", 4: "xb"}, {1: "x", 2: "y", 6: "b"}  # ranks, and their axes: x, y or both
 TRACERS = [

@@ -31,7 +31,7 @@ def hpckit(*words: object, cwd: Path, timeout: float = 60, under: int = 0, **mor
 @pytest.fixture
 def probe_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """An empty current folder and an environment without settings, with the app `probe` there."""
-    from hpckit.cli.apps import apps
+    from hpckit.settings.apps import apps
 
     for name in list(os.environ):
         if name.startswith(("HPCKIT_", "PMI", "OMPI_", "SLURM_")):

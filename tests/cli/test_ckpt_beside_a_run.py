@@ -12,13 +12,13 @@ from cli_command import clean_environment
 from conftest import wait_until
 from mpi4py import MPI
 
-from hpckit.checkpoint_state import Piece, State
-from hpckit.cli import ckpt
 from hpckit.cli.main import main
+from hpckit.cli.verbs import ckpt
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.reader import open_generation
+from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.writer import Writer
-from hpckit.run_directory import RunDirectory
+from hpckit.run.directory import RunDirectory
 
 # Writes generations until its standard input ends, two stay.
 RUN = """
@@ -26,10 +26,10 @@ import sys, threading
 from pathlib import Path
 import numpy as np
 from mpi4py import MPI
-from hpckit.checkpoint_state import Piece, State
-from hpckit.cli.run_lock import locked
+from hpckit.io.checkpoint.state import Piece, State
+from hpckit.launch.lock import locked
 from hpckit.io.checkpoint.writer import Writer
-from hpckit.run_directory import RunDirectory
+from hpckit.run.directory import RunDirectory
 
 told = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()

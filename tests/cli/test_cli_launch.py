@@ -15,12 +15,13 @@ import pytest
 from cli_command import clean_environment
 from conftest import mpiexec, run_limited, wait_until
 
-from hpckit.cli import first_exit, launch
-from hpckit.cli.first_exit import FirstExit
-from hpckit.cli.joined import Joined, leave
-from hpckit.cli.provenance import VARIABLES, git_state, provenance
 from hpckit.errors import SetupError
-from hpckit.process_ends import ProcessEnds, status_text
+from hpckit.launch import first_exit
+from hpckit.launch import mpiexec as launch
+from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.launcher import Joined, leave
+from hpckit.launch.process_ends import ProcessEnds, status_text
+from hpckit.launch.provenance import VARIABLES, git_state, provenance
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ def test_what_is_to_end_with_its_parent_does_not_begin_when_that_is_gone(tmp_pat
     slow.chmod(0o755)
     program = f"""
 import os, subprocess, sys
-from hpckit.with_parent import with_parent
+from hpckit.jobs.with_parent import with_parent
 real, sys.executable = sys.executable, {str(slow)!r}
 subprocess.Popen(with_parent("/bin/sh", ["-c", "touch {tmp_path}/begun"]), pass_fds=(int(sys.argv[1]),))
 os._exit(0)
@@ -307,7 +308,7 @@ sleep 0.5
 import sys
 from pathlib import Path
 from hpckit.cli import job, launch, run
-from hpckit.cli.terminal import PlainLines
+from hpckit.settings.table import PlainLines
 
 class Lines(PlainLines):
     def line(self, text, is_error=False):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from hpckit.cli import plan
 from hpckit.cli.main import main
-from hpckit.cli.sizes import parse_bytes
+from hpckit.cli.verbs.plan import verb
 from hpckit.errors import InputError
+from hpckit.settings.sizes import parse_bytes
 
 
 def test_algorithms_are_compared_best_first(capsys):
@@ -26,7 +26,7 @@ def test_a_long_plan_that_cannot_be_the_quickest_is_told_by_a_bound(capsys, monk
     arguments = ["plan", "allreduce", "--ranks", "100", "--bytes", "1KiB", "--machine", "ethernet", "--json"]
     assert main(arguments) == 0
     exact = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)["algorithms"]}
-    monkeypatch.setattr(plan, "MOST_MESSAGES", 2000)
+    monkeypatch.setattr(verb, "MOST_MESSAGES", 2000)
     assert main(arguments) == 0
     rows = json.loads(capsys.readouterr().out)["algorithms"]
     ring = next(row for row in rows if row["algorithm"] == "ring")

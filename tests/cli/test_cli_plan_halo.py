@@ -7,13 +7,13 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from hpckit.cli import plan_halo
 from hpckit.cli.main import main
+from hpckit.cli.verbs.plan import halo as plan_halo
 from hpckit.errors import PlanError
-from hpckit.plan.decomposition import Decomposition
 from hpckit.plan.draw import draw
-from hpckit.plan.draw_halo import held_from
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.draw import held_from
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
 
 HALO = ["plan", "halo"]

@@ -333,7 +333,7 @@ def test_a_program_that_fails_on_one_rank(word: str, code: int, message: str, tm
 
 
 def test_threads_and_time_limit_of_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpckit.cli import launch
+    from hpckit.launch import mpiexec as launch
 
     monkeypatch.setattr(launch, "cores", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
@@ -348,7 +348,7 @@ def test_threads_and_time_limit_of_the_ranks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_more_ranks_than_cores_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from hpckit.cli import launch
+    from hpckit.launch import mpiexec as launch
 
     monkeypatch.setattr(launch, "cores", lambda: 2)
     launch.warn_if_crowded(2)

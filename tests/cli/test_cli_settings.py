@@ -10,10 +10,10 @@ from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpckit.cli.apps import apps
-from hpckit.cli.config import load
-from hpckit.cli.toml_lines import key_lines
 from hpckit.errors import HpckitError, InputError
+from hpckit.settings.apps import apps
+from hpckit.settings.config import load
+from hpckit.settings.toml_lines import key_lines
 
 pytestmark = pytest.mark.usefixtures("probe_app")
 
@@ -245,7 +245,7 @@ def test_every_preset_of_every_app_is_valid() -> None:
 
 
 def test_every_setting_of_every_app_is_described() -> None:
-    from hpckit.cli.schema import Schema, dotted
+    from hpckit.settings.schema import Schema, dotted
 
     for app in apps().values():
         schema = Schema(app.config)

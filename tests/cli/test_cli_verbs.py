@@ -18,10 +18,10 @@ from conftest import run_limited
 
 import hpckit as package
 from hpckit import errors
-from hpckit.cli import launch
-from hpckit.cli.explain import EXPLANATIONS
 from hpckit.cli.main import VERBS, main
-from hpckit.run_directory import RunDirectory
+from hpckit.cli.verbs.explain import EXPLANATIONS
+from hpckit.launch import mpiexec
+from hpckit.run.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("probe_app")
 
@@ -87,7 +87,7 @@ def test_memory_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], mo
     def refuse(words: list[str]) -> int:
         raise MemoryError("Unable to allocate 8 TiB")
 
-    monkeypatch.setattr("hpckit.cli.listing.main", refuse)
+    monkeypatch.setattr("hpckit.cli.verbs.ls.main", refuse)
     assert main(["ls"]) == 2
     assert "more memory than there is: Unable to allocate 8 TiB" in capsys.readouterr().err
 
@@ -185,7 +185,7 @@ def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bench_prints_one_object_and_everything_else_on_error(tmp_path: Path) -> None:
     program = """
-import sys, types, subprocess, hpckit.cli.bench as bench
+import sys, types, subprocess, hpckit.cli.verbs.bench as bench
 made = types.ModuleType("hpckit.bench.made")
 def run(quick=False):
     print("noise of ours")
@@ -214,7 +214,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_benchmarks_are_found_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
-    from hpckit.cli.bench import benchmarks
+    from hpckit.cli.verbs.bench import benchmarks
 
     found = benchmarks()
     assert not {"measure", "c_rival", "__init__"} & set(found)
@@ -269,7 +269,7 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     [
         (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
         (["bench", "watch"], "hpckit.bench.overhead.watch"),
-        (["analyze", "trajectory.h5"], "hpckit.cli.analyze"),
+        (["analyze", "trajectory.h5"], "hpckit.cli.verbs.analyze"),
     ],
 )
 def test_no_mpi_library_is_a_bad_environment(command, module, monkeypatch, capsys):
@@ -301,7 +301,7 @@ def test_what_no_user_did_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
     def broken(arguments: list[str]) -> int:
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    monkeypatch.setattr("hpckit.cli.listing.main", broken)
+    monkeypatch.setattr("hpckit.cli.verbs.ls.main", broken)
     with pytest.raises(OSError, match="Bad file"):
         main(["ls"])
 
@@ -319,14 +319,14 @@ def test_what_no_user_did_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 def test_more_ranks_than_memory_are_refused(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
-    monkeypatch.setattr(launch, "run_job", None)
+    monkeypatch.setattr(mpiexec, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(mpiexec, "run_job", None)
     monkeypatch.setattr(subprocess, "run", None)
-    for name in launch.SEVERAL_NODES:
+    for name in mpiexec.SEVERAL_NODES:
         monkeypatch.delenv(name, raising=False)
     Path("program.py").touch()
     assert main(command) == 2
     assert "3000 ranks take 93.8 GiB before they have any data" in capsys.readouterr().err
     assert not Path("runs").exists()
     monkeypatch.setenv("PBS_JOBID", "3")
-    launch.require_room(3000)  # on its other nodes, too
+    mpiexec.require_room(3000)  # on its other nodes, too

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 from conftest import mpiexec
 
-from hpckit.cli import doctor, doctor_probes
-from hpckit.cli.doctor_probes import PROBES, Outcome, Place
+from hpckit.cli.verbs.doctor import probes as doctor_probes
+from hpckit.cli.verbs.doctor import verb
+from hpckit.cli.verbs.doctor.probes import PROBES, Outcome, Place
 from hpckit.errors import SetupError
 
 FAKE_CUPY = """
@@ -57,7 +58,7 @@ def put_program(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, text: 
 
 def use_launcher(monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
     """Take this program for mpiexec."""
-    for module in ("hpckit.cli.doctor_probes", "hpckit.cli.launch"):
+    for module in ("hpckit.cli.verbs.doctor.probes", "hpckit.launch.mpiexec"):
         monkeypatch.setattr(f"{module}.find_mpiexec", lambda: str(program))
 
 
@@ -94,7 +95,7 @@ def test_no_mpiexec(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
-        [tmp_path / "bin/python", "-m", "hpckit.cli.doctor_child", "nothing"],
+        [tmp_path / "bin/python", "-m", "hpckit.cli.verbs.doctor.child", "nothing"],
         env=environment, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert "KeyError" in done.stderr  # this Python works; now the doctor with it
@@ -142,8 +143,8 @@ def test_file_in_place_of_the_directory(
     taken = tmp_path / "taken"
     taken.write_text("")
     chosen = {name: PROBES[name] for name in ("HDF5 round trip", "file locks", "rename and fsync")}
-    monkeypatch.setattr(doctor, "PROBES", chosen)
-    assert doctor.main(["--directory", str(taken), "--json"]) == 3
+    monkeypatch.setattr(verb, "PROBES", chosen)
+    assert verb.main(["--directory", str(taken), "--json"]) == 3
     for probe in json.loads(capsys.readouterr().out)["probes"]:
         assert probe["status"] == "fail"
         assert "taken" in probe["text"]
@@ -240,9 +241,9 @@ def test_a_probe_cannot_end_or_hold_up_the_others(place: Place, monkeypatch: pyt
         over.wait()
         return Outcome("ok", "")
 
-    monkeypatch.setattr(doctor, "threading", SimpleNamespace(Thread=Thread))
+    monkeypatch.setattr(verb, "threading", SimpleNamespace(Thread=Thread))
     probes = {"a": raises, "b": hangs, "c": lambda place: Outcome("ok", "fine")}
-    found = list(doctor.examine(place, probes, limit=0.2))
+    found = list(verb.examine(place, probes, limit=0.2))
     over.set()
     assert [finding.status for finding in found] == ["fail", "fail", "ok"]
     assert (found[0].text, found[1].text) == ("ValueError: odd", "no answer within 0.2 s")

@@ -9,8 +9,8 @@ import pytest
 from cli_command import hpckit
 
 from hpckit.cli.ending import end_of_run
-from hpckit.cli.launch import JobEnd
-from hpckit.run_directory import RunDirectory
+from hpckit.launch.mpiexec import JobEnd
+from hpckit.run.directory import RunDirectory
 
 
 @pytest.mark.parametrize("cases", [False, True], ids=["run", "suite"])
@@ -28,8 +28,8 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path, capsys, cases):
 TELL = """
 import sys
 from hpckit.cli.ending import end_of_run
-from hpckit.cli.launch import JobEnd
-from hpckit.run_directory import RunDirectory
+from hpckit.launch.mpiexec import JobEnd
+from hpckit.run.directory import RunDirectory
 sys.stdin.read()
 sys.exit(end_of_run(RunDirectory(sys.argv[1]), JobEnd(0), report=False))
 """

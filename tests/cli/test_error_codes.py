@@ -15,8 +15,8 @@ from conftest import Outcome, mpiexec
 
 import hpckit as package
 from hpckit import errors
-from hpckit.cli.explain import EXPLANATIONS
 from hpckit.cli.main import main
+from hpckit.cli.verbs.explain import EXPLANATIONS
 from hpckit.errors import HpckitError
 
 needs_mpiexec = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
@@ -35,19 +35,19 @@ except HpckitError as error:
 
 
 def bad_input(folder: Path) -> None:
-    from hpckit.cli.config import load
+    from hpckit.settings.config import load
 
     load("heat", ["grid.shape=[0, 3]"], {})
 
 
 def bad_decomposition(folder: Path) -> None:
-    from hpckit.plan.factor import best_factorization
+    from hpckit.plan.grid.factor import best_factorization
 
     best_factorization(7, (3, 2), None, [True, True], (1, 1))
 
 
 def wrong_plan(folder: Path) -> None:
-    from hpckit.plan.schedule_table import read_schedule
+    from hpckit.plan.pipeline.table import read_schedule
 
     table = folder / "stages.csv"
     table.write_text("0F0,0B1\n", encoding="utf-8")
@@ -70,8 +70,8 @@ def bad_environment(folder: Path) -> None:
 
 
 def in_use(folder: Path) -> None:
-    from hpckit.cli.run_lock import locked
-    from hpckit.run_directory import RunDirectory
+    from hpckit.launch.lock import locked
+    from hpckit.run.directory import RunDirectory
 
     directory = RunDirectory.create(folder / "run")
     with locked(directory, "run"), locked(directory, "resume"):
@@ -84,7 +84,7 @@ def blow_up(folder: Path) -> None:
 
     from hpckit.apps.diffusion.config import Config
     from hpckit.apps.diffusion.run import run
-    from hpckit.run_context import Run
+    from hpckit.run.context import Run
 
     settings = {"grid": {"shape": [11, 7]}, "time": {"steps": 50, "monitor": 1, "safety": 3.0}}
     run(Config.model_validate(settings), Run(MPI.COMM_SELF, folder / "run", app="diffusion", lines=False))
@@ -110,8 +110,8 @@ def silent_corruption(folder: Path) -> None:
     """A step whose result is another one the first time."""
     from mpi4py import MPI
 
-    from hpckit.checkpoint_state import Piece, State
-    from hpckit.replay import Replay
+    from hpckit.io.checkpoint.state import Piece, State
+    from hpckit.run.redundant_step import Replay
 
     field, times = np.arange(6.0), []
 

@@ -9,9 +9,10 @@ import pytest
 from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
 from conftest import mpiexec
 
-from hpckit.cli import launch, memory
 from hpckit.cli.main import main
-from hpckit.cli.terminal import bytes_text
+from hpckit.launch import memory
+from hpckit.launch import mpiexec as launch
+from hpckit.settings.table import bytes_text
 
 LARGE = ["thermal", "grid.nx=100000000", "grid.nz=100000000"]
 

@@ -10,7 +10,7 @@ import pytest
 from cli_command import hpckit, probe_app  # noqa: F401  (a fixture)
 from conftest import mpiexec
 
-from hpckit.checks import Check, at_least, at_most, convergence_order, near
+from hpckit.apps.common.validation import Check, at_least, at_most, convergence_order, near
 
 needs_mpi = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
@@ -101,7 +101,7 @@ def test_a_stop_ends_the_runs_inside_too(tmp_path):
     program = (
         "from mpi4py import MPI\n"
         "from hpckit.cli.nested import start_nested\n"
-        "from hpckit.run_context import Run\n"
+        "from hpckit.run.context import Run\n"
         f"run = Run(MPI.COMM_WORLD, {str(folder)!r}, app='outer', start=start_nested)\n"
         "if run.rank == 0:\n    run.directory.request_stop()\n"
         "inner = run.nested('probe', {'time': {'steps': 9}}, 'inner')\n"
@@ -115,9 +115,9 @@ def test_a_stop_ends_the_runs_inside_too(tmp_path):
 
 @pytest.mark.usefixtures("probe_app")
 def test_presets_by_app(tmp_path):
-    from hpckit.cli.apps import find_preset
-    from hpckit.cli.config import is_run_file
     from hpckit.errors import InputError
+    from hpckit.settings.apps import find_preset
+    from hpckit.settings.config import is_run_file
 
     for name in ("probe/short", "probe.short", "short"):
         app, preset = find_preset(name)
@@ -144,7 +144,7 @@ def test_a_run_made_by_hand_starts_no_other(tmp_path):
     program = (
         "from mpi4py import MPI\n"
         "from hpckit.errors import SetupError\n"
-        "from hpckit.run_context import Run\n"
+        "from hpckit.run.context import Run\n"
         "try:\n    Run(MPI.COMM_WORLD, 'alone').nested('probe', {}, 'inner')\n"
         "except SetupError as error:\n    assert 'cannot start another app' in error.message\n"
         "else:\n    raise AssertionError\n"

@@ -15,15 +15,15 @@ import pytest
 from cli_command import HPCKIT, SITE, clean_environment, hpckit
 from conftest import wait_until
 
-from hpckit.cli import ckpt
-from hpckit.cli.config import load
 from hpckit.cli.main import main
-from hpckit.cli.resume import _changed
-from hpckit.cli.run_lock import locked
-from hpckit.durations import seconds_of
+from hpckit.cli.verbs import ckpt
+from hpckit.cli.verbs.resume import _changed
 from hpckit.errors import InUseError
+from hpckit.io.checkpoint.durations import seconds_of
 from hpckit.io.checkpoint.manifest import committed, generations
-from hpckit.run_directory import RunDirectory
+from hpckit.launch.lock import locked
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.config import load
 
 SETTINGS = (
     "grid.shape=[23,17]",

@@ -13,8 +13,8 @@ import pytest
 from conftest import run_limited
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
-from hpckit.progress_lines import clock_text, progress_line
-from hpckit.run_directory import FOLDERS, RunDirectory, plain, run_name, safe_name
+from hpckit.run.directory import FOLDERS, RunDirectory, plain, run_name, safe_name
+from hpckit.run.progress import clock_text, progress_line
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_the_run_context_by_hand(ranks: int, mpirun, tmp_path: Path) -> None:
 
 def test_workers_and_apps_import_little_and_start_no_mpi() -> None:
     program = (
-        "import sys, hpckit.run_context, hpckit.cli.worker, hpckit.cli.main\n"
+        "import sys, hpckit.run.context, hpckit.cli.worker, hpckit.cli.main\n"
         "bad = {'rich', 'matplotlib', 'mpi4py.MPI', 'numba', 'h5py'} & set(sys.modules)\n"
         "assert not bad, bad\n"
     )

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from cli_command import probe_app  # noqa: F401  (a fixture)
 
-from hpckit import watch_file
-from hpckit.cli.config import load
-from hpckit.cli.run import parser, prepare
+from hpckit.cli.verbs.run import parser, prepare
+from hpckit.comm.observe import status_file
+from hpckit.comm.observe.status_file import node_lines, read_nodes
+from hpckit.comm.observe.table import GROUPS, HEAD, RUNNING, Record, place, read_head, table_of, write_call
+from hpckit.comm.observe.watcher import Options, Watcher
 from hpckit.errors import InputError
-from hpckit.watch_file import node_lines, read_nodes
-from hpckit.watch_table import GROUPS, HEAD, RUNNING, Record, place, read_head, table_of, write_call
-from hpckit.watcher import Options, Watcher
+from hpckit.settings.config import load
 
 
 @pytest.mark.usefixtures("probe_app")
@@ -108,7 +108,7 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
     HEAD.pack_into(table, place(1), computing, RUNNING, 1, 0, 0)
     spared = watcher(spare_computing=True)
     monkeypatch.setattr(
-        "hpckit.watcher.process_state", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count))
+        "hpckit.comm.observe.watcher.process_state", lambda pid, count=[0]: ("R", count.append(0) or 10**6 * len(count))
     )
     assert look(spared, 4.0, monkeypatch) == []
     assert spared.told is not None
@@ -117,7 +117,7 @@ def test_a_stall_is_told_then_ended_but_not_while_a_late_rank_may_take_its_time(
 
 def test_the_node_says_in_a_file_what_its_ranks_do(two_ranks, monkeypatch) -> None:
     _, watcher, asleep, _ = two_ranks
-    monkeypatch.setattr(watch_file, "EVERY", 0.0)
+    monkeypatch.setattr(status_file, "EVERY", 0.0)
     it = watcher(end=0.0)
     look(it, 50.0, monkeypatch)
     (node,) = read_nodes(it.options.keep.parent)
@@ -141,7 +141,7 @@ def test_a_rank_that_compiles_or_moves_files_is_no_culprit(two_ranks, monkeypatc
     assert look(watcher(), 200.0, monkeypatch) != []
     HEAD.pack_into(table, place(1), asleep, RUNNING, 1, 0, 0)
     sizes = iter((0, 0, 0, 2**24))  # of rank 0 and 1, at first and then
-    monkeypatch.setattr("hpckit.watcher._bytes_moved", lambda pid: next(sizes))
+    monkeypatch.setattr("hpckit.comm.observe.watcher._bytes_moved", lambda pid: next(sizes))
     it = watcher()
     assert look(it, 50.0, monkeypatch) == []
     assert it.told is None

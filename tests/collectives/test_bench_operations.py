@@ -12,10 +12,10 @@ from hpckit.bench.collectives.asked import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
 from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
-from hpckit.cli.sizes import parse_sizes
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS
-from hpckit.plan.busbw import busbw_factor
+from hpckit.plan.collective.algorithms import ALGORITHMS
+from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.settings.sizes import parse_sizes
 
 
 def test_all_operations_by_all_algorithms_and_planted_wrong_values(mpirun):

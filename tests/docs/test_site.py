@@ -22,9 +22,9 @@ import settings
 import sources
 
 import hpckit
-from hpckit.cli.apps import apps
 from hpckit.cli.main import VERBS
-from hpckit.cli.schema import Schema
+from hpckit.settings.apps import apps
+from hpckit.settings.schema import Schema
 
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*href=["']?(?:https?:)?//"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.exact.gravity_waves import Channel, matrices, waves
+from hpckit.apps.exact.gravity_waves import Channel, matrices, waves
 
 CHANNEL = Channel(60_000.0, 10_000.0, 250.0, 20.0, 0.01, 23_000.0, 3_000.0, 1e-3, 9.8, 287.0, 1004.0)
 X = (np.arange(120) + 0.5) * 500.0

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hpckit.exact.lennard_jones_fluid import energy, free_energy, pressure
+from hpckit.apps.exact.lennard_jones_fluid import energy, free_energy, pressure
 
 
 def test_figures_of_other_programs():

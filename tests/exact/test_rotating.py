@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hpckit.exact import anelastic, rotating
+from hpckit.apps.exact import anelastic, rotating
 
 G, H, F = 9.81, 1000.0, 1e-4
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import SetupError
-from hpckit.scratch import scratch
-from hpckit.watcher import process_state
+from hpckit.launch.scratch import scratch
 from tests.faults.jobs import at_once, job
 
 PROGRAM = Path(__file__).with_name("dying.py")

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hpckit.cli import launch
-from hpckit.scratch import scratch
+from hpckit.launch import mpiexec
+from hpckit.launch.scratch import scratch
 from tests.faults.jobs import at_once, job
 from tests.faults.programs.hanging import STEPS
 
@@ -68,8 +68,8 @@ def _hang(kind: str, ranks: int, who: int, when: int, limit: float, end: float) 
         words = [unwatched, json.dumps({**watch, "folder": str(told)}), str(PROGRAM), kind, str(who), str(when)]
         begin = time.monotonic()
         with job(
-            launch.command(ranks, words, module="hpckit.cli.guest"),
-            env=launch.rank_environment(ranks),
+            mpiexec.command(ranks, words, module="hpckit.cli.user_rank"),
+            env=mpiexec.rank_environment(ranks),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as started:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
-from hpckit.cli import launch
+from hpckit.launch import mpiexec
 
 AT_ONCE = 2  # jobs: they wait for one another, and for limits of time, more than they compute
 Result = TypeVar("Result")
@@ -30,7 +30,7 @@ def job(command: list[str], **options: Any) -> Iterator[subprocess.Popen]:
             raise SystemExit
         yield process
     finally:
-        launch.kill(process)
+        mpiexec.kill(process)
         _running.discard(process)
 
 
@@ -53,7 +53,7 @@ def none_left() -> Iterator[None]:
         global _ended
         _ended = True
         for process in list(_running):
-            launch.kill(process)
+            mpiexec.kill(process)
         sys.exit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}

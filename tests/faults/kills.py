@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from hpckit.io.failpoints import SITES, Operation, breaking
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 from tests.faults.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 
 STEPS = 12

@@ -6,10 +6,10 @@ import traceback
 from pathlib import Path
 from random import Random
 
-from hpckit.cli.apps import App, apps
 from hpckit.cli.main import main
-from hpckit.cli.run_file import default_config, run_file_text
-from hpckit.cli.schema import Schema, dotted
+from hpckit.settings.apps import App, apps
+from hpckit.settings.run_file import default_config, run_file_text
+from hpckit.settings.schema import Schema, dotted
 from tests.faults.random_text import VALUES, changed
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import HpckitError
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 from tests.faults.random_text import changed, changed_bytes
 
 SOUNDING = "1000.0 300.0 14.0\n0.0 300.0 14.0 -1.0 2.0\n500.0 301.0 12.5 0.0 2.0\n12000.0 345.0 0.1 20.0 3.0\n"
@@ -57,14 +57,14 @@ def case(random: Random, folder: Path) -> str:
 @cache
 def _samples(folder: Path) -> dict[str, tuple[Path, Callable[[Path], Any]]]:
     """Name -> (a good file, what reads it)."""
-    from hpckit.atmosphere.sounding import read_sounding
+    from hpckit.apps.atmosphere.sounding import read_sounding
     from hpckit.collectives.table import SHIPPED, parse
     from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
     from hpckit.io.particles.lammps_dump import DumpWriter, read_lammps_dump
     from hpckit.io.particles.lammps_table import PairTable, read_lammps_table, write_lammps_table
-    from hpckit.plan.machine import machine_of, toml_of
-    from hpckit.plan.schedule_table import read_schedule, write_schedule
-    from hpckit.plan.schedules import one_f_one_b
+    from hpckit.plan.machine.machine import machine_of, toml_of
+    from hpckit.plan.pipeline.schedules import one_f_one_b
+    from hpckit.plan.pipeline.table import read_schedule, write_schedule
 
     kept = folder / "samples"
     kept.mkdir(exist_ok=True)

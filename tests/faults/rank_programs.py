@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli import launch
-from hpckit.scratch import scratch
+from hpckit.launch import mpiexec
+from hpckit.launch.scratch import scratch
 from tests.faults.jobs import job
 from tests.faults.taken_out import NONE
 
@@ -25,8 +25,8 @@ def rows_of(
     """
     with scratch("hpckit-faults-") as folder:
         with job(
-            launch.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
-            env=launch.rank_environment(ranks),
+            mpiexec.command(ranks, ["-m", f"{__package__}.{program}", folder, seed, without, *names]),
+            env=mpiexec.rank_environment(ranks),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as started:

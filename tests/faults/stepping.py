@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.checkpoint_state import Piece, State
 from hpckit.errors import HpckitError
 from hpckit.io import failpoints
 from hpckit.io.checkpoint.choose import choose
+from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.writer import Writer
 
 SHAPE, SEED = (61, 83), 7

@@ -30,12 +30,12 @@ def _nothing(*unused: Any) -> None:
 
 # Name -> what is put in its place.
 SAFEGUARDS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "face tag": (("hpckit.mailboxes.entry_of", _one_face),),
+    "face tag": (("hpckit.comm.shared.mailboxes.entry_of", _one_face),),
     "keys of random numbers": (("hpckit.md.thermostats.normals", _by_slot),),
-    "NaN gate": (("hpckit.step_edge.require_finite", _nothing),),
-    "finite check of a model": (("hpckit.atmosphere.loop.require_sound", _nothing),),
-    "comparison of replayed steps": (("hpckit.replay.Kept.difference", _nothing),),
-    "comparison of checksums": (("hpckit.message_checks.compare", _nothing),),
+    "NaN gate": (("hpckit.run.step_boundary.require_finite", _nothing),),
+    "finite check of a model": (("hpckit.apps.atmosphere.loop.require_sound", _nothing),),
+    "comparison of replayed steps": (("hpckit.run.redundant_step.Kept.difference", _nothing),),
+    "comparison of checksums": (("hpckit.comm.checksums.compare", _nothing),),
 }
 
 

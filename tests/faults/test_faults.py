@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from hpckit.cli.bench import benchmarks
 from hpckit.cli.main import main
+from hpckit.cli.verbs.bench import benchmarks
+from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import InputError
-from hpckit.watcher import process_state
 from tests.faults import figures, hangs, run
 from tests.faults.deaths import again_if_slow, deaths
 from tests.faults.untrusted import untrusted

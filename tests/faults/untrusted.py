@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from hpckit.scratch import scratch
+from hpckit.launch.scratch import scratch
 from tests.faults.jobs import AT_ONCE, at_once, job
 
 SECONDS = 5  # of processor time in a case

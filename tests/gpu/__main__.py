@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
+from hpckit.comm.gpu_choice import first_gpu
 from hpckit.errors import SetupError
-from hpckit.gpu_choice import first_gpu
 from tests.gpu.checks import checks
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.gpu.figure import size
-from hpckit.device import Device
+from hpckit.comm.device import Device
 
 __all__ = ["DOUBLE", "SINGLE", "Check", "Pairs", "checks", "difference", "size"]
 

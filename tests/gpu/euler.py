@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral
-from hpckit.device import Device
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral
+from hpckit.comm.device import Device
 from hpckit.kernels.cuda_jit import compiling, simulating
 from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO

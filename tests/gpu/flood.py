@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.bench.gpu.figures import DRY, FLOOD_DT, GRAVITY, rough
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.flood.constants import HALO, HU, HV, H
 from hpckit.kernels.flood.dispatch import diagnose, stage

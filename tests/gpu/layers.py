@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.convolution import dispatch as images
 from hpckit.kernels.convolution import reference as images_reference
 from hpckit.kernels.nn import dispatch as layers

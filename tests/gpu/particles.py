@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cells import reference as cells_reference
 from hpckit.kernels.integrate import reference as integrate_reference
 from hpckit.kernels.jit import inlined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.cuda_jit import compiling
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free

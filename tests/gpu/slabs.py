@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels.pack import reference, slab_kernels
 from tests.gpu.checks import Check, Pairs
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from hpckit.device import Device
+from hpckit.comm.device import Device
 from hpckit.kernels import stencil
 from tests.gpu.checks import Check, Pairs, size
 

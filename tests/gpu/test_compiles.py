@@ -16,7 +16,7 @@ PROGRAM = """
 import json, re
 import numpy as np
 from tests.gpu.checks import checks
-from hpckit.simulated_gpu import SimulatedGpu
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels import cuda_jit
 
 device = SimulatedGpu()

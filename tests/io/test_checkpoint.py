@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from hpckit.checkpoint_state import Piece, State
 from hpckit.errors import CorruptDataError, HpckitError, InputError, SetupError
 from hpckit.io import failpoints
 from hpckit.io.checkpoint import manifest as mf
@@ -26,6 +25,7 @@ from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.hashes import PIECE, hash_named
 from hpckit.io.checkpoint.reader import open_generation
 from hpckit.io.checkpoint.shard import write_shard
+from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.writer import Writer
 
 

@@ -20,9 +20,9 @@ from lone import LoneMesh
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io import FieldWriter, open_fields
-from hpckit.io.fields import choose_driver
-from hpckit.io.hdf5 import CHUNK_BYTES, chunk_shape
-from hpckit.plan.decomposition import Decomposition
+from hpckit.io.fields.hdf5 import CHUNK_BYTES, chunk_shape
+from hpckit.io.fields.writer import choose_driver
+from hpckit.plan.grid.decomposition import Decomposition
 
 TIMES = [0.0, 2.5, 10.0]
 N = 7  # both dims alike, so that no reader can tell them apart by size

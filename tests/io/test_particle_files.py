@@ -17,7 +17,7 @@ from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter, read_lammps_dump
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 
 N = 17
 

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpckit.cli.compare import compare
+from hpckit.cli.verbs.compare.verb import compare
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io import open_fields, probe, probe_child
 from hpckit.io.particles.h5md_reader import read_h5md

@@ -9,12 +9,12 @@ import h5py
 import numpy as np
 import pytest
 
-from hpckit.cli.compare import chance_of, compare, main
-from hpckit.cli.compare_fields import field_differences, same_times, ulp_distance
-from hpckit.cli.terminal import print_table
+from hpckit.cli.verbs.compare.fields import field_differences, same_times, ulp_distance
+from hpckit.cli.verbs.compare.verb import chance_of, compare, main
 from hpckit.errors import InputError
 from hpckit.io.safetensors import save_safetensors
-from hpckit.run_directory import RunDirectory
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.table import print_table
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

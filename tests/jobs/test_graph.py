@@ -17,14 +17,14 @@ from types import SimpleNamespace
 import pytest
 from conftest import mpi_command, mpiexec, run_limited, wait_until
 
-from hpckit.cli import launch
 from hpckit.cli.main import main
 from hpckit.errors import InputError
-from hpckit.jobs.graph import Graph, load_graph, make_graph
-from hpckit.jobs.graph_draw import columns, draw_svg, draw_text
-from hpckit.jobs.graph_slurm import chains
-from hpckit.jobs.graph_state import ATTEMPT, GraphState, read_json
+from hpckit.jobs.graph.draw import columns, draw_svg, draw_text
+from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
+from hpckit.jobs.graph.slurm import chains
+from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json
 from hpckit.jobs.task_states import stragglers, task_states
+from hpckit.launch import mpiexec as launch
 
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
 WORK = """

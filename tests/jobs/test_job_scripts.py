@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.cli.submit import _parse, main, ready_job
+from hpckit.cli.verbs.submit import _parse, main, ready_job
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs.script import RUN, Job, directives, job_script, seconds
 from hpckit.jobs.site import Cpu, Environment, Gpu, Mpi, Scratch, Site, load_site
@@ -339,7 +339,7 @@ def test_srun_speaks_what_the_mpi_of_this_environment_does(tmp_path, capsys, mon
     program = tmp_path / "mpiexec"
     program.write_text(f"#!/bin/sh\necho '{version}'\n")
     program.chmod(0o755)
-    monkeypatch.setattr("hpckit.cli.launch.find_mpiexec", lambda: str(program))
+    monkeypatch.setattr("hpckit.launch.mpiexec.find_mpiexec", lambda: str(program))
     (tmp_path / "site.toml").write_text('[mpi]\npmi = "own"\n')
     words = ["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--dry-run"]
     assert main(words) == 0

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
+from hpckit.apps.common.scaling import Load, halos
 from hpckit.bench.core_wait import CALM
 from hpckit.bench.scaling.files import latex, markdown
 from hpckit.bench.scaling.fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
@@ -25,8 +26,7 @@ from hpckit.bench.scaling.rounds import calmest, crowded, disturbance
 from hpckit.bench.scaling.study import Study, evaluated, words_with
 from hpckit.bench.scaling.verb import run
 from hpckit.errors import HpckitError, InputError
-from hpckit.plan.machine import Level, Machine
-from hpckit.scaling import Load, halos
+from hpckit.plan.machine.machine import Level, Machine
 
 APPS = {
     "weather/thermal": ["grid.nx=60", "grid.nz=20"],

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpckit.cli import listing, run_jobs
-from hpckit.cli import watch as verb
 from hpckit.cli.main import main
-from hpckit.cli.run_jobs import GONE, status_with_job
-from hpckit.cli.watch import RunWatch, last_metrics, lines
+from hpckit.cli.verbs import ls, run_jobs
+from hpckit.cli.verbs import watch as verb
+from hpckit.cli.verbs.run_jobs import GONE, status_with_job
+from hpckit.cli.verbs.watch import RunWatch, last_metrics, lines
 from hpckit.jobs import slurm
 from hpckit.jobs.slurm import JobState
-from hpckit.run_context import utc_now
-from hpckit.run_directory import RunDirectory
+from hpckit.run.context import utc_now
+from hpckit.run.directory import RunDirectory
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_watching_ends_with_the_run(run, capsys, monkeypatch):
 
 def test_a_run_that_ends_while_it_is_looked_at_is_told_as_it_ended(run, capsys, monkeypatch):
     progress(run, 0.5)
-    status_of = listing.status_of
+    status_of = ls.status_of
 
     def late(directory, job):
         finish(run)
@@ -169,8 +169,8 @@ def test_a_run_whose_front_end_leaves_while_it_is_looked_at_is_not_lost(run, mon
         finish(run)
         return True
 
-    monkeypatch.setattr(listing, "_front_end_gone", gone)
-    assert listing.status_of(run, None) == "done"
+    monkeypatch.setattr(ls, "_front_end_gone", gone)
+    assert ls.status_of(run, None) == "done"
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 75), ("missed", 1)])

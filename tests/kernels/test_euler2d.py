@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral, stable
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral, stable
 from hpckit.kernels.euler2d import constants, dispatch, lines, numerics, reference, ring
 from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
 from hpckit.kernels.jit import jit

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import neutral, stable
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import neutral, stable
 from hpckit.kernels.euler2d import dispatch as slab
 from hpckit.kernels.euler2d import lines, ring
 from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hpckit.exact.shallow_water import bowl, ritter, stoker, thacker_planar, thacker_radial
+from hpckit.apps.exact.shallow_water import bowl, ritter, stoker, thacker_planar, thacker_radial
 from hpckit.kernels.flood import dispatch, reference, simd
 from hpckit.kernels.flood.constants import BROKEN, DEPTH_MIN, HALO, RATE, WET
 

@@ -19,7 +19,7 @@ from hpckit.kernels.pair import reference as pair_reference
 from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.records import reference as records_reference
 from hpckit.kernels.records import simd as records
-from hpckit.particles import aligned
+from hpckit.particles.particles import aligned
 
 VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
 FORMS = [Form("scalar"), Form("scalar", "f", 3), Form("scalar", exact=True)]

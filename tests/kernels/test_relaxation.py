@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.atmosphere.base import base_state
-from hpckit.atmosphere.profiles import stable
+from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.profiles import stable
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.relaxation import dispatch, reference

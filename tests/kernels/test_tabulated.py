@@ -17,7 +17,7 @@ from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.pair.tabulated import FIRST, POTENTIAL
 from hpckit.kernels.records import simd as records
 from hpckit.md.tabulated import tabulated
-from hpckit.particles import aligned
+from hpckit.particles.particles import aligned
 
 FORMS = [Form("scalar"), *(Form(isa, kind, types) for isa in VECTOR_ISAS for kind, types in (("d", 3), ("f", 1)))]
 FILE = "# tables\n\nA\nN 4\n\n1 1.0 3.0 4.0\n2 1.5 2.0 3.0\n3 2.0 1.0 2.0\n4 2.5 0.0 1.0\n\n"

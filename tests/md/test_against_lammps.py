@@ -136,7 +136,7 @@ def _require_same_places(ours, path):
 def start(tmp_path):
     """Data files made here: a liquid of two types, and a cloud in a box that is open along z."""
     from hpckit.io.particles.lammps_data import write_lammps_data
-    from hpckit.io.particles.snapshot import Snapshot
+    from hpckit.plan.particles.snapshot import Snapshot
 
     rng = np.random.default_rng(11)
     for name, cells, edge, periodic in (("liquid", (7, 6, 5), 1.68, (1, 1, 1)), ("cloud", (5, 5, 9), 1.9, (1, 0, 0))):

@@ -17,7 +17,7 @@ from hpckit.apps.md.run import dry_run
 from hpckit.errors import InputError
 from hpckit.report.run_data import load_run
 from hpckit.report.units import with_error
-from hpckit.run_settings import with_common
+from hpckit.run.settings import with_common
 
 SETTINGS = [
     "system.cells=[4,4,3]",

@@ -10,8 +10,8 @@ import pytest
 from hpckit.cli.main import main
 from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.lammps_dump import DumpWriter
-from hpckit.io.particles.snapshot import Snapshot
-from hpckit.observables.measurements import Measured, Measurements
+from hpckit.md.observables.measurements import Measured, Measurements
+from hpckit.plan.particles.snapshot import Snapshot
 
 COUNT, FRAMES, BOX, INTERVAL = 43, 12, np.array([6.0, 7.0, 5.0]), 0.25
 

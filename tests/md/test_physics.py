@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from hpckit.exact.lennard_jones_fluid import energy, pressure
+from hpckit.apps.exact.lennard_jones_fluid import energy, pressure
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import write_lammps_data
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 
 BLOCKS = 8
 

@@ -33,7 +33,7 @@ def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
         "import os, signal\n"
         "import numpy as np\n"
         "from mpi4py import MPI\n"
-        "from hpckit.shared import empty_shared, node_group\n"
+        "from hpckit.comm.shared.symmetric import empty_shared, node_group\n"
         "buffer = empty_shared(MPI.COMM_WORLD, 1 << 20)\n"
         "group = node_group(MPI.COMM_WORLD)\n"
         "group.all_reduce(buffer.array)\n"

@@ -13,13 +13,13 @@ import pytest
 from conftest import run_limited
 
 from hpckit.cli.ending import end_of_run
-from hpckit.cli.failure import failure_file, stalls_folder
-from hpckit.cli.launch import JobEnd
-from hpckit.run_directory import RunDirectory
-from hpckit.watch_diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
-from hpckit.watch_table import HEAD, alarmed, place, read_head, table_of
-from hpckit.watch_table import RUNNING as IS_RUNNING
-from hpckit.watcher import Options, Watcher
+from hpckit.comm.observe.diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
+from hpckit.comm.observe.table import HEAD, alarmed, place, read_head, table_of
+from hpckit.comm.observe.table import RUNNING as IS_RUNNING
+from hpckit.comm.observe.watcher import Options, Watcher
+from hpckit.launch.failure import failure_file, stalls_folder
+from hpckit.launch.mpiexec import JobEnd
+from hpckit.run.directory import RunDirectory
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "watch_ranks.py"
 
@@ -90,7 +90,7 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
     """A program that stalls is ended with the report; a run that does not leaves no trace of it."""
     program = tmp_path / "stalls.py"
     program.write_text(
-        "import time, numpy as np, hpckit as hp\nfrom hpckit import watch\ncomm = hp.world()\n"
+        "import time, numpy as np, hpckit as hp\nfrom hpckit.comm.observe import watch\ncomm = hp.world()\n"
         "if comm.rank == 0: time.sleep(60)\nwatch.current.enter(comm, 'sum', np.dtype('f8'), 1)\ncomm.Barrier()\n"
     )
     command = [sys.executable, "-m", "hpckit.cli.main", "run"]

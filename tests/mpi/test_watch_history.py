@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpckit.watch_diagnosis import RUNNING, Call, Rank, Stall, diagnose
-from hpckit.watch_history import differing, due_there, odd_one, rare
+from hpckit.comm.observe.diagnosis import RUNNING, Call, Rank, Stall, diagnose
+from hpckit.comm.observe.history import differing, due_there, odd_one, rare
 
 WORLD = (0, 1, 2)
 

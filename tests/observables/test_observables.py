@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import InputError
-from hpckit.io.particles.snapshot import Snapshot
-from hpckit.observables import (
+from hpckit.md.observables import (
     DensityProfile,
     RadialDistribution,
     RadialProfile,
@@ -19,6 +18,7 @@ from hpckit.observables import (
     StructureFactor,
     TimeCorrelation,
 )
+from hpckit.plan.particles.snapshot import Snapshot
 
 
 def frame_of(positions, edges, types=None, velocities=None, time=0.0, lower=0.0, masses=None):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from hpckit.mesh import Mesh
+from hpckit.comm.mesh import Mesh
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
-from hpckit.parallel import measure, stage, step
-from hpckit.parallel.measure import measure_layers
-from hpckit.parallel.pipeline import Pipeline
-from hpckit.plan.training import training_plan
+from hpckit.plan.pipeline.training import training_plan
+from hpckit.training import measure, stage, step
+from hpckit.training.measure import measure_layers
+from hpckit.training.pipeline import Pipeline
 
 
 class Clock:

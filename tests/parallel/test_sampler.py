@@ -9,7 +9,7 @@ import pytest
 
 import hpckit as hp
 from hpckit.errors import InputError
-from hpckit.parallel.sampler import permuted
+from hpckit.training.sampler import permuted
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 13, 64, 65, 1000, 4097])

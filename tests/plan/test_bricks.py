@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import DecompositionError
-from hpckit.plan.bricks import Bricks
+from hpckit.plan.particles.domain import Bricks
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.algorithms import ALGORITHMS, add_algorithm, collective_plan
-from hpckit.plan.collective import CollectivePlan, Step
+from hpckit.plan.collective.algorithms import ALGORITHMS, add_algorithm, collective_plan
+from hpckit.plan.collective.plan import CollectivePlan, Step
 from hpckit.plan.prove import prove
 
 NAMES = [(operation, algorithm) for operation, builders in ALGORITHMS.items() for algorithm in builders]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import DecompositionError, InputError
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
 CASES = [

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpckit.cli.plan import main
+from hpckit.cli.verbs.plan.verb import main
 from hpckit.errors import InputError, PlanError
+from hpckit.plan.collective.gossip import GRAPHS, gossip_plan, mixing_matrix, spectral_gap
 from hpckit.plan.draw import draw, draw_svg
-from hpckit.plan.gossip import GRAPHS, gossip_plan, mixing_matrix, spectral_gap
-from hpckit.plan.machine import Level, Machine
+from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 

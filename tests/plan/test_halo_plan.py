@@ -8,9 +8,9 @@ import itertools
 import pytest
 
 from hpckit.errors import PlanError
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.halo import HaloPlan, halo_plan
-from hpckit.plan.halo_lines import lines_of
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import HaloPlan, halo_plan
+from hpckit.plan.grid.halo_lines import lines_of
 from hpckit.plan.prove import execute_halo, prove
 from hpckit.plan.topology import Topology
 

@@ -22,8 +22,8 @@ from hpckit.bench.machine.calibrate import (
 )
 from hpckit.bench.machine.times import LONG, PROBES, STEPS, Times, at_once, probe_plan, share
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.machine import Level, Machine, Measured, machine_of, toml_of
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.machine.machine import Level, Machine, Measured, machine_of, toml_of
 from hpckit.plan.price import price
 
 

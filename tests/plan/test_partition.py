@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpckit.errors import InputError
-from hpckit.plan.partition import partition_layers, read_layers
+from hpckit.plan.pipeline.partition import partition_layers, read_layers
 
 
 def every_partition(layers, stages):

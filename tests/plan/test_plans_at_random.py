@@ -7,9 +7,9 @@ import random
 import pytest
 
 from hpckit.errors import DecompositionError
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.factor import best_factorization, factorizations
-from hpckit.plan.halo import halo_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.factor import best_factorization, factorizations
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
 

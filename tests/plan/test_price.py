@@ -9,11 +9,11 @@ import pytest
 
 from hpckit.errors import InputError
 from hpckit.plan import price as price_module
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.draw import draw, draw_svg, title
-from hpckit.plan.halo import halo_plan
-from hpckit.plan.machine import Level, Machine, machine_of, shipped
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
+from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
 from hpckit.plan.price import at_least, price, timeline, walk_length
 from hpckit.plan.topology import Topology
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.program import pipeline_program
+from hpckit.plan.pipeline.program import pipeline_program
+from hpckit.plan.pipeline.schedule import Action
+from hpckit.plan.pipeline.schedules import SCHEDULES, pipeline_schedule
+from hpckit.plan.pipeline.table import read_schedule, write_schedule
 from hpckit.plan.prove import prove
-from hpckit.plan.schedule import Action
-from hpckit.plan.schedule_table import read_schedule, write_schedule
-from hpckit.plan.schedules import SCHEDULES, pipeline_schedule
 
 
 def changed(plan, rank, change):

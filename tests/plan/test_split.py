@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hpckit.errors import DecompositionError
-from hpckit.plan.decomposition import Decomposition
-from hpckit.plan.halo import halo_plan
-from hpckit.plan.machine import Level, Machine
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
+from hpckit.plan.grid.split import Split, possible_splits
+from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.price import price
-from hpckit.plan.split import Split, possible_splits
 from hpckit.plan.topology import Topology
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.errors import DecompositionError, InputError
 from hpckit.plan.blocks import block, block_starts, owner
-from hpckit.plan.factor import best_factorization, factorizations, fitting_counts, halo_surface
+from hpckit.plan.grid.factor import best_factorization, factorizations, fitting_counts, halo_surface
 from hpckit.plan.topology import Topology
 
 

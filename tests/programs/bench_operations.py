@@ -7,11 +7,10 @@ from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.bench.collectives import ranks
-from hpckit.bench.collectives.asked import algorithms_of, cases_of
-from hpckit.bench.collectives.asked_ranks import Case, candidates, measured
-from hpckit.bench.collectives.ranks import time_in_turn
+from hpckit.bench.collectives.cases import algorithms_of, cases_of
+from hpckit.bench.collectives.ranks import Case, candidates, measured, time_in_turn
 from hpckit.bench.ranks import wait_asleep
-from hpckit.plan.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 ranks.SMALL = 0  # one call a round: nothing here looks at times
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")

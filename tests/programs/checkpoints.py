@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.checkpoint_state import Piece, State, read_into
+from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.field import Field
+from hpckit.grid.field import Field
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.manifest import committed, generations
+from hpckit.io.checkpoint.state import Piece, State, read_into
 from hpckit.io.checkpoint.writer import Writer
-from hpckit.mesh import Mesh
 from hpckit.plan.blocks import block
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 world = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

@@ -10,11 +10,11 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import run_context
-from hpckit.json_bytes import gather_json, share_json
-from hpckit.plan.decomposition import Decomposition
+from hpckit.comm.json_bytes import gather_json, share_json
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.run_context import Run
+from hpckit.run import context
+from hpckit.run.context import Run
 
 comm = MPI.COMM_WORLD
 values = gather_json(comm, {"rank": comm.rank, "text": "é" * comm.rank})
@@ -25,8 +25,8 @@ else:
 assert share_json(comm, {"from": comm.rank}) == {"from": 0}
 
 ticks = itertools.count()
-run_context._clock = lambda: 0.01 * next(ticks)  # quick steps, however busy this machine is
-run_context.COMPILE_SECONDS = 3600.0
+context._clock = lambda: 0.01 * next(ticks)  # quick steps, however busy this machine is
+context.COMPILE_SECONDS = 3600.0
 run = Run(comm, sys.argv[1], app="diffusion", title="by hand")
 run.listen()
 for step in range(1, 4):
@@ -36,7 +36,7 @@ for step in range(1, 4):
     run.metric(step=step, time=0.1 * step, w_max=np.float64(step), bad=float("nan"))
 with run.compiling():
     pass
-run_context.COMPILE_SECONDS = 0.01
+context.COMPILE_SECONDS = 0.01
 said, say = threading.Event(), run.say
 run.say = lambda text: (say(text), said.set())
 with run.compiling():

@@ -10,10 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS
 from hpckit.plan.blocks import block
-from hpckit.simulated_gpu import SimulatedGpu
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 COMM = MPI.COMM_WORLD
 P, RANK = COMM.size, COMM.rank

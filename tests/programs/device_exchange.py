@@ -9,17 +9,17 @@ import pytest
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.device import HOST
+from hpckit.comm.device import HOST
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import InputError
-from hpckit.gpu_choice import find_gpu
 from hpckit.kernels import stencil
 from hpckit.kernels.device_array import is_device_array
-from hpckit.simulated_gpu import SimulatedGpu
 
 WORLD = MPI.COMM_WORLD
 DEVICE = find_gpu(WORLD)
 SHAPES = {1: (13,), 2: (7, 11), 3: (7, 6, 9)}
-FILLS = [{"y": hp.mirror}, {"y": (hp.zero_gradient, hp.fixed(3.0))}, {"y": hp.antisymmetric}]
+FILLS = [{"y": hp.bc.mirror}, {"y": (hp.bc.zero_gradient, hp.bc.fixed(3.0))}, {"y": hp.bc.antisymmetric}]
 
 
 def both(dec, mesh, dtype, components=(), rng=None):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.device_array import as_host
 from hpckit.kernels.euler2d import cuda as slab
 from hpckit.kernels.euler2d import cuda_columns, cuda_tiles
@@ -9,7 +10,6 @@ from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RAN
 from hpckit.kernels.euler2d.cuda_target import Target, new_status, parts, read_status
 from hpckit.kernels.flood import cuda as flood
 from hpckit.kernels.shallow_water import cuda as water
-from hpckit.simulated_gpu import SimulatedGpu
 
 DEVICE = SimulatedGpu()
 NZ, NX = 23, 37

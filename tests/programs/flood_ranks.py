@@ -10,11 +10,11 @@ from mpi4py import MPI
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import Model
 from hpckit.apps.flood.run import run as run_app
+from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, InputError
-from hpckit.json_bytes import gather_json
-from hpckit.mesh import Mesh
-from hpckit.run_context import Run
-from hpckit.timing import PhaseTimer
+from hpckit.run.context import Run
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

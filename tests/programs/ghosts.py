@@ -4,10 +4,10 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit import ghost_mail
-from hpckit.ghosts import GhostExchange
-from hpckit.particles import Particles, make_travelers
-from hpckit.plan.bricks import Bricks
+from hpckit.comm.shared import ghost_mail
+from hpckit.particles.ghosts import GhostExchange
+from hpckit.particles.particles import Particles, make_travelers
+from hpckit.plan.particles.domain import Bricks
 
 comm = MPI.COMM_WORLD
 BOX, REACH = np.array([7.0, 5.0, 6.0]), 1.3

@@ -8,8 +8,9 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit import mailboxes, slabs
+from hpckit.comm.shared import mailboxes
 from hpckit.errors import DecompositionError
+from hpckit.grid import regions
 
 AXES = ("z", "y", "x")
 SHAPES = {1: (29,), 2: (13, 19), 3: (7, 11, 13)}
@@ -138,13 +139,13 @@ def test_all():
                         fields, expected = [f for f, _ in case], [e for _, e in case]
                         # By memory, by MPI, by both on nodes of two ranks; all slabs as small ones, or most as large.
                         mailboxes.node_comm = pairs if count % 3 == 2 else WHOLE_NODE
-                        slabs.LARGE = 100 if count % 4 > 1 else 1 << 16
+                        regions.LARGE = 100 if count % 4 > 1 else 1 << 16
                         with hp.HaloExchange(mesh, fields, mailboxes=count % 3 != 1) as halo:
                             for _ in range(3):  # a mailbox has two buffers
                                 check(fields, expected, halo, f"{mesh}, {shape}, width {width}, exchange {count}")
                                 clear(fields, expected)
                             count += 1
-                    slabs.LARGE, mailboxes.node_comm = 1 << 16, WHOLE_NODE
+                    regions.LARGE, mailboxes.node_comm = 1 << 16, WHOLE_NODE
                     if width == 3:
                         beside += check_beside(*cases[0][0], mesh, f"{mesh}")
             except DecompositionError as error:

@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.mesh import Mesh
 from hpckit.errors import HpckitError, InputError, SetupError
 from hpckit.io import FieldWriter
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 comm = MPI.COMM_WORLD
 top = Path(sys.argv[1])

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.mesh import Mesh
 from hpckit.io import FieldWriter
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 held = open(sys.argv[3], "w")  # noqa: SIM115
 fcntl.flock(held, fcntl.LOCK_SH)

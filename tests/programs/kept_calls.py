@@ -11,10 +11,10 @@ from checks import run_checks
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit import message_checks
 from hpckit.collectives import kept, work
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.table import Entry
+from hpckit.comm import checksums
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.plan.blocks import block
@@ -312,12 +312,12 @@ def test_a_call_that_is_watched_is_seen():
         assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
         hp.all_gather(x, COMM, out).wait()
     assert P == 1 or kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is not None
-    message_checks.on = True
+    checksums.on = True
     try:
         assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
         hp.broadcast(x, COMM).wait()
     finally:
-        message_checks.on = False
+        checksums.on = False
 
 
 def test_a_rank_that_does_not_come_or_is_gone_is_told():

@@ -12,11 +12,11 @@ from mpi4py import MPI
 from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md import system as system_module
 from hpckit.md.dynamics import NVE
 from hpckit.md.forces import Forces
-from hpckit.migration import audit
-from hpckit.timing import PhaseTimer
+from hpckit.particles.migration import audit
 
 comm = MPI.COMM_WORLD
 clock = SimpleNamespace(seconds=0.0, process_time=lambda: clock.seconds)

@@ -7,16 +7,16 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.gpu_choice import find_gpu
+from hpckit.comm.gpu_choice import find_gpu
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.thermo import measure
-from hpckit.migration import audit
-from hpckit.particles import make_travelers
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.migration import audit
+from hpckit.particles.particles import make_travelers
+from hpckit.plan.particles.domain import Bricks
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)

@@ -7,8 +7,8 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.comm.gpu_choice import find_gpu
 from hpckit.errors import BlowUpError
-from hpckit.gpu_choice import find_gpu
 from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
@@ -18,8 +18,8 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
-from hpckit.particles import make_travelers
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.particles import make_travelers
+from hpckit.plan.particles.domain import Bricks
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)

@@ -11,11 +11,11 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md.dynamics import NVE
 from hpckit.md.fire import Fire
 from hpckit.md.thermo import measure
 from hpckit.md.thermostats import NoseHoover
-from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

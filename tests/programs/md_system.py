@@ -16,8 +16,8 @@ from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.thermo import measure
-from hpckit.migration import audit
-from hpckit.plan.bricks import Bricks
+from hpckit.particles.migration import audit
+from hpckit.plan.particles.domain import Bricks
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

@@ -5,8 +5,8 @@ from mpi4py import MPI
 
 import hpckit as hp
 import hpckit.collectives.axis as axes
-from hpckit import node
 from hpckit.collectives.nodes import Nodes
+from hpckit.comm.shared import group
 
 comm = MPI.COMM_WORLD
 CASES = (
@@ -21,7 +21,7 @@ CASES = (
 
 def in_nodes_of(count: int) -> MPI.Intracomm:
     """A communicator of all ranks, `count` of which share a node in what hpckit asks."""
-    node._split_by_node = lambda given: given if count == given.size else given.Split(given.rank // count, given.rank)
+    group._split_by_node = lambda given: given if count == given.size else given.Split(given.rank // count, given.rank)
     axes._node_size = lambda given: count
     return comm.Dup()
 

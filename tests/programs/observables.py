@@ -5,14 +5,14 @@ import hashlib
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.io.particles.snapshot import Snapshot
-from hpckit.observables import (
+from hpckit.md.observables import (
     DensityProfile,
     RadialDistribution,
     SpeedDistribution,
     StructureFactor,
     TimeCorrelation,
 )
+from hpckit.plan.particles.snapshot import Snapshot
 
 comm = MPI.COMM_WORLD
 rng = np.random.default_rng(11)

@@ -12,9 +12,9 @@ from hpckit.apps.weather.model import Model as Slab
 from hpckit.apps.weather3d.config import Config as BoxConfig
 from hpckit.apps.weather3d.model import Model as Box
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.exchange import HaloExchange
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

@@ -11,8 +11,8 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import Model, time_step
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 
 comm = MPI.COMM_WORLD
 found = {}

@@ -9,10 +9,10 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import Model, time_step
+from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError
-from hpckit.json_bytes import gather_json
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

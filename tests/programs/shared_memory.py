@@ -11,12 +11,12 @@ import numpy as np
 from checks import run_checks
 from mpi4py import MPI
 
-from hpckit import segments
+from hpckit.comm.shared import memory as segments
+from hpckit.comm.shared.symmetric import empty_shared, node_group
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.kernels.shared_memory import reference
 from hpckit.plan.blocks import block_starts
-from hpckit.shared import empty_shared, node_group
 
 COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size

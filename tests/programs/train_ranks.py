@@ -15,10 +15,10 @@ from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import run
 from hpckit.apps.train.trainer import Trainer
-from hpckit.mesh import Mesh
-from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.run.context import Run
+from hpckit.run.directory import RunDirectory
 
 WORLD = MPI.COMM_WORLD
 FOLDER = Path(sys.argv[1])

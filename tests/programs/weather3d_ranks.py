@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.blow_up import require_sound
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather.model import Model as SlabModel
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.run import run as run_app
-from hpckit.atmosphere.blow_up import require_sound
+from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError
-from hpckit.json_bytes import gather_json
-from hpckit.mesh import Mesh
-from hpckit.run_context import Run
-from hpckit.timing import PhaseTimer
+from hpckit.run.context import Run
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

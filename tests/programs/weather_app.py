@@ -12,9 +12,9 @@ from mpi4py import MPI
 
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.run import run as run_app
+from hpckit.comm.json_bytes import gather_json
 from hpckit.errors import BlowUpError
-from hpckit.json_bytes import gather_json
-from hpckit.run_context import Run
+from hpckit.run.context import Run
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.blow_up import require_sound
+from hpckit.apps.atmosphere.loop import step_count
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.model import Model
-from hpckit.atmosphere.blow_up import require_sound
-from hpckit.atmosphere.loop import step_count
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

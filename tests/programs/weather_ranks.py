@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.blow_up import require_sound
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model
-from hpckit.atmosphere.blow_up import require_sound
+from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError
-from hpckit.json_bytes import gather_json
 from hpckit.kernels.euler2d.constants import HALO
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

@@ -10,7 +10,7 @@ import numpy as np
 from lone import LoneMesh
 
 from hpckit.io import FieldWriter
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
 # Options of a report that is built quickly, for tests of something else.

@@ -8,7 +8,7 @@ import numpy as np
 from lone import LoneMesh
 
 from hpckit.io import FieldWriter
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 
 
 def write_waves(output: Path, axes, lengths, shape, periodic, times, variables, values) -> Path:

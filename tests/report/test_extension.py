@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from made_run import LEAN, make_run
 
-from hpckit.cli.apps import App, apps
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.report import build_report
 from hpckit.report.extension import Section
 from hpckit.report.page import escape, table
 from hpckit.report.settings import Report, settings_of
+from hpckit.settings.apps import App, apps
 
 pytest.importorskip("matplotlib")
 

@@ -15,11 +15,11 @@ from made_waves import write_waves
 from test_report import refuse_external
 
 from hpckit.report import build_report
-from hpckit.report.animation import MOST_BYTES, animate
+from hpckit.report.draw.animation import MOST_BYTES, animate
+from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
 from hpckit.report.field_file import FieldFile
-from hpckit.report.fields_section import cross_sections, cut_place, extremum, fields_section
-from hpckit.report.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
-from hpckit.report.slices import read_slice, read_slices
+from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
+from hpckit.report.sections.slices import read_slice, read_slices
 from hpckit.report.units import pretty, with_units
 
 pytest.importorskip("matplotlib")
@@ -82,7 +82,7 @@ def test_the_extremum_follows_a_warm_cell(box, monkeypatch):
         monkeypatch.setattr("hpckit.report.field_file.SLAB_BYTES", 3000)
         pieces, _ = diagrams(file, file.main(), "extremum")
         means, _ = diagrams(file, file.main(), "mean")
-        monkeypatch.setattr("hpckit.report.hovmoeller.READ_BYTES", 10_000)
+        monkeypatch.setattr("hpckit.report.draw.hovmoeller.READ_BYTES", 10_000)
         few, _ = diagrams(file, file.main(), "extremum")
     assert how == "extremum"
     for one in (made, pieces):
@@ -98,7 +98,7 @@ def test_the_extremum_follows_a_warm_cell(box, monkeypatch):
 @pytest.mark.parametrize(("cells", "most"), [(100, 300), (100, 30), (101, 50)])
 def test_a_diagram_ends_where_its_grid_does(tmp_path, monkeypatch, cells, most):
     """Neighbors are joined, not left out: the last tick stays, a spike does where it was, means stay means."""
-    monkeypatch.setattr("hpckit.report.hovmoeller.MOST_POINTS", most)
+    monkeypatch.setattr("hpckit.report.draw.hovmoeller.MOST_POINTS", most)
 
     def values(time, z, x):
         return {"theta": time + x + 0 * z, "h": time * (abs(x - 9.7e3) < 100) + 0 * z}
@@ -174,7 +174,7 @@ def test_flow_on_faces_is_brought_to_the_centers(tmp_path):
     from lone import LoneMesh
 
     from hpckit.io import FieldWriter
-    from hpckit.plan.decomposition import Decomposition
+    from hpckit.plan.grid.decomposition import Decomposition
 
     mesh = LoneMesh("y", "x", periodic=("x",))
     cells = Decomposition((4, 6), mesh.topology)

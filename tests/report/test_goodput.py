@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.report.goodput import daly_interval, goodput, goodput_section
 from hpckit.report.run_data import RunData
+from hpckit.report.sections.goodput import daly_interval, goodput, goodput_section
 
 
 def write(path: Path, **values: object) -> None:

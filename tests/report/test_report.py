@@ -13,14 +13,14 @@ from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
-from hpckit.report.charts import least_span, metric_groups, over_time, relative_change
+from hpckit.report.draw.charts import least_span, metric_groups, over_time, relative_change
+from hpckit.report.draw.maps import WARM, color_scale, extend_of, panels, scales_of
 from hpckit.report.field_file import FieldFile, evenly
-from hpckit.report.findings import find
-from hpckit.report.maps import WARM, color_scale, extend_of, panels, scales_of
 from hpckit.report.page import table
 from hpckit.report.run_data import RunData
-from hpckit.report.sections import configuration, history
-from hpckit.report.slices import Slices, read_slices
+from hpckit.report.sections.findings import find
+from hpckit.report.sections.sections import configuration, history
+from hpckit.report.sections.slices import Slices, read_slices
 from hpckit.report.units import counted, duration, moment, number, scaled, signs, time_scale, with_error
 
 pytest.importorskip("matplotlib")
@@ -228,7 +228,7 @@ def test_temperatures_are_warm_and_one_peak_does_not_bleach_the_rest():
 def test_labels_of_maps_stay_on_the_page(monkeypatch, reach):
     """Ticks such as -0.025 and -1000 are wide; what is drawn must lie within the figure."""
     figures = []
-    monkeypatch.setattr("hpckit.report.maps.to_svg", lambda figure, *_: figures.append(figure) or "")
+    monkeypatch.setattr("hpckit.report.draw.maps.to_svg", lambda figure, *_: figures.append(figure) or "")
     field = made_field(np.arange(24.0).reshape(1, 4, 6))
     field.coords = np.linspace(-reach, reach, 4), np.linspace(-reach, reach, 6)
     field.times = [0.0]

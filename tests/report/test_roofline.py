@@ -12,18 +12,18 @@ import pytest
 import work_counts
 from made_run import LEAN, make_run
 
-from hpckit import peaks as measured
 from hpckit.apps.diffusion import report as diffusion
 from hpckit.apps.shallow_water import report as water
 from hpckit.apps.weather import report as slab
 from hpckit.apps.weather3d import report as box
-from hpckit.cli import peaks as cli_peaks
 from hpckit.kernels.peaks import reference, simd
 from hpckit.report import build_report
 from hpckit.report.extension import Work
-from hpckit.report.roofline import roofline, roofline_section
 from hpckit.report.run_data import RunData
-from hpckit.run_directory import RunDirectory
+from hpckit.report.sections.roofline import roofline, roofline_section
+from hpckit.run import peaks as measured
+from hpckit.run import peaks_of_run as cli_peaks
+from hpckit.run.directory import RunDirectory
 
 pytest.importorskip("matplotlib")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_waves import write_waves
 
+from hpckit.report.draw.spectra import fit, mirrored, rings_of, spectrum
 from hpckit.report.field_file import Dim, FieldFile
-from hpckit.report.spectra import fit, mirrored, rings_of, spectrum
-from hpckit.report.spectra_section import density_units, spectra, spectra_section
+from hpckit.report.sections.spectra import density_units, spectra, spectra_section
 
 pytest.importorskip("matplotlib")
 
@@ -119,10 +119,10 @@ def test_large_fields_are_read_in_lines_and_levels(tmp_path, monkeypatch):
         return {"u": np.cos(2 * np.pi * 3 * x / 100.0) + 0 * z}
 
     path = write_waves(tmp_path / "o", "zyx", (9.0,) * 2 + (100.0,), (5, 16, 20), "yx", (0.0,), {"u": {}}, values)
-    monkeypatch.setattr("hpckit.report.spectra.SLAB_BYTES", 1000)
+    monkeypatch.setattr("hpckit.report.draw.spectra.SLAB_BYTES", 1000)
     with FieldFile(path, ("y", "x")) as file:
         whole = spectrum(file, [file.main()], "u", "", 1.0)
-        monkeypatch.setattr("hpckit.report.spectra.PLANE_POINTS", 100)
+        monkeypatch.setattr("hpckit.report.draw.spectra.PLANE_POINTS", 100)
         lines = spectrum(file, [file.main()], "u", "", 1.0)
     assert whole.variance == pytest.approx([0.5])
     assert lines.variance == pytest.approx([0.5])

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.compare_fields import field_differences
-from hpckit.cli.submit import main as submit
+from hpckit.cli.verbs.compare.fields import field_differences
+from hpckit.cli.verbs.submit import main as submit
 from tests.slurm.loopback import Cluster
 
 # Some seconds of work, in small steps; two frames of double precision.

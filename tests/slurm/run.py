@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.bench.measure import machine
-from hpckit.jobs.graph import load_graph
-from hpckit.jobs.graph_state import GraphState
-from hpckit.scratch import scratch
+from hpckit.jobs.graph.graph import load_graph
+from hpckit.jobs.graph.state import GraphState
+from hpckit.launch.scratch import scratch
 from tests.first_run import first_run
 from tests.slurm.loopback import Cluster, cluster, missing
 from tests.slurm.requeue import limited, requeued, same_bits

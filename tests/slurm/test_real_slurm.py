@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import is_open_mpi, mpiexec
 
-from hpckit.cli.graph import main as graph
-from hpckit.cli.listing import main as ls
-from hpckit.cli.submit import main
-from hpckit.cli.watch import main as watch
+from hpckit.cli.verbs.graph.verb import main as graph
+from hpckit.cli.verbs.ls import main as ls
+from hpckit.cli.verbs.submit import main
+from hpckit.cli.verbs.watch import main as watch
 from tests.slurm.loopback import Cluster, cluster, missing
 from tests.slurm.requeue import limited, requeued, same_bits
 

@@ -11,9 +11,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from hpckit.apps.common.validation import Found
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Found
-from hpckit.io.reader import find_fields
+from hpckit.io.fields.reader import find_fields
 
 Folders = Mapping[str, Path]
 DOUBLE = {"single": False}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.common.validation import Check, Curves, Found, at_most, near
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Check, Curves, Found, at_most, near
 
 STRAKA = "Straka et al. 1993, 25 m reference"
 GIRALDO = "Giraldo and Restelli 2008"

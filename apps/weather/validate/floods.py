@@ -1,7 +1,7 @@
 """The finite-volume scheme of shallow water with shocks and dry land: dam breaks, lakes in bowls, and its order.
 
 Stoker, J. J., 1957: Water Waves. Interscience, ch. 10.8. Ritter, A., 1892: Z. VDI 36, 947-954. Thacker, W. C., 1981: J.
-Fluid Mech. 107, 499-508. Their solutions are in `hpckit.exact.shallow_water`.
+Fluid Mech. 107, 499-508. Their solutions are in `hpckit.apps.exact.shallow_water`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.common.validation import Check, Curves, Found, at_least, at_most, convergence_order, near
+from hpckit.apps.exact.rotating import long_waves
+from hpckit.apps.exact.shallow_water import middle_depth, ritter, stoker, thacker_frequency, thacker_planar
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Check, Curves, Found, at_least, at_most, convergence_order, near
-from hpckit.exact.rotating import long_waves
-from hpckit.exact.shallow_water import middle_depth, ritter, stoker, thacker_frequency, thacker_planar
 
 GRAVITY = 9.81
 DAM, DEEP, SHALLOW = 1000.0, 10.0, 1.0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS
+from hpckit.apps.common.validation import Check, Curves, Found, at_least, at_most, convergence_order
+from hpckit.apps.exact.gravity_waves import Channel, waves
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
 from hpckit.apps.weather.validate.config import Config
-from hpckit.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS
-from hpckit.checks import Check, Curves, Found, at_least, at_most, convergence_order
-from hpckit.exact.gravity_waves import Channel, waves
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, RD
 
 WIDTH, HEIGHT, WIND, F = 300_000.0, 10_000.0, 20.0, 1e-3

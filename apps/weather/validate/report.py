@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from hpckit.checks import VALIDATION
-from hpckit.io.reader import find_fields
+from hpckit.apps.common.validation import VALIDATION
+from hpckit.io.fields.reader import find_fields
+from hpckit.report.draw.maps import colorbar, panels
 from hpckit.report.extension import Section
 from hpckit.report.field_file import FieldFile
-from hpckit.report.maps import colorbar, panels
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
-from hpckit.report.slices import read_slice
+from hpckit.report.sections.slices import read_slice
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import number, signs
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.common.validation import Check, Found, at_most
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Check, Found, at_most
 
 EXACT = "rest is exact"
 HOURS = 6.0

@@ -4,7 +4,7 @@ Robert, A., 1993: Bubble convection experiments with a semi-implicit formulation
 50, 1865-1873. Giraldo, F. X. and M. Restelli, 2008: J. Comput. Phys. 227, 3849-3877, section 5.2: 0.5 K, radius 250 m.
 
 The case has no exact solution and its published results are pictures. Checked are the start, where the acceleration
-follows from the anelastic equations (`hpckit.exact.anelastic`), and what must hold to the end: mirror symmetry, mass,
+follows from the anelastic equations (`apps.exact.anelastic`), and what must hold to the end: mirror symmetry, mass,
 energy, no new extremes, and that the height of the bubble no longer depends on the grid.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.common.validation import Found, at_most, near
+from hpckit.apps.exact.anelastic import initial_acceleration
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Found, at_most, near
-from hpckit.exact.anelastic import initial_acceleration
 from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
 
 ANELASTIC = "anelastic, exact at first"

@@ -1,6 +1,6 @@
 """Shallow water on an f-plane: adjustment of a step, a jet in balance, the phase speeds of Kelvin and Poincaré waves.
 
-The numbers are those of the linear theory (Gill 1982, see `hpckit.exact.rotating`); amplitudes are so small that what
+The numbers are those of the linear theory (Gill 1982, see `apps.exact.rotating`); amplitudes are so small that what
 is not linear does not count.
 """
 
@@ -11,10 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
-from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import Check, Curves, Found, at_least, at_most, convergence_order, near
-from hpckit.exact.rotating import (
+from hpckit.apps.common.validation import Check, Curves, Found, at_least, at_most, convergence_order, near
+from hpckit.apps.exact.rotating import (
     adjusted_step,
     adjustment_energies,
     gravity_wave_speed,
@@ -22,6 +20,8 @@ from hpckit.exact.rotating import (
     poincare_speed_c_grid,
     rossby_radius,
 )
+from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
+from hpckit.apps.weather.validate.config import Config
 
 GILL = "Gill 1982, exact"
 GRAVITY, F = 9.81, 1e-4

@@ -6,13 +6,13 @@ import time as clock
 from pathlib import Path
 from typing import Any
 
+from hpckit.apps.common.validation import VALIDATION, Found, near
 from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
-from hpckit.checks import VALIDATION, Found, near
+from hpckit.comm.json_bytes import share_json
 from hpckit.errors import BlowUpError
-from hpckit.json_bytes import share_json
-from hpckit.run_context import DryRun, Run
+from hpckit.run.context import DryRun, Run
 
 SUITE: dict[str, Case] = {
     "straka": density_current.CASE,

@@ -15,8 +15,8 @@ from hpckit.bench.collectives import verb
 from hpckit.bench.collectives.cases import OPTIONS, cases_of, default_cases, tuning_cases
 from hpckit.bench.collectives.ranks import any_case
 from hpckit.bench.command import add_common, exit_code, show
+from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import HpckitError
-from hpckit.same import broadcast_bytes
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from hpckit.bench.collectives.plot import pyplot_for
 from hpckit.bench.collectives.values import BLOCKS, DTYPES, REDUCING, ROOTED, array_dtype, reduction
-from hpckit.cli.apps import did_you_mean
-from hpckit.cli.memory import available_bytes
-from hpckit.cli.sizes import parse_sizes
-from hpckit.cli.terminal import bytes_text
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.collectives.reduction import UFUNCS
 from hpckit.errors import InputError
-from hpckit.plan.algorithms import ALGORITHMS, operation_of
+from hpckit.launch.memory import available_bytes
+from hpckit.plan.collective.algorithms import ALGORITHMS, operation_of
+from hpckit.settings.apps import did_you_mean
+from hpckit.settings.sizes import parse_sizes
+from hpckit.settings.table import bytes_text
 
 KiB, MiB = 1024, 1024**2
 P2P = ("recursive_doubling", "halving_doubling", "ring")

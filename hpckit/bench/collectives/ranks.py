@@ -19,11 +19,11 @@ from hpckit.bench.ranks import answer, slowest
 from hpckit.collectives import all_gather, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
+from hpckit.comm.agree import broadcast_bytes
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import HpckitError
-from hpckit.mesh import Mesh
-from hpckit.plan.algorithms import ALGORITHMS
-from hpckit.same import broadcast_bytes
-from hpckit.shared import empty_shared
+from hpckit.plan.collective.algorithms import ALGORITHMS
 
 # Calls of less are timed several in a row, without a barrier between, after some that are not timed: those before were
 # another candidate's.

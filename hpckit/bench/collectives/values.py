@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from hpckit.collectives.reduction import BFLOAT16, Reduction
-from hpckit.plan.collective import OPERATIONS
+from hpckit.plan.collective.plan import OPERATIONS
 
 # Values repeat after so many, so that right results are known without room for them: a prime, so that a block in
 # another block's place shows.

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.measure import Ratios, Rows, spread
-from hpckit.device import Device
-from hpckit.simulated_gpu import SimulatedGpu
-from hpckit.timing import t_eff
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
+from hpckit.comm.simulated_gpu import SimulatedGpu
 
 PAUSE = 0.02  # seconds that a timing takes at least: launches are asynchronous
 

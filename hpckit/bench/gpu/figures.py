@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.profiles import neutral
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu.figure import dtypes, joined, seconds, share, size, step_figure
 from hpckit.bench.gpu.train import training
 from hpckit.bench.measure import Ratios, Rows
 from hpckit.bench.ranks import run_ranks
 from hpckit.bench.shallow_water.verb import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
 from hpckit.kernels.euler2d.constants import HALO
 from hpckit.kernels.flood import constants as flood
 from hpckit.kernels.shallow_water import constants as shallow
-from hpckit.timing import t_eff
 
 EDGE = 640  # of the heat equation's cube
 CONSTANT, VARIABLE = 16, 24  # bytes that must move per cell, double

@@ -14,15 +14,15 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.ranks import answer
-from hpckit.device import Device
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
-from hpckit.gpu_choice import find_gpu
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
 from hpckit.kernels.pair.cuda import gather
 from hpckit.md.dynamics import NVE
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
-from hpckit.timing import PhaseTimer
+from hpckit.plan.grid.decomposition import Decomposition
 
 EXCHANGES, WARM_EXCHANGES = 50, 5
 WARM, STEPS, ROUNDS = 100, 200, 5

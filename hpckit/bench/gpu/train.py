@@ -18,9 +18,9 @@ from hpckit.apps.train.peak import gemm_peak
 from hpckit.bench.gpu.figure import size
 from hpckit.bench.measure import Ratios, Rows, interleave, ratio
 from hpckit.bench.train.steps import COMPARED, RATE, gpt_flops, our_step
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.nn.gpt import gpt2
-from hpckit.simulated_gpu import SimulatedGpu
 
 # Key -> layers, width, heads, vocabulary, samples, tokens of a sample: GPT-2's smallest, and the one of `bench train`.
 CASES = {

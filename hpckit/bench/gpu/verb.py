@@ -19,10 +19,10 @@ import numpy as np
 from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.gpu.figures import FIGURES
 from hpckit.bench.measure import Ratios, Rows, result
-from hpckit.device import Device
-from hpckit.gpu_choice import first_gpu
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import first_gpu
+from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.pack import slab_kernels
-from hpckit.simulated_gpu import SimulatedGpu
 
 COPY_BYTES, QUICK_BYTES = 2 << 30, 256 << 20
 

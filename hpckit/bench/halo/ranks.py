@@ -10,10 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.bench.ranks import answer, seconds_a_call
-from hpckit.exchange import HaloExchange
-from hpckit.field import Field
-from hpckit.mesh import Mesh
-from hpckit.plan.decomposition import Decomposition
+from hpckit.comm.mesh import Mesh
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.plan.grid.decomposition import Decomposition
 
 Candidate = Callable[[], object]
 NAMES = ("z", "y", "x")

@@ -14,8 +14,8 @@ import numpy as np
 
 from hpckit.bench.collectives.rows import interval
 from hpckit.bench.machine.times import LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
-from hpckit.plan.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.machine import Level, Machine, Measured
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.machine.machine import Level, Machine, Measured
 from hpckit.plan.price import price
 
 EMPTY = 64  # bytes: a message that costs nothing but its latency

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.ranks import answer, run_ranks
-from hpckit.plan.collective import NOBODY, CollectivePlan, Step, messages
+from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, messages
 
 PROBES = ("one", "pairs", "exchange")
 STEPS = 4

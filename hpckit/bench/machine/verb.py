@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.bench.measure import Ratios, Rows, machine, result, spread
-from hpckit.cli.peaks import keep
 from hpckit.errors import InputError
-from hpckit.peaks import cores, measure
+from hpckit.run.peaks import cores, measure
+from hpckit.run.peaks_of_run import keep
 
 RANKS = {2: 45.0, 4: 60.0}  # and for how many seconds they are timed
 
@@ -51,7 +51,7 @@ def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any
     """Time the steps, and with `predict` the all-reduces in turn with them; write the file."""
     from hpckit.bench.machine import calibrate
     from hpckit.bench.machine.times import measured
-    from hpckit.plan.machine import toml_of
+    from hpckit.plan.machine.machine import toml_of
 
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise InputError(f"no file can be written at {path}", do="give a file in a folder that is there")

@@ -18,14 +18,14 @@ from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.model import AXES, topology_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
-from hpckit.cli.launch import find_mpiexec
+from hpckit.comm.mesh import Mesh
 from hpckit.errors import SetupError
+from hpckit.launch.mpiexec import find_mpiexec
 from hpckit.md.dynamics import NVE, warm_up
 from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System
 from hpckit.md.thermo import Thermo, measure
-from hpckit.mesh import Mesh
-from hpckit.plan.bricks import Bricks
+from hpckit.plan.particles.domain import Bricks
 
 STEPS, DT = 100, 0.005
 LENNARD_JONES = "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5"

@@ -27,8 +27,8 @@ from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
 from hpckit.kernels import simd
 from hpckit.kernels.pair.named import NAMED
+from hpckit.launch.scratch import scratch
 from hpckit.md.interaction import Interaction
-from hpckit.scratch import scratch
 
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits

@@ -56,7 +56,7 @@ def _case(mib: int, rounds: int) -> Times:
     """Seconds of each way to keep `mib` MiB a rank, the slowest rank, in turn."""
     from mpi4py import MPI
 
-    from hpckit.json_bytes import share_json
+    from hpckit.comm.json_bytes import share_json
 
     comm = MPI.COMM_WORLD
     made = tempfile.mkdtemp(prefix="hpckit-bench-", dir=".") if comm.rank == 0 else None
@@ -70,7 +70,7 @@ def _case(mib: int, rounds: int) -> Times:
 
 
 def _measured(comm: Any, folder: Path, mib: int, rounds: int) -> Times:
-    from hpckit.checkpoint_state import Piece, State
+    from hpckit.io.checkpoint.state import Piece, State
     from hpckit.io.checkpoint.stream import pages
     from hpckit.io.checkpoint.writer import Writer
 

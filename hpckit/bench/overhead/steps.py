@@ -12,13 +12,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from hpckit import message_checks
 from hpckit.bench.ranks import answer, slowest
-from hpckit.cli.config import load
-from hpckit.json_bytes import share_json
-from hpckit.run_context import Run
-from hpckit.watch import Watch
-from hpckit.watched_comm import WatchedComm
+from hpckit.comm import checksums
+from hpckit.comm.json_bytes import share_json
+from hpckit.comm.observe.watch import Watch
+from hpckit.comm.observe.watched_comm import WatchedComm
+from hpckit.run.context import Run
+from hpckit.settings.config import load
 
 # Presets that the README shows, with their sizes; the last setting keeps files out of the steps that are timed.
 PRESETS = {
@@ -69,14 +69,14 @@ def case(preset: str, ways: list[str], rounds: int) -> dict[str, Any]:
 def _steps(comm: Any, preset: str, replay: int = 0, messages: bool = False) -> tuple[float, float]:
     """Seconds and records a step of a run of this preset."""
     config = load(preset, PRESETS[preset], {})
-    message_checks.on = messages
+    checksums.on = messages
     folder = tempfile.mkdtemp(prefix="hpckit-bench-") if comm.rank == 0 else None
     with Watch(comm) as watch:
         seen = WatchedComm(comm)
         run = TimedRun(seen, _shared(comm, folder), app=config.app.name, lines=False, watch=watch, replay=replay)
         with redirect_stdout(io.StringIO()):
             importlib.import_module(f"{config.app.package}.run").run(config.config, run)
-    message_checks.on = False
+    checksums.on = False
     comm.Barrier()  # ranks write files of their own
     if folder is not None:
         shutil.rmtree(folder)

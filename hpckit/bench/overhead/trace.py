@@ -33,13 +33,13 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
     """Seconds a step, `rounds` times each, of the slowest rank."""
     from mpi4py import MPI
 
-    from hpckit import waits
-    from hpckit.exchange import HaloExchange
-    from hpckit.field import Field
+    from hpckit.comm.mesh import Mesh
+    from hpckit.comm.observe import waits
+    from hpckit.comm.observe.timer import PhaseTimer
+    from hpckit.grid.exchange import HaloExchange
+    from hpckit.grid.field import Field
     from hpckit.kernels import stencil
-    from hpckit.mesh import Mesh
-    from hpckit.plan.decomposition import Decomposition
-    from hpckit.timing import PhaseTimer
+    from hpckit.plan.grid.decomposition import Decomposition
 
     comm = MPI.COMM_WORLD
     mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))

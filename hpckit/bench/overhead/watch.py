@@ -75,11 +75,11 @@ def _case(rounds: int) -> dict[str, Any]:
     """Seconds a call, `rounds` times each, the slowest of the ranks."""
     from mpi4py import MPI
 
-    from hpckit.exchange import HaloExchange
-    from hpckit.field import Field
-    from hpckit.mesh import Mesh
-    from hpckit.plan.decomposition import Decomposition
-    from hpckit.watch import Watch
+    from hpckit.comm.mesh import Mesh
+    from hpckit.comm.observe.watch import Watch
+    from hpckit.grid.exchange import HaloExchange
+    from hpckit.grid.field import Field
+    from hpckit.plan.grid.decomposition import Decomposition
 
     comm = MPI.COMM_WORLD
     one, total, dtype = np.ones(1), np.ones(1), np.dtype("f8")

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hpckit.apps.common.scaling import Load
 from hpckit.bench.scaling.fit import Estimate
 from hpckit.errors import DecompositionError, InputError, SetupError
-from hpckit.plan.machine import Machine, machine_of
-from hpckit.scaling import Load
+from hpckit.plan.machine.machine import Machine, machine_of
 
 MOST = 4096  # ranks
 OFF = 1.35  # predictions of exchanges are within 35 % (docs/collectives.md)

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.bench.scaling.fit import law
 from hpckit.errors import SetupError
-from hpckit.report.charts import phase_colors
+from hpckit.report.draw.charts import phase_colors
 from hpckit.report.page import caption, escape, grid, page, section, table
 from hpckit.report.style import ACCENT, MUTED, WARM, pyplot, to_svg
 

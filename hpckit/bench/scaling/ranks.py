@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import waits
 from hpckit.bench.measure import CALM, core_wait, disturbance
 from hpckit.bench.ranks import alone_in_turn, answer, slowest, wait_asleep
-from hpckit.checkpoint_state import MakeState
-from hpckit.device import Device
+from hpckit.comm.device import Device
+from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.observe import waits
 from hpckit.errors import HpckitError, SetupError
-from hpckit.gpu_choice import find_gpu
-from hpckit.json_bytes import gather_json
-from hpckit.run_context import Run
-from hpckit.run_settings import with_common
+from hpckit.io.checkpoint.state import MakeState
+from hpckit.run.context import Run
+from hpckit.run.settings import with_common
 
 NAP = 0.005  # s between two looks of a rank that has no part in a turn
 ALONE = 4  # so many ranks at the most make the run on one rank, one after the other

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.apps.common.scaling import Load
 from hpckit.bench.measure import CALM, MOST, Turns, calmest
 from hpckit.bench.ranks import started
 from hpckit.bench.scaling.fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling.model import Curve, curve
-from hpckit.cli import launch
-from hpckit.cli.config import Configuration, load
-from hpckit.cli.run import check_plan
-from hpckit.cli.schema import repr_toml
+from hpckit.cli.verbs.run import check_plan
 from hpckit.errors import InputError
-from hpckit.plan.machine import Machine
-from hpckit.scaling import Load
+from hpckit.launch import mpiexec
+from hpckit.plan.machine.machine import Machine
+from hpckit.settings.config import Configuration, load
+from hpckit.settings.schema import repr_toml
 
 PILOT_STEPS = 8
 LEAST_STEPS = 2
@@ -64,7 +64,7 @@ class Study:
         if found is None:
             raise InputError(
                 f"the app {self.base.app.name} has no scaling studies",
-                do="give it a module `scaling` (hpckit/scaling.py says what is in it)",
+                do="give it a module `scaling` (apps/common/scaling.py says what is in it)",
             )
         return found
 
@@ -115,7 +115,7 @@ class Study:
         }
         ranks = max(self.counts)
         # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
-        environment = launch.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
+        environment = mpiexec.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
         with tempfile.TemporaryDirectory(dir=folder) as shared:
             return started("hpckit.bench.scaling.ranks", ranks, [[case]], shared, environment, self.launcher)[0]
 

@@ -16,11 +16,11 @@ from hpckit.bench.measure import machine, result
 from hpckit.bench.scaling.files import write_files
 from hpckit.bench.scaling.model import machine_for
 from hpckit.bench.scaling.study import Study, evaluated, studied
-from hpckit.cli import launch
-from hpckit.cli.provenance import provenance
+from hpckit.comm.gpu_driver import missing, no_gpu
 from hpckit.errors import InputError
-from hpckit.gpu_driver import missing, no_gpu
-from hpckit.run_directory import run_name
+from hpckit.launch import mpiexec
+from hpckit.launch.provenance import provenance
+from hpckit.run.directory import run_name
 
 # What `all` stands for: the sizes of the benchmarks against others; training grows with the ranks, as data-parallel
 # training does.
@@ -67,7 +67,7 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
         raise InputError("nothing is measured so", do="--repeats 1 or more, --seconds above 0, --steps 1 or more")
     _check_start(options["launcher"], options["gpu"])
     if not options["launcher"]:
-        launch.require_room(max(counts))
+        mpiexec.require_room(max(counts))
     rest = {"counts": counts, "gpu": options["gpu"], "launcher": options["launcher"]}
     if name.endswith(".py"):
         raise InputError(
@@ -87,15 +87,16 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     named = None if options["machine"] is None else machine_for(options["machine"], 0, quick)
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{folder}\n", file=sys.stderr, flush=True)
-    if max(counts) > launch.cores():
-        launch.warn_if_crowded(max(counts))
-    model = named or machine_for(None, launch.cores(), quick)
+    if max(counts) > mpiexec.cores():
+        mpiexec.warn_if_crowded(max(counts))
+    model = named or machine_for(None, mpiexec.cores(), quick)
     rows: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for key, study in studies.items():
         steps, made = studied(study, folder, rounds, seconds, options["steps"], not options["no_ceiling"])
         record = {**evaluated(study, made, rounds, model), "steps": steps}
-        about = provenance(_again(study, record, options["machine"]), max(counts), launch.rank_environment(max(counts)))
+        again, environment = _again(study, record, options["machine"]), mpiexec.rank_environment(max(counts))
+        about = provenance(again, max(counts), environment)
         write_files(folder / key if key else folder, {**record, "machine": machine(), "provenance": about})
         rows += [_row(record, point) for point in record["points"]]
         ratios |= _ratios(key or study.base.app.name, record)
@@ -178,5 +179,5 @@ def _counts(text: str) -> tuple[int, ...]:
 def _default_counts() -> Sequence[int]:
     """Powers of two up to the tasks of the allocation, or the cores of this machine."""
     tasks = os.environ.get("SLURM_NTASKS", "")
-    most = int(tasks) if tasks.isdigit() and int(tasks) > 0 else launch.cores()
+    most = int(tasks) if tasks.isdigit() and int(tasks) > 0 else mpiexec.cores()
     return tuple(sorted({*(2**power for power in range(most.bit_length())), most}))

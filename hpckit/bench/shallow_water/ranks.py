@@ -11,9 +11,9 @@ from mpi4py import MPI
 from hpckit.apps.shallow_water.config import PRESETS, Config
 from hpckit.apps.shallow_water.model import Model, time_step
 from hpckit.bench.ranks import against_one, answer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.shallow_water.constants import HALO
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
 
 
 def case(key: str, n: int, calls: int, rounds: int) -> dict[str, Any]:

@@ -31,10 +31,10 @@ import numpy as np
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up
 from hpckit.bench.ranks import run_ranks
+from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.peaks.dispatch import copy
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F
 from hpckit.kernels.shallow_water.dispatch import step, step_free
-from hpckit.timing import t_eff
 
 SIZE = 2048
 STAGES = 3

@@ -12,16 +12,16 @@ from mpi4py import MPI
 
 from hpckit.bench.measure import SELDOM, Times, in_turn, seconds_of, uncollected
 from hpckit.bench.ranks import answer, slowest, wait_asleep
-from hpckit.mesh import Mesh
+from hpckit.comm.mesh import Mesh
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW
 from hpckit.nn.parameters import Parameters
-from hpckit.parallel.data import DataParallel
-from hpckit.parallel.pipeline import Pipeline
-from hpckit.plan.price_schedule import price_schedule
-from hpckit.plan.stage_times import StageTimes
-from hpckit.plan.training import TrainingPlan, training_plan
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.times import StageTimes
+from hpckit.plan.pipeline.training import TrainingPlan, training_plan
+from hpckit.training.data import DataParallel
+from hpckit.training.pipeline import Pipeline
 
 VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import answer
-from hpckit.device import HOST, Device
+from hpckit.comm.device import HOST, Device
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.setups import initial_state
 from hpckit.apps.weather3d.config import Config as Config3d
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
-from hpckit.atmosphere.base import BaseState, base_state
-from hpckit.atmosphere.profiles import profile_of
 from hpckit.bench.rivals.c import pointers
 from hpckit.kernels.euler2d import dispatch as slab_kernels
 from hpckit.kernels.euler2d.constants import HALO

@@ -10,16 +10,16 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpckit.apps.atmosphere.loop import Model
 from hpckit.apps.weather import model as slab
 from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
-from hpckit.atmosphere.loop import Model
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import against_one, answer
-from hpckit.mesh import Mesh
-from hpckit.timing import PhaseTimer
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 
 
 def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None) -> Model:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import CorruptDataError, HpckitError, SetupError
 from hpckit.io.checkpoint.manifest import committed, generations, is_refused, parse, read_manifest, refuse
 from hpckit.io.checkpoint.reader import Generation
 from hpckit.io.together import bcast_json
-from hpckit.same import broadcast_bytes
 
 
 def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:

@@ -18,7 +18,7 @@ from hpckit.io.checkpoint.shard import gaps
 
 
 class Generation:
-    """A committed generation whose manifest is sound; `hpckit.checkpoint_state.Restored` for apps."""
+    """A committed generation whose manifest is sound; `hpckit.io.checkpoint.state.Restored` for apps."""
 
     def __init__(self, root: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = folder(root, manifest["generation"]), manifest

@@ -16,11 +16,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpckit.checkpoint_state import Piece
 from hpckit.io import disk
 from hpckit.io.checkpoint.hashes import BEST, PIECE, hash_named, hasher_named
+from hpckit.io.checkpoint.state import Piece
 from hpckit.io.checkpoint.stream import PAGE, Stream
-from hpckit.io.hdf5 import FORMAT
+from hpckit.io.fields.hdf5 import FORMAT
 
 DIRECT_BYTES = 1 << 16  # from here on a dataset starts on a page and is written past the page cache
 

@@ -15,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.checkpoint_state import Piece, State
+from hpckit.comm.json_bytes import gather_json
 from hpckit.errors import HpckitError, InputError, SetupError
 from hpckit.io import disk
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.hashes import BEST, PIECE
 from hpckit.io.checkpoint.shard import shard_name, write_shard
+from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.stream import PAGE, pages
-from hpckit.io.files import write_error
+from hpckit.io.files import utc_now, write_error
 from hpckit.io.together import together
-from hpckit.json_bytes import gather_json
-from hpckit.run_context import utc_now
 
 ROOM = 1 << 20  # bytes beyond the values that a checkpoint is reckoned to take
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import write_error
-from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
+from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 
 MOST_DIGITS = 40  # of a number of particles, blanks and the end of the line among them
 

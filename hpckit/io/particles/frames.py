@@ -12,7 +12,7 @@ from hpckit.io.particles.extended_xyz import read_extended_xyz
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 
 # End of the name -> what reads the frames. Of another name the first bytes say it: LAMMPS users write `dump.melt`.
 READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {

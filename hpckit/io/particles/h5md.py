@@ -18,9 +18,9 @@ import numpy as np
 
 import hpckit
 from hpckit.errors import CorruptDataError, InputError
+from hpckit.io.fields.hdf5 import FORMAT, Source, memory_file, store_virtual
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.hdf5 import FORMAT, Source, memory_file, store_virtual
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 
 GROUP = "particles/all"
 # Element of the file -> field of the snapshot, and the unit it has.

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.particles.snapshot import Snapshot, sorted_by_id
 from hpckit.io.probe import is_hdf5, require_sound
+from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 
 
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.particles.snapshot import Floats, Ints, Snapshot, sorted_by_id
 from hpckit.io.particles.text import Lines
+from hpckit.plan.particles.snapshot import Floats, Ints, Snapshot, sorted_by_id
 
 # Atom style -> its columns; three image flags may follow.
 STYLES = {

@@ -12,8 +12,8 @@ import numpy as np
 
 from hpckit.errors import CorruptDataError
 from hpckit.io.files import write_error
-from hpckit.io.particles.snapshot import Floats, Snapshot, sorted_by_id
 from hpckit.io.particles.text import Lines
+from hpckit.plan.particles.snapshot import Floats, Snapshot, sorted_by_id
 
 # How positions may be given: column names -> (whether scaled to the box, whether unwrapped).
 POSITIONS = {

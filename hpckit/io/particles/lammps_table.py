@@ -9,8 +9,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.particles.snapshot import Floats
 from hpckit.io.particles.text import Lines
+from hpckit.plan.particles.snapshot import Floats
 
 SPACINGS = ("R", "RSQ")
 KEYWORDS = "N, R, RSQ, FPRIME"

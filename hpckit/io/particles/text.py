@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.particles.snapshot import Floats
+from hpckit.plan.particles.snapshot import Floats
 
 # Longer lines are no text of numbers; they are not taken into memory.
 LONGEST_LINE = 1 << 20

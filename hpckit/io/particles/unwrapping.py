@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpckit.io.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import Snapshot
 
 
 def with_images(frames: Iterable[Snapshot]) -> Iterator[Snapshot]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import watch
+from hpckit.comm.observe import watch
 
 STEPS = 60
 LARGE = 1 << 17  # elements: a message that no library buffers

@@ -27,17 +27,17 @@ from unittest.mock import patch
 import numpy as np
 from mpi4py import MPI
 
-from hpckit import message_checks
-from hpckit.checkpoint_settings import Checkpoint
+from hpckit.comm import checksums
+from hpckit.comm.agree import broadcast_bytes
+from hpckit.comm.checksums import End
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
-from hpckit.io.checkpoint.keeper import Keeper
+from hpckit.io.checkpoint.manager import Keeper
+from hpckit.io.checkpoint.settings import Checkpoint
 from hpckit.io.files import replace_file
-from hpckit.message_checks import End
-from hpckit.replay import Kept
-from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory
-from hpckit.same import broadcast_bytes
+from hpckit.run.context import Run
+from hpckit.run.directory import RunDirectory
+from hpckit.run.redundant_step import Kept
 from tests.faults.programs.cases import CASES, TEXT, Case, laid_over
 from tests.faults.rank_programs import ROWS
 from tests.faults.taken_out import taken_out
@@ -154,8 +154,8 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
     case = CASES["train" if name == PIPELINE else name]
     stages = world.size if name == PIPELINE else 1
     who, left = random.randrange(world.size), random.randint(1, 12)
-    finish, check_result = message_checks.Seals.finish, message_checks.check_result
-    check_single = message_checks.SingleSeals.check
+    finish, check_result = checksums.Seals.finish, checksums.check_result
+    check_single = checksums.SingleSeals.check
     spoiled: list[str] = []
 
     def spoil(array: np.ndarray, what: str) -> None:
@@ -167,7 +167,7 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
             flat[where] = flat[where] ^ np.uint8(4) if flat.dtype == np.uint8 else np.nextafter(flat[where], np.inf)
             spoiled.append(what)
 
-    def finish_spoiled(seals: message_checks.Seals, received: list[End]) -> None:
+    def finish_spoiled(seals: checksums.Seals, received: list[End]) -> None:
         full = [end for end in received if any(array.size for array in end.arrays)]
         if full:
             spoil(next(array for array in full[0].arrays if array.size), f"from rank {full[0].peer} to rank {who}")
@@ -177,18 +177,18 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
         spoil(result, operation)
         check_result(comm, operation, result)
 
-    def single_spoiled(seals: message_checks.SingleSeals, due: Any, peer: int, array: np.ndarray) -> None:
+    def single_spoiled(seals: checksums.SingleSeals, due: Any, peer: int, array: np.ndarray) -> None:
         spoil(array, f"from rank {peer} to rank {who}")
         check_single(seals, due, peer, array)
 
-    message_checks.on = True
+    checksums.on = True
     if world.rank == 0:
         RunDirectory.create(folder / f"message-{name}")
     world.Barrier()
     with (
-        patch("hpckit.message_checks.Seals.finish", finish_spoiled),
-        patch("hpckit.message_checks.SingleSeals.check", single_spoiled),
-        patch("hpckit.message_checks.check_result", result_spoiled),
+        patch("hpckit.comm.checksums.Seals.finish", finish_spoiled),
+        patch("hpckit.comm.checksums.SingleSeals.check", single_spoiled),
+        patch("hpckit.comm.checksums.check_result", result_spoiled),
     ):
         run = Run(world, RunDirectory(folder / f"message-{name}"), app=case.app, lines=False)
         module = importlib.import_module(f"hpckit.apps.{case.app}.run")

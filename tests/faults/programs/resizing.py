@@ -25,17 +25,17 @@ from mpi4py import MPI
 
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.trainer import Trainer
-from hpckit.checkpoint_settings import Checkpoint
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.io.checkpoint.choose import choose
-from hpckit.io.checkpoint.keeper import Keeper
+from hpckit.io.checkpoint.manager import Keeper
 from hpckit.io.checkpoint.reader import Generation
+from hpckit.io.checkpoint.settings import Checkpoint
 from hpckit.io.checkpoint.writer import Writer
 from hpckit.io.files import replace_file
-from hpckit.mesh import Mesh
-from hpckit.replay import Kept
-from hpckit.run_context import Run
-from hpckit.run_directory import RunDirectory
-from hpckit.timing import PhaseTimer
+from hpckit.run.context import Run
+from hpckit.run.directory import RunDirectory
+from hpckit.run.redundant_step import Kept
 from tests.faults.programs.cases import CASES, MORE, TEXT, Case
 from tests.faults.rank_programs import ROWS
 from tests.faults.taken_out import taken_out

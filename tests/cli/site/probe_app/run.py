@@ -9,9 +9,9 @@ import sys
 import time
 
 from hpckit.errors import BlowUpError, DecompositionError, InputError
-from hpckit.plan.decomposition import Decomposition
+from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.run_context import DryRun, Run
+from hpckit.run.context import DryRun, Run
 from probe_app.config import Config
 
 

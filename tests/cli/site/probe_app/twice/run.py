@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from hpckit.checks import VALIDATION, near
+from hpckit.apps.common.validation import VALIDATION, near
 from hpckit.errors import BlowUpError
-from hpckit.run_context import DryRun, Run
+from hpckit.run.context import DryRun, Run
 from probe_app.twice.config import Config
 
 

@@ -1,0 +1,175 @@
+"""Atmospheres at rest: potential temperature, hydrostatic pressure and wind as functions of height."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpckit.apps.atmosphere.settings import Base
+from hpckit.apps.atmosphere.sounding import Sounding, read_sounding
+from hpckit.errors import InputError
+from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An atmosphere by height z (m): theta (K), pressure (Pa) in hydrostatic balance with it, winds u and v (m/s).
+
+    The functions hold from a little below the ground (the rows outside a wall need them there) to a little above `top`.
+    """
+
+    theta: Function
+    pressure: Function
+    wind: Function
+    top: float
+    name: str
+    wind_v: Function = np.zeros_like
+
+
+def profile_of(base: Base) -> Profile:
+    """The atmosphere that the settings ask for; reads the sounding where there is one."""
+    if base.kind == "sounding":
+        assert base.file is not None  # the settings were checked
+        sounding = read_sounding(base.file)
+        return observed(sounding, virtual=base.virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
+    if base.kind == "stable":
+        return stable(base.theta, base.frequency, base.u)
+    if base.kind == "isothermal":
+        return isothermal(base.temperature, base.u)
+    return standard(base.u) if base.kind == "standard" else neutral(base.theta, base.u)
+
+
+def neutral(theta: float, u: float = 0.0) -> Profile:
+    """The same theta at all heights, 1000 hPa at the ground."""
+    return Profile(
+        lambda z: np.full_like(z, theta),
+        lambda z: P0 * (1 - GRAVITY * z / (CP * theta)) ** (CP / RD),
+        lambda z: np.full_like(z, u),
+        0.95 * CP * theta / GRAVITY,  # a little below the height where such air ends
+        "neutral",
+    )
+
+
+def stable(theta: float, frequency: float, u: float = 0.0) -> Profile:
+    """Constant Brunt-Väisälä frequency (s-1): theta = theta_0 exp(N**2 z / g), 1000 hPa at the ground."""
+    rate = frequency * frequency / GRAVITY
+
+    def exner(z: np.ndarray) -> np.ndarray:
+        return 1 + GRAVITY / (CP * theta * rate) * np.expm1(-rate * z)
+
+    # exner falls to 0 at a height, if it does at all
+    share = CP * theta * rate / GRAVITY
+    top = np.inf if share >= 1 else -np.log1p(-share) / rate
+    return Profile(
+        lambda z: theta * np.exp(rate * z),
+        lambda z: P0 * exner(z) ** (CP / RD),
+        lambda z: np.full_like(z, u),
+        0.95 * top,
+        "stable",
+    )
+
+
+def isothermal(temperature: float, u: float = 0.0) -> Profile:
+    """The same temperature (K) at all heights, 1000 hPa at the ground: p = p0 exp(-g z / (R T))."""
+    return Profile(
+        lambda z: temperature * np.exp(GRAVITY * z / (CP * temperature)),
+        lambda z: P0 * np.exp(-GRAVITY * z / (RD * temperature)),
+        lambda z: np.full_like(z, u),
+        np.inf,
+        "isothermal",
+    )
+
+
+US_1976 = (  # base (m, geopotential height is taken for z), lapse rate (K/m)
+    (0.0, -6.5e-3),
+    (11_000.0, 0.0),
+    (20_000.0, 1.0e-3),
+    (32_000.0, 2.8e-3),
+    (47_000.0, 0.0),
+    (51_000.0, -2.8e-3),
+    (71_000.0, -2.0e-3),
+)
+
+
+def standard(u: float = 0.0) -> Profile:
+    """US Standard Atmosphere 1976 (NOAA-S/T 76-1562, table 4): 288.15 K and 1013.25 hPa at the ground.
+
+    Its layers of temperature, in hydrostatic balance under the model's own gravity and gas constant.
+    """
+    bases = np.array([base for base, _ in US_1976])
+    lapses = np.array([lapse for _, lapse in US_1976])
+    temperatures, pressures = [288.15], [101_325.0]
+    for (low, lapse), high in zip(US_1976, bases[1:], strict=False):
+        temperatures.append(temperatures[-1] + lapse * (high - low))
+        pressures.append(pressures[-1] * float(_layer(high - low, temperatures[-2], lapse)))
+
+    def temperature(z: np.ndarray) -> np.ndarray:
+        layer = np.maximum(np.searchsorted(bases, z, side="right") - 1, 0)
+        return np.array(temperatures)[layer] + lapses[layer] * (z - bases[layer])
+
+    def pressure(z: np.ndarray) -> np.ndarray:
+        layer = np.maximum(np.searchsorted(bases, z, side="right") - 1, 0)
+        return np.array(pressures)[layer] * _layer(z - bases[layer], np.array(temperatures)[layer], lapses[layer])
+
+    def theta(z: np.ndarray) -> np.ndarray:
+        return temperature(z) * (P0 / pressure(z)) ** (RD / CP)
+
+    return Profile(theta, pressure, lambda z: np.full_like(z, u), 84_852.0, "US Standard Atmosphere 1976")
+
+
+def _layer(rise: ArrayLike, temperature: ArrayLike, lapse: ArrayLike) -> np.ndarray:
+    """Pressure over that at the layer's base, `rise` (m) above it: (1 + lapse rise / T)**(-g / (R lapse))."""
+    rise, temperature = np.asarray(rise), np.asarray(temperature)
+    warming = np.asarray(lapse * rise / temperature)
+    mean = np.where(np.abs(warming) > 1e-12, np.log1p(warming) / np.where(warming == 0, 1, warming), 1.0)
+    return np.exp(-GRAVITY * rise / (RD * temperature) * mean)
+
+
+def observed(sounding: Sounding, *, virtual: bool, wind: bool, extrapolate: bool, u: float = 0.0) -> Profile:
+    """A sounding: theta linear in z between its levels, and the pressure that balances just that, in closed form.
+
+    virtual: take the virtual potential temperature. wind: take u and v, linear between the levels that have a wind;
+    otherwise u is constant and v is 0. extrapolate: continue above the last level with its temperature (isothermal),
+    else that level is the top. Raises `InputError` where a wind is asked for and none was observed.
+    """
+    z, theta = sounding.height, sounding.theta_v if virtual else sounding.theta
+    ratio = np.diff(theta) / theta[:-1]
+    exner = (sounding.surface_pressure / P0) ** (RD / CP) - np.concatenate(
+        [[0.0], np.cumsum(GRAVITY / CP * np.diff(z) / theta[:-1] * _log_mean(ratio))]
+    )
+    last_temperature = theta[-1] * exner[-1]
+
+    def exner_at(height: np.ndarray) -> np.ndarray:
+        level = np.clip(np.searchsorted(z, height, side="right") - 1, 0, len(z) - 2)
+        inside = np.clip(height, z[0], z[-1])
+        above = inside - z[level]
+        part = ratio[level] * above / np.diff(z)[level]
+        value = exner[level] - GRAVITY / CP * above / theta[level] * _log_mean(part)
+        value = value - GRAVITY / CP * np.minimum(height - z[0], 0) / theta[0]
+        return value * np.exp(-GRAVITY * np.maximum(height - z[-1], 0) / (CP * last_temperature))
+
+    def theta_at(height: np.ndarray) -> np.ndarray:
+        return np.where(height > z[-1], last_temperature / exner_at(height), np.interp(height, z, theta))
+
+    blowing = np.isfinite(sounding.wind)
+    if wind and not blowing.any():
+        raise InputError("the sounding holds no wind", where="base.wind", do="set base.wind = false")
+    return Profile(
+        theta_at,
+        lambda height: P0 * exner_at(height) ** (CP / RD),
+        lambda height: np.interp(height, z[blowing], sounding.wind[blowing]) if wind else np.full_like(height, u),
+        np.inf if extrapolate else float(z[-1]),
+        "sounding",
+        lambda height: np.interp(height, z[blowing], sounding.wind_v[blowing]) if wind else np.zeros_like(height),
+    )
+
+
+def _log_mean(ratio: np.ndarray) -> np.ndarray:
+    """log(1 + ratio) / ratio, 1 at 0."""
+    small = np.abs(ratio) < 1e-9
+    return np.where(small, 1 - ratio / 2, np.log1p(ratio) / np.where(small, 1.0, ratio))

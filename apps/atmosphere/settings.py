@@ -1,0 +1,78 @@
+"""Settings that the weather apps share: the atmosphere to start from, and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hpckit.run.directory import InputFile
+
+PRECISION = "of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
+
+
+def needs_gpu(precision: str, gpu: bool) -> Iterator[str]:
+    """What is wrong with a precision where the run is not on a GPU."""
+    if precision != "float64" and not gpu:
+        yield f"precision = {precision!r} is for runs on GPUs: add --gpu, or leave precision out"
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Base(Section):
+    """The atmosphere at rest (or in uniform flow) that the run starts from and deviates from."""
+
+    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding"] = Field(
+        "neutral",
+        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; isothermal: one temperature;"
+        " standard: US Standard Atmosphere 1976; sounding: from base.file",
+    )
+    theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
+    frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
+    temperature: float = Field(250.0, gt=100, le=1000, description="temperature, K (isothermal)")
+    u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
+    file: InputFile | None = Field(
+        None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV, found out by itself"
+    )
+    wind: bool = Field(False, description="take the wind of the sounding (its component toward east)")
+    virtual: bool = Field(False, description="take the virtual potential temperature of the sounding, not theta")
+    extrapolate: bool = Field(False, description="continue a sounding above its last level, isothermal")
+
+    @model_validator(mode="after")
+    def _sounding_has_a_file(self) -> Self:
+        if self.kind == "sounding" and self.file is None:
+            raise ValueError("kind = 'sounding' needs the sounding: set base.file to its path")
+        if self.kind != "sounding":
+            for name, given in (("file", self.file is not None), ("wind", self.wind), ("virtual", self.virtual)):
+                if given:
+                    raise ValueError(
+                        f"base.{name} belongs to a sounding, but kind is {self.kind!r}: set base.kind = 'sounding'"
+                        f" or leave base.{name} out"
+                    )
+        return self
+
+
+class Wave(Section):
+    """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none.
+
+    T' = amplitude exp(z / (2 S)) sin(pi z / height) exp(-((x - x0) / half_width)**2) at undisturbed pressure, with the
+    scale height S = R T / g of the isothermal base state.
+    """
+
+    amplitude: float = Field(0.0, ge=-10, le=10, description="temperature perturbation at the ground's scale, K")
+    x: float = Field(100_000.0, description="middle, m")
+    half_width: float = Field(5_000.0, gt=0, description="distance at which it has fallen to 1/e, m")
+
+
+class Output(Section):
+    """What is written."""
+
+    every: float = Field(100.0, gt=0, description="simulated time between two frames, s")
+    single: bool = Field(True, description="write float32 instead of float64")
+    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
+    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")

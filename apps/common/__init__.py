@@ -1,0 +1,1 @@
+"""What several apps share: topography, validation, studies of scaling."""

@@ -1,0 +1,92 @@
+"""What a scaling study knows of an app: the work of its ranks in a step, and what they send each other meanwhile.
+
+An app that can be studied has a module `scaling` with `UNIT` (what its work is counted in), `stepped(config, steps)`
+(the settings of a run of so many steps that writes as little as it can), `grown(config, ranks)` (those of a problem
+that has on so many ranks as much work a rank as `config` on one) and `load(config, ranks)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpckit.plan.collective.algorithms import collective_plan
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.grid.halo import HaloPlan, halo_plan
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.price import price
+
+SHORT = 65536  # bytes of an all-reduce from which on a ring can be the quickest
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """An exchange that a step makes `calls` times, as any of these plans: of a buffer of `nbytes` (collectives), or of
+    items of `itemsize` bytes (halos).
+    """
+
+    plans: tuple[CollectivePlan | HaloPlan, ...]
+    nbytes: float = 0.0
+    itemsize: int = 8
+    calls: float = 1.0
+
+    def seconds(self, machine: Machine) -> float:
+        """Of a step on a machine, by the plan that is quickest there."""
+        return self.calls * min(price(plan, machine, self.nbytes, self.itemsize).seconds for plan in self.plans)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A step on some ranks. work: of the rank that has most (cells, particles, samples); traffic: all exchanges."""
+
+    work: float
+    traffic: tuple[Traffic, ...] = ()
+
+    def seconds(self, machine: Machine) -> float:
+        """What the exchanges of a step take on a machine."""
+        return sum(each.seconds(machine) for each in self.traffic)
+
+
+def most_cells(decomposition: Decomposition) -> float:
+    """Cells of the largest block."""
+    return float(decomposition.all_owned().prod(axis=0).max())
+
+
+def halos(decompositions: Iterable[Decomposition], itemsize: int, calls: float = 1.0) -> tuple[Traffic, ...]:
+    """Halo exchanges of cells of `itemsize` bytes, one for each decomposition; none on one rank."""
+    return tuple(
+        Traffic((halo_plan(each),), itemsize=itemsize, calls=calls) for each in decompositions if each.topology.size > 1
+    )
+
+
+def sums(ranks: int, nbytes: float, calls: float = 1.0) -> tuple[Traffic, ...]:
+    """All-reduces of a buffer over so many ranks; none on one."""
+    if ranks == 1:
+        return ()
+    names = ["tree"] if nbytes < SHORT else ["ring", "tree"]
+    if math.log2(ranks).is_integer():
+        names += ["recursive_doubling", "halving_doubling"]
+    return (Traffic(tuple(collective_plan("all_reduce", name, ranks) for name in names), nbytes, calls=calls),)
+
+
+def growth(ranks: int, shape: Sequence[int], closed: Sequence[bool], fixed: Sequence[int] | None = None) -> list[int]:
+    """How many times a grid grows along each dim to have as much work on each of so many ranks as before on one.
+
+    closed: dims whose ends meet. fixed: ranks along a dim, 0 where that is left open.
+    """
+    return list(best_factorization(ranks, [n * ranks for n in shape], fixed, closed))
+
+
+def plane_growth(ranks: int, grid: Any, axes: Sequence[str]) -> dict[str, Any]:
+    """The settings of a plane that is wider along x and y, for as much work on each of so many ranks as on one."""
+    y, x = growth(ranks, (grid.ny, grid.nx), [axis in grid.periodic for axis in axes])
+    return {
+        "grid.nx": grid.nx * x,
+        "grid.width": grid.width * x,
+        "grid.ny": grid.ny * y,
+        "grid.height": grid.height * y,
+    }

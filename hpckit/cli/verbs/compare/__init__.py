@@ -1,0 +1,1 @@
+"""The verb `compare`: two runs side by side."""

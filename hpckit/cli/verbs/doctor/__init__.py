@@ -1,0 +1,1 @@
+"""The verb `doctor`: probes of an installation."""

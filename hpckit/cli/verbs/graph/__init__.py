@@ -1,0 +1,1 @@
+"""The verb `graph`: task graphs on Slurm or on this machine."""

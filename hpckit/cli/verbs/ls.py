@@ -1,0 +1,110 @@
+"""`hpckit ls [DIR]`: the runs below a folder, newest last, each with its state."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.verbs.run_jobs import job_of, job_states, records_of, run_directories, status_with_job
+from hpckit.errors import HpckitError, InputError
+from hpckit.jobs.slurm import JobState
+from hpckit.launch.failure import failure_file
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.table import print_table, rate_text
+
+SILENT_SECONDS = 600.0  # without a sign of life a run that has not ended counts as lost
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `ls`."""
+    it = argparse.ArgumentParser(prog="hpckit ls", description="List runs with their state.")
+    it.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="where to look (runs)")
+    options = it.parse_args(arguments)
+    if not options.directory.is_dir():
+        if options.directory == Path("runs"):
+            print("no runs here yet; hpckit init lists what can be run")
+            return 0
+        raise InputError(f"{options.directory} is no folder", do="give the folder that holds run directories")
+    rows = []
+    paths = run_directories(options.directory)
+    jobs = job_states(_readable(paths))
+    for path in paths:
+        name = (
+            path.name
+            if path.parent in (options.directory, options.directory.parent)
+            else f"{path.parent.name}/{path.name}"
+        )
+        try:
+            with records_of(path):
+                directory = RunDirectory(path)
+                rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
+        except HpckitError as error:
+            rows.append((name, "", "", f"unreadable: {error.message}", "", "", "", ""))
+    if rows:
+        print_table(("run", "app", "ranks", "status", "progress", "rate", "job", "last sign (UTC)"), rows)
+    else:
+        print(f"no runs in {options.directory}")
+    return 0
+
+
+def describe(directory: RunDirectory, job: JobState | None = None) -> tuple[Any, ...]:
+    """App, ranks, status, progress, rate, job and last sign of life of a run; `job` is what the batch system says."""
+    # Who started it, before what it wrote: a process that is gone has written all that it would.
+    gone = _front_end_gone(directory.read_json("provenance.json") or {})
+    resolved = directory.read_json("resolved.json") or {}
+    summary = directory.read_json("summary.json") or {}
+    progress = directory.read_json("progress.json") or {}
+    seen = max(path.lstat().st_mtime for path in (directory.path, *directory.path.glob("*.json*")))
+    rate = progress.get("rate") or ""
+    if summary.get("cell_steps_per_second"):
+        rate = rate_text(summary["cell_steps_per_second"], "cell-steps/s")
+    return (
+        resolved.get("app", ""),
+        resolved.get("ranks", ""),
+        status_with_job(directory, _status(directory, summary, seen, gone), job),
+        f"{100 * progress['fraction']:.0f} %" if "fraction" in progress else "",
+        rate,
+        job_of(directory),
+        time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen)),
+    )
+
+
+def status_of(directory: RunDirectory, job: JobState | None) -> str:
+    """The state of a run in words, by its files and its job."""
+    return str(describe(directory, job)[2])
+
+
+def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
+    for path in paths:
+        with contextlib.suppress(HpckitError):
+            yield RunDirectory(path)
+
+
+def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone: bool) -> str:
+    """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
+    failure = directory.read_json(failure_file(directory))
+    if failure is not None:
+        return f"failed ({failure['exit_code']}, {failure['error']['title']})"
+    if "status" in summary:
+        return str(summary["status"])
+    return "lost?" if gone or time.time() - seen > SILENT_SECONDS else "running"
+
+
+def _front_end_gone(provenance: dict[str, Any]) -> bool:
+    """The process that started the run was on this host and is no longer there."""
+    front_end = provenance.get("front_end") or {}
+    if front_end.get("host") != socket.gethostname():
+        return False
+    try:
+        os.kill(int(front_end["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,1 @@
+"""The verb `plan`: plans are proved, priced and drawn."""

@@ -1,0 +1,201 @@
+"""`hpckit plan OPERATION`: prove, price and draw collective plans, at any scale and without MPI."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.verbs.plan import halo, pipeline
+from hpckit.cli.verbs.svg_file import write_svg
+from hpckit.errors import InputError
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan, operation_of
+from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.machine.machine import Machine, machine_of, shipped
+from hpckit.plan.price import at_least, price, walk_length
+from hpckit.plan.prove import prove
+from hpckit.settings.sizes import parse_bytes
+from hpckit.settings.table import print_table
+
+# Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
+MOST_STEPS = 10_000
+MOST_RANKS = 10_000_000  # a step is arrays over all of them
+# Plans of more messages that have to be looked at one by one are priced only where they may be the quickest of all.
+MOST_MESSAGES = 40_000_000
+# The spectral gap of gossip is told up to so many ranks.
+MOST_GAPS = 1024
+GOSSIP = "gossip"
+# With options of their own.
+OTHERS = {"pipeline": pipeline, "halo": halo}
+ROUNDING = 1e-12
+EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `plan`."""
+    if arguments and arguments[0] in OTHERS:
+        return OTHERS[arguments[0]].main(arguments[1:])
+    options = _parser().parse_args(arguments)
+    operation = _operation(options.operation)
+    if options.ranks > MOST_RANKS:
+        raise InputError(f"a plan of {options.ranks} ranks", do=f"give at most {MOST_RANKS}")
+    nbytes = parse_bytes(options.bytes)
+    machine = machine_of(options.machine)
+    chosen = options.algorithm or _all_of(operation, options.ranks)
+    plans = [_plan(operation, name, machine, options) for name in chosen]
+    if options.prove:
+        for plan in plans:
+            proof = prove(plan)
+            print(f"proved: {title(plan)}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+    if options.draw is not None:
+        return _draw(plans, options.draw, machine, nbytes)
+    rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
+    rows.sort(key=lambda row: row["seconds"] or row.get("at_least", math.inf))
+    if options.json:
+        head = {"operation": operation, "ranks": options.ranks, "bytes": nbytes, "machine": machine.name}
+        print(json.dumps({**head, "source": machine.source, "algorithms": rows}))
+        return 0
+    _print(operation, options.ranks, nbytes, machine, rows)
+    return 0
+
+
+def _all_of(operation: str, ranks: int) -> list[str]:
+    """The algorithms of an operation that so many ranks can run."""
+    if operation != GOSSIP:
+        return list(ALGORITHMS[operation])
+    return [graph for graph in GRAPHS if graph != "hypercube" or ranks & (ranks - 1) == 0]
+
+
+def _parser() -> argparse.ArgumentParser:
+    it = argparse.ArgumentParser(
+        prog="hpckit plan",
+        description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
+        epilog=f"examples: {'; '.join([EXAMPLE, *(other.EXAMPLE for other in OTHERS.values())])}",
+    )
+    it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, *OTHERS])}")
+    it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
+    it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
+    it.add_argument(
+        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
+    )
+    it.add_argument("--algorithm", action="append", metavar="NAME", help="only this one; may be repeated")
+    it.add_argument("--segments", type=int, help="parts into which messages are cut, where an algorithm can do it")
+    it.add_argument("--root", type=int, help="the rank that gives or gets")
+    it.add_argument("--node-size", type=int, help="ranks of a node (default: of the machine's innermost level)")
+    it.add_argument("--servers", type=int, help="parameter servers (default: about the square root of the ranks)")
+    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
+    it.add_argument(
+        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
+    )
+    it.add_argument("--json", action="store_true", help="print one JSON object")
+    return it
+
+
+def _operation(name: str) -> str:
+    """The operation that a name stands for: allreduce, all-reduce and all_reduce are one."""
+    operation = operation_of(name)
+    known = [*ALGORITHMS, GOSSIP, *OTHERS]
+    if operation not in known:
+        near = get_close_matches(name.lower(), known, 1)
+        do = f"did you mean {near[0]!r}: hpckit plan {near[0]}" if near else f"choose one of {', '.join(known)}"
+        raise InputError(f"there is no operation {name!r}", do=do)
+    return operation
+
+
+def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
+    if operation == GOSSIP:
+        return gossip_plan(algorithm, options.ranks)
+    takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
+    given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
+    if options.node_size is not None and options.node_size < 1:
+        raise InputError(f"nodes of {options.node_size} ranks", do="give --node-size 1 or more, or leave it out")
+    node_size = options.node_size or machine.levels[0].ranks or options.ranks
+    given["node_size"] = node_size
+    if options.ranks > node_size and options.ranks % node_size == 0:
+        given["shape"] = (options.ranks // node_size, node_size)
+    wanted = {key: value for key, value in given.items() if value is not None and key in takes}
+    return collective_plan(operation, algorithm, options.ranks, **wanted)
+
+
+def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_for: bool) -> Iterator[dict[str, Any]]:
+    quickest = math.inf
+    walks = [(walk_length(plan, machine), plan) for plan in plans]
+    for walk, plan in sorted(walks, key=lambda each: each[0]):
+        row: dict[str, Any] = {"algorithm": plan.algorithm, "steps": plan.length, "seconds": None}
+        if not asked_for and plan.length > MOST_STEPS and not plan.runs:
+            yield row
+            continue
+        if not asked_for and walk > MOST_MESSAGES:
+            least = at_least(plan, machine, nbytes)
+            if least > quickest:
+                yield {**row, "at_least": least}
+                continue
+        it = price(plan, machine, nbytes)
+        quickest = min(quickest, it.seconds)
+        factor = busbw_factor(plan.operation, plan.ranks)
+        busbw = nbytes * factor / it.seconds if it.seconds > 0 and plan.operation != GOSSIP else None
+        if isinstance(plan, GossipPlan) and plan.ranks <= MOST_GAPS:
+            row["gap"] = _gap(plan)
+        yield {**row, "seconds": it.seconds, **it.critical, "busbw": busbw, "link_bytes": it.link_bytes}
+
+
+def _gap(plan: GossipPlan) -> float:
+    """The spectral gap of a round, on average over the rounds after which the graph is the same again."""
+    turns = max((plan.ranks - 1).bit_length(), 1) if plan.algorithm == "exponential" else 1
+    left = 1.0 - spectral_gap(*(gossip_plan(plan.algorithm, plan.ranks, turn) for turn in range(turns)))
+    return 1.0 - max(left, 0.0) ** (1.0 / turns) if left > ROUNDING else 1.0
+
+
+def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list[dict[str, Any]]) -> None:
+    print(f"{operation} of {nbytes} bytes on {ranks} ranks of {machine.name}; times in ms, busbw in GB/s")
+    parts = ("latency", "transfer", "contention", "reduction")
+    table = [
+        [
+            row["algorithm"],
+            row["steps"],
+            f"> {_number(row['at_least'], 1e3)}" if "at_least" in row else _number(row["seconds"], 1e3),
+            *(_number(row.get(key), 1e3) for key in parts),
+            _number(row.get("busbw"), 1e-9),
+        ]
+        for row in rows
+    ]
+    columns = ["algorithm", "steps", "time", *parts, "busbw"]
+    if operation == GOSSIP:
+        columns[-1] = "spectral gap"
+        table = [[*line[:-1], _number(row.get("gap"), 1.0)] for line, row in zip(table, rows, strict=True)]
+    print_table(columns, table)
+    unpriced = [row["algorithm"] for row in rows if row["seconds"] is None]
+    bounded = [row["algorithm"] for row in rows if "at_least" in row]
+    for why, names in (
+        (f"not priced, {MOST_STEPS} steps or more", [name for name in unpriced if name not in bounded]),
+        ("slower than the quickest, by a bound", bounded),
+    ):
+        if names:
+            print(f"{why}; ask by name: " + " ".join(f"--algorithm {name}" for name in names))
+    print("latency to reduction: what the path that ends last is made of")
+    if machine.source:
+        print(f"numbers of the machine: {machine.source}")
+
+
+def _number(value: float | None, scale: float) -> str:
+    return "-" if value is None else f"{value * scale:.4g}"
+
+
+def _draw(plans: list[CollectivePlan], target: str, machine: Machine, nbytes: int) -> int:
+    if target == "-":
+        print("\n\n".join(draw(plan) for plan in plans))
+        return 0
+    if len(plans) != 1:
+        names = ", ".join(plan.algorithm for plan in plans)
+        raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
+    write_svg(Path(target), draw_svg(plans[0], machine, nbytes))
+    print(f"{title(plans[0])}: drawn in {target}")
+    return 0

@@ -1,0 +1,94 @@
+"""`hpckit run program.py`: a Python program of the user's own, started the same way as an app."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.ending import likely, lost_rank, stall_that_ended
+from hpckit.cli.user_rank import Guests, run_words, start_watch
+from hpckit.cli.user_traceback import OwnLines, tell_own_lines, user_lines
+from hpckit.errors import HpckitError, InputError, RankLostError, StallError
+from hpckit.launch import mpiexec
+from hpckit.launch.launcher import Joined, check_world
+from hpckit.launch.scratch import scratch
+from hpckit.settings.table import PlainLines
+
+OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
+
+
+def run_program(
+    words: list[str], ranks: int, above: Joined | None, watch: dict[str, Any] | None = None, *, asked: bool = False
+) -> int:
+    """Run `words` (a program and its arguments) on `ranks` ranks, or on those of the launcher above.
+
+    watch: arguments of `hpckit.Watch`, None for none. A watch that was not asked for leaves programs alone that start
+    MPI in their own way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
+
+    Returns the program's exit code: an exception on any rank ends all of them with 1, an error of hpckit with its
+    own code, a lost rank with 7.
+    """
+    program = Path(words[0])
+    if not program.is_file():
+        raise InputError(f"there is no program {program}")
+    if watch is not None and not asked:
+        alone = (above.size if above else ranks) == 1 or OWN_START.search(program.read_bytes()) is not None
+        watch = None if alone else {**watch, "spare_computing": True, "gives_way": True}
+    if above is not None:
+        return _run_here(words, above, watch)
+    mpiexec.require_room(ranks)
+    mpiexec.warn_if_crowded(ranks)
+    screen = PlainLines()
+
+    def on_stop(times: int, process: subprocess.Popen) -> None:
+        """The program gets SIGTERM from its launcher; it has no run directory to look at."""
+        process.terminate()
+
+    with scratch() as folder:
+        guests, failed = Guests(Path(folder), ranks), OwnLines(Path(folder))
+
+        def on_tick() -> None:
+            for text in failed.new():
+                screen.line(text.rstrip("\n"), True)
+            if text := guests.watch():
+                screen.line(text, True)
+
+        if watch is not None:
+            watch = {**watch, "folder": str(Path(folder, "watch"))}
+        command = mpiexec.command(ranks, [folder, json.dumps(watch), *words], module="hpckit.cli.user_rank")
+        end = mpiexec.run_job(command, mpiexec.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
+        on_tick()
+        stall, code = stall_that_ended(Path(folder, "watch")), failed.code
+    if end.stops:
+        return 128 + 2
+    if end.code and stall:
+        raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
+    if code:  # an exception; how the launcher and the other ranks ended follows from it
+        return code
+    left = guests.first.when is not None and not end.aborted and not guests.first.all_well
+    if left:
+        end.lost.setdefault("how", "its process left before the program was over")
+    if left or ("how" in end.lost and not end.aborted):
+        raise RankLostError(f"{program}: {lost_rank(end.lost)}", likely=likely(end.lost), do="hpckit explain HPK-700")
+    return end.code
+
+
+def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> int:
+    """Under a launcher: run the program in this process, with mpi4py's hook that ends the job at an exception."""
+    from mpi4py import MPI
+
+    check_world(above, MPI.COMM_WORLD.size)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    sys.path.insert(0, "")
+    start_watch(watch)
+    tell_own_lines(words[0])
+    try:
+        run_words(words)
+    except HpckitError as error:
+        print(user_lines(error), end="", file=sys.stderr)  # the front end says the rest
+        raise
+    return 0

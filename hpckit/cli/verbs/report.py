@@ -1,0 +1,75 @@
+"""`hpckit report DIR`: build the report of a run again, or draw one picture of it; print where it is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hpckit.errors import HpckitError, InputError
+from hpckit.io.probe import require_sound
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.apps import find_app
+
+CHOICES = {"cut": ("extremum", "center"), "hovmoeller": ("auto", "mean", "extremum", "off")}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    it = argparse.ArgumentParser(
+        prog="hpckit report",
+        description="Build report/index.html of a run directory. Options left out are those of the run file.",
+    )
+    it.add_argument("directory", type=Path, metavar="DIR", help="a run directory; `hpckit ls` lists them")
+    it.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw one field at several times to FILE (png, svg, pdf)"
+    )
+    it.add_argument(
+        "--variable", help="the main field: of the picture, the diagrams and the animation; default: the first"
+    )
+    it.add_argument("--times", type=int, help="how many times to draw; default 6, in a picture 3")
+    it.add_argument("--cut", choices=CHOICES["cut"], help="where fields in 3-D are cut")
+    it.add_argument("--hovmoeller", choices=CHOICES["hovmoeller"], help="what diagrams of place and time show")
+    it.add_argument("--frames", type=int, help="frames of the animation, 0 for none; default 30")
+    it.add_argument("--no-spectra", dest="spectra", action="store_false", default=None, help="leave the spectra out")
+    it.add_argument("--no-roofline", dest="roofline", action="store_false", default=None, help="leave the roofline out")
+    options = it.parse_args(arguments)
+    directory = RunDirectory(options.directory)
+    if not (directory.path / "resolved.json").exists():
+        raise InputError(f"{directory.path} is no run directory: it has no resolved.json", do="hpckit ls")
+    if options.times is not None and not 1 <= options.times <= 24:
+        raise InputError(f"--times is {options.times}; draw 1 to 24")
+    if options.frames is not None and not 0 <= options.frames <= 120:
+        raise InputError(f"--frames is {options.frames}; give 0 (no animation) to 120")
+    require_sound(sorted((directory.path / "output").glob("*.h5")))  # the run may be anybody's
+    if options.picture:
+        from hpckit.report.draw.picture import save_picture
+
+        print(save_picture(directory.path, options.picture, options.variable or "", options.times or 3))
+        return 0
+    names = ("variable", "times", "cut", "hovmoeller", "frames", "spectra", "roofline")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    print(build(directory, **given))
+    return 0
+
+
+def build(directory: RunDirectory, **options: Any) -> Path:
+    """Build the report of a run with what its app adds; `options` come before those of the run file."""
+    from hpckit.report.build import build_report
+    from hpckit.report.settings import settings_of
+    from hpckit.run.peaks_of_run import machine_of
+
+    extension = extension_of(directory)
+    settings = settings_of(directory.read_json("resolved.json") or {}, [], **options)
+    draws = settings.roofline and hasattr(extension, "work") and directory.path.joinpath("summary.json").exists()
+    return build_report(directory.path, extension, machine_of(directory) if draws else None, **options)
+
+
+def extension_of(directory: RunDirectory) -> ModuleType | None:
+    """The module `report` of the run's app; None for apps without one or that are not installed here."""
+    try:
+        name = str((directory.read_json("resolved.json") or {}).get("app"))
+        return find_app(name).report_module
+    except (HpckitError, ImportError, ValueError):
+        return None

@@ -1,0 +1,157 @@
+"""`hpckit resume DIR [key=value …] [-n RANKS]`: go on with a run from its newest whole checkpoint, on any ranks."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
+from hpckit.cli.verbs.run import check_plan, positive
+from hpckit.errors import InputError
+from hpckit.launch import mpiexec
+from hpckit.launch.launcher import Joined
+from hpckit.launch.lock import locked
+from hpckit.launch.provenance import provenance
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.apps import App, find_app
+from hpckit.settings.config import check, mistakes_of
+from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
+from hpckit.settings.schema import Schema, dotted
+
+# Settings, and sections of them, that may be others when a run goes on: how it is spread over ranks, saved and watched.
+CHANGEABLE = (
+    "mesh",
+    "pipeline",
+    "batch.microbatches",
+    "ranks",
+    "checkpoint",
+    "watch",
+    "checks",
+    "report",
+    "time.limit",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `hpckit resume`."""
+    it = argparse.ArgumentParser(
+        prog="hpckit resume",
+        description="Go on with a run that was stopped, killed or lost, from its newest whole checkpoint.",
+        epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",
+        allow_abbrev=False,
+    )
+    it.add_argument("directory", metavar="DIR", help="the run directory; `hpckit ls` lists them")
+    it.add_argument(
+        "settings",
+        nargs="*",
+        default=[],  # else argparse takes them for required
+        metavar="key=value",
+        help=f"settings that do not change what is computed: {', '.join(CHANGEABLE)}",
+    )
+    it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks, any number (as many as before)")
+    it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
+    return it
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `resume`; returns the exit code of the job."""
+    return of_the_job(partial(_main, arguments))
+
+
+def _main(arguments: list[str], above: Joined | None) -> int:
+    options = parser().parse_intermixed_args(arguments)
+    require_ranks(options.ranks, above)
+    directory = RunDirectory(options.directory)
+    record = _changed(_record(directory), options.settings)
+    if directory.is_done():
+        print(f"the run is done already: {directory.path}", flush=True)
+        return 0
+    ranks = above.size if above else options.ranks or int(record["ranks"])
+    report = not options.no_report
+
+    def prepare(size: int) -> RunDirectory:
+        _prepare(directory, options.settings, arguments, size)
+        return directory
+
+    if above:
+        return run_joined(directory, prepare, above, report=report, verb="resume")
+    memory = _check(directory, record, ranks)
+    mpiexec.find_mpiexec()
+    mpiexec.require_room(ranks)
+    mpiexec.require_memory(memory, ranks)
+    with locked(directory, "resume") as lock:
+        return run_launched(prepare(ranks), ranks, lock, report=report)
+
+
+def _record(directory: RunDirectory) -> dict[str, Any]:
+    """What the run is, as `hpckit run` resolved it."""
+    record = directory.read_json("resolved.json")
+    if not isinstance(record, dict) or not {"app", "ranks", "values", "package"} <= set(record):
+        raise InputError(
+            f"{directory.path} is no run of an app",
+            likely="another folder was meant",
+            do="give a directory that `hpckit run` made; `hpckit ls` lists them",
+        )
+    return record
+
+
+def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
+    """The record with other settings. Raises `InputError` that lists all words that are none, or not to be changed."""
+    if not words:
+        return record
+    app = find_app(str(record["app"]))
+    schema = Schema(app.config)
+    layer, mistakes = command_line_layer(words, schema)
+    settings = Settings()
+    settings.add(Layer("resolved.json", copy.deepcopy(record["values"]), Path.cwd()))
+    mistakes += settings.add(layer)
+    origins = dict(record.get("origins") or {})
+    for path, _, owner in settings.leaves():
+        if owner is not layer:
+            continue
+        key = dotted(path)
+        if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in CHANGEABLE):
+            mistakes.append(Mistake(layer.source, f"{key}: a run goes on with the settings that it was begun with"))
+        origins[key] = "command line of resume"
+    if mistakes:
+        raise InputError(
+            "\n".join(map(str, mistakes)),
+            do=f"these may be changed: {', '.join(CHANGEABLE)}; for others begin a run of its own",
+        )
+    try:
+        check(app.config, settings.tree)
+    except ValidationError as error:
+        raise InputError("\n".join(map(str, mistakes_of(error, schema, settings, "resolved.json")))) from None
+    return {**record, "values": settings.tree, "origins": origins}
+
+
+def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> int:
+    """The settings are good, and can be had on that many ranks; raises `InputError` where not. Returns the bytes that
+    a rank takes.
+    """
+    app: App = find_app(str(record["app"]))
+    try:
+        config = check(app.config, record["values"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            where=str(directory.path / "resolved.json"),
+            likely="another version of hpckit or of the app has written it",
+        ) from None
+    plan = check_plan(app, config, ranks)
+    return 0 if record.get("gpu") else plan.memory_per_rank
+
+
+def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str], ranks: int) -> None:
+    """Under the lock: another attempt, with what the ranks need."""
+    record = _changed(_record(directory), settings)
+    memory = _check(directory, record, ranks)
+    number = directory.begin_attempt()
+    directory.write_json("resolved.json", {**record, "ranks": ranks, "memory": memory, "attempt": number})
+    directory.write_json("provenance.json", provenance(["resume", *arguments], ranks, mpiexec.rank_environment(ranks)))

@@ -1,0 +1,318 @@
+"""`hpckit submit`: from a run file, preset, program or benchmark to a job in Slurm's queue, or to a script for it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpckit.cli.prepared import JOB, has_begun
+from hpckit.cli.verbs import run
+from hpckit.errors import InputError, SetupError
+from hpckit.io.files import utc_now
+from hpckit.jobs import slurm
+from hpckit.jobs.script import RUN, SETTINGS, Job, job_script, seconds
+from hpckit.jobs.site import Site, load_site
+from hpckit.jobs.toml_file import read_toml_file
+from hpckit.launch import mpiexec
+from hpckit.launch.mpi_kind import OPEN_MPI, PMI
+from hpckit.run.directory import RunDirectory, run_name, safe_name
+from hpckit.settings.apps import find_preset
+from hpckit.settings.config import is_run_file
+from hpckit.settings.layers import read_toml
+
+SITE_FILE = Path("~/.config/hpckit/site.toml")
+MOST_TASKS = 1000  # of an array
+_COMMA = re.compile(r",(?![^\[\]]*\])")  # not one inside [ ]
+USAGE = """hpckit submit FILE|PRESET [key=value …] --nodes N --time T [options, and those of hpckit run]
+       hpckit submit PROGRAM.py|bench|graph --nodes N --time T [options] [-- arguments]
+       hpckit submit DIR --nodes N --time T        go on with a run that stopped
+       hpckit submit --list JOBS.toml --into DIR   write the ready scripts of a list"""
+RESUME = ("hpckit", "resume", RUN)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `hpckit submit`; those it does not know are of `hpckit run`."""
+    it = argparse.ArgumentParser(
+        prog="hpckit submit",
+        usage=USAGE,
+        description="Write a Slurm script for a run and submit it. The run directory is made now, with its settings.",
+        allow_abbrev=False,
+    )
+    it.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes (1)")
+    it.add_argument("--time", metavar="T", help="time limit: minutes, HH:MM:SS or D-HH:MM:SS")
+    it.add_argument("--ranks-per-node", type=int, metavar="R", help="MPI ranks a node (the site file's)")
+    it.add_argument(
+        "--array",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2,…",
+        help="a run for each value; more than once: each with each",
+    )
+    it.add_argument("--array-limit", type=int, metavar="K", help="at most K runs of the array at once")
+    it.add_argument("--after", default="", metavar="JOB", help="wait for a job: 1234, or afterany:1234")
+    it.add_argument("--name", metavar="NAME", help="the job's name")
+    it.add_argument("--site", type=Path, metavar="FILE", help=f"the site file (HPCKIT_SITE, else {SITE_FILE})")
+    it.add_argument("--dry-run", action="store_true", help="print the script, make and submit nothing")
+    it.add_argument("--script", type=Path, metavar="FILE", help="write a script for sbatch, submit nothing")
+    it.add_argument("--list", type=Path, metavar="JOBS.toml", help="write a script for each entry, submit nothing")
+    it.add_argument(
+        "--into", type=Path, default=Path("jobscripts"), metavar="DIR", help="folder for --list (jobscripts)"
+    )
+    it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
+    return it
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `submit`."""
+    options, words = _parse(arguments)
+    site = find_site(options.site)
+    if options.list is not None:
+        return _write_list(options.list, options.into, site)
+    if not words:
+        raise InputError("nothing to submit", do="hpckit submit FILE|PRESET|PROGRAM.py|DIR --nodes N --time T")
+    _require_target(words[0])
+    if options.time is None:
+        raise InputError("no time limit", do="--time 01:00:00")
+    if options.script is not None:
+        _write_script(options.script, job_script(ready_job(options, words, site), site))
+        print(f"wrote {options.script}; submit it:  sbatch {shlex.quote(str(options.script))}")
+        return 0
+    return _submit(options, words, arguments, site)
+
+
+def _require_target(word: str) -> None:
+    """Raise `InputError` where there is nothing of this name to submit, before other mistakes are told."""
+    if word in ("bench", "graph"):
+        return
+    if word.endswith(".py"):
+        if not Path(word).is_file():
+            raise InputError(f"there is no file {word}")
+    elif not is_run_file(word):
+        find_preset(word)
+    elif not Path(word).is_dir():  # which may be that of a run
+        read_toml(Path(word), word)
+
+
+def find_site(given: Path | None) -> Site:
+    """The site file given, or that of the environment or the user; a site of defaults where there is none.
+
+    Where it does not say what srun and the ranks speak, it is what the MPI of this environment does.
+    """
+    path = given or (Path(os.environ["HPCKIT_SITE"]) if os.environ.get("HPCKIT_SITE") else SITE_FILE.expanduser())
+    is_default = given is None and not os.environ.get("HPCKIT_SITE") and not path.exists()
+    site = Site() if is_default else load_site(path)
+    if "pmi" in site.mpi.model_fields_set or not _is_open_mpi():
+        return site
+    return site.model_copy(update={"mpi": site.mpi.model_copy(update={"pmi": PMI[OPEN_MPI]})})
+
+
+def _is_open_mpi() -> bool:
+    try:
+        return mpiexec.is_open_mpi(mpiexec.find_mpiexec())
+    except SetupError:  # a login node may have no MPI
+        return False
+
+
+def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
+    """A job that makes its run directory when it starts, so that its script can be submitted many times."""
+    job = _shape(options, words, site)
+    if job.start:
+        return job
+    array = _tasks(options.array)
+    settings = [SETTINGS] if array else []
+    start = ["hpckit", "run", *words, *settings, "--directory", RUN]
+    return replace(job, start=start, resume=RESUME, array=array, output=f"slurm-%x-{'%A_%a' if array else '%j'}.out")
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our options, and all other words; those after `--` are no options of ours."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    options, words = parser().parse_known_args(arguments[:cut])
+    return options, words + arguments[cut + 1 :]
+
+
+def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
+    """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
+    gpu = "--gpu" in words
+    if options.array_limit is not None and (options.array_limit < 1 or not options.array):
+        raise InputError(
+            f"--array-limit {options.array_limit}" + ("" if options.array else " without --array"),
+            do="give 1 or more, with --array KEY=V1,V2,…",
+        )
+    serial = words[0] in ("bench", "graph")
+    if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
+        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
+    ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
+    if not ranks:
+        raise InputError("how many ranks on a node?", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file")
+    title = safe_name(
+        options.name or "-".join([words[0], _subject(words)] if serial else [Path(words[0]).stem or words[0]])
+    )
+    start: list[str] = []
+    if serial or words[0].endswith(".py"):
+        if options.array:
+            raise InputError("--array is for settings of apps; a program has none", do="submit it once for each")
+        start = ["hpckit", *([] if serial else ["run"]), *words, *_launcher(words, site)]
+    return Job(
+        name=title,
+        nodes=options.nodes,
+        time=options.time,
+        ranks_per_node=ranks,
+        gpu=gpu,
+        serial=serial,
+        start=start,
+        array_limit=options.array_limit or 0,
+        after=options.after,
+        about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
+    )
+
+
+def _launcher(words: list[str], site: Site) -> list[str]:
+    """How a scaling study starts its ranks, which it does itself."""
+    if words[:2] != ["bench", "scaling"] or "--launcher" in words:
+        return []
+    if site.mpi.launcher == "mpiexec":
+        return ["--launcher", shlex.join(["mpiexec", *site.mpi.options])] if site.mpi.options else []
+    pmi, bind = site.mpi.pmi, site.gpu.bind if "--gpu" in words else ""
+    options = [f"--mpi={pmi}" if pmi else "", "--kill-on-bad-exit=1", "--cpu-bind=cores"]
+    options += [f"--gpu-bind={bind}" if bind else "", *site.mpi.options]
+    return ["--launcher", shlex.join(["srun", *filter(None, options)])]
+
+
+def _subject(words: list[str]) -> str:
+    """What a benchmark or graph is about: its name, or that of the file."""
+    return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
+
+
+def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:
+    """Make the run directories, submit the script, and note the job in them; leave nothing where that fails."""
+    job = _shape(options, words, site)
+    if not site.environment.venv and sys.prefix != sys.base_prefix:
+        site = site.model_copy(update={"environment": site.environment.model_copy(update={"venv": sys.prefix})})
+    if job.start:
+        if options.dry_run:
+            print(job_script(job, site), end="")
+            return 0
+        script = Path(f"{job.name}-{secrets.token_hex(3)}.sh")
+        _write_script(script, job_script(job, site))
+        print(f"job {slurm.submit(script)}: {script}")
+        return 0
+    if has_begun(words[0]):
+        return _go_on(RunDirectory(words[0]), replace(job, start=RESUME, resume=RESUME), site, options.dry_run)
+    seconds(job.time)
+    return _submit_app(options, words, arguments, job, site)
+
+
+def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[str], job: Job, site: Site) -> int:
+    """Submit an app: a run directory, or a folder of them for an array, with all settings in it."""
+    array = _tasks(options.array)
+    ranks = job.nodes * job.ranks_per_node
+    folder = Path(options.directory or Path("runs", run_name(job.name, "array" if array else "", ranks))).absolute()
+    runs = [folder / f"{task:03d}" for task in range(len(array))] or [folder]
+    output = (folder / "%3a" / "attempts/000/job-%A.out") if array else folder / "attempts/000/job-%j.out"
+    plain = ("--no-report",) if "--no-report" in words else ()
+    start, resume = ("hpckit", "run", RUN, *plain), (*RESUME, *plain)
+    job = replace(job, array=array, runs=[str(path) for path in runs], output=str(output), start=start, resume=resume)
+    text = job_script(job, site)
+    # Checks every setting before anything is made.
+    tasks = [run.parser().parse_intermixed_args([*words, *settings]) for settings in array or [()]]
+    for one in tasks:
+        run.load_checked(one, ranks)
+    if options.dry_run:
+        print(text, end="")
+        return 0
+    made = [] if folder.exists() else [folder]
+    try:
+        for path, one in zip(runs, tasks, strict=True):
+            one.directory = str(path)
+            run.prepare(one, ["submit", *arguments], ranks, elsewhere=True)
+        first = RunDirectory(runs[0])
+        first.write_text("attempts/000/job.sh", text)
+        number = slurm.submit(first.path / "attempts/000/job.sh")
+    except BaseException:
+        for path in made:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    for task, path in enumerate(runs):
+        name = f"{number}_{task}" if array else str(number)
+        _note(RunDirectory(path), name, job)
+    print(f"job {number}: {folder}")
+    print(f"hpckit watch {shlex.quote(os.path.relpath(folder))}")
+    return 0
+
+
+def _go_on(directory: RunDirectory, job: Job, site: Site, dry: bool) -> int:
+    """Submit a job that goes on with a run."""
+    resolved = directory.read_json("resolved.json") or {}
+    output = str(directory.path / "attempts/000/job-%j.out")
+    job = replace(job, name=safe_name(str(resolved.get("title", "run"))), runs=[str(directory.path)], output=output)
+    text = job_script(job, site)
+    if dry:
+        print(text, end="")
+        return 0
+    directory.write_text("attempts/000/job.sh", text)
+    number = slurm.submit(directory.path / "attempts/000/job.sh")
+    _note(directory, str(number), job)
+    print(f"job {number}: {directory.path}")
+    return 0
+
+
+def _note(directory: RunDirectory, name: str, job: Job) -> None:
+    """Keep which job works on this run."""
+    record: dict[str, Any] = {"job": name, "submitted": utc_now(), "nodes": job.nodes, "time": job.time}
+    directory.write_json(JOB, {**record, "submitted_seconds": time.time()})
+
+
+def _tasks(arrays: list[str]) -> list[tuple[str, ...]]:
+    """`["grid.nx=1,2", "a=3,4"]` as the settings of each task: every value of the one with every value of the other."""
+    columns = []
+    for text in arrays:
+        key, _, values = text.partition("=")
+        parts = [value.strip() for value in _COMMA.split(values)]
+        if not key or not all(parts):
+            raise InputError(f"--array {text!r} is no list of settings", do="--array grid.nx=200,400,800")
+        columns.append([f"{key}={value}" for value in parts])
+    tasks = list(itertools.product(*columns)) if columns else []
+    if len(tasks) > MOST_TASKS:
+        raise InputError(f"an array of {len(tasks)} runs; at most {MOST_TASKS}", do="submit it in parts")
+    return tasks
+
+
+def _write_list(path: Path, folder: Path, site: Site) -> int:
+    """Write the ready script of each entry of the list: file name = words of `hpckit submit`."""
+    entries = read_toml_file(path, "the list")
+    if not entries:
+        raise InputError(f"{path} lists no jobs", do='"job.sh" = "thermal --nodes 2 --time 01:00:00"')
+    for name, text in entries.items():
+        if not isinstance(text, str) or safe_name(name) != name:
+            raise InputError(
+                f"{path}: {name} is no file name, or its words are no text", do='"job.sh" = "thermal --nodes 2"'
+            )
+        options, words = _parse(shlex.split(text))
+        if options.time is None or not words:
+            raise InputError(f"{path}: {name} says not what to run, or no --time")
+        _write_script(folder / name, job_script(ready_job(options, words, site), site))
+        print(folder / name)
+    return 0
+
+
+def _write_script(path: Path, text: str) -> None:
+    """Write an executable script; only a script that was made here may be there already."""
+    try:
+        if path.exists() and "Made by hpckit submit" not in path.read_text(encoding="utf-8", errors="replace"):
+            raise InputError(f"{path} exists and was not made by hpckit submit", do="give another file name")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}", do="give a file in a folder of yours") from None

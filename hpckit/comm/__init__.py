@@ -1,0 +1,1 @@
+"""The ranks of a mesh and the memory they share: all effects of MPI, nodes and devices."""

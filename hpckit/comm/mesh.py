@@ -1,0 +1,192 @@
+"""Ranks on named axes, with their communicators."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from mpi4py import MPI
+
+from hpckit.errors import InputError
+from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.numbers import count, counts
+from hpckit.plan.topology import Topology
+
+
+class Owned(Protocol):
+    """Something that a mesh closes before itself: an exchange with its requests."""
+
+    def close(self) -> None:
+        """Free what it made."""
+
+
+class Mesh:
+    """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
+
+    A size of 0 is chosen, with the least halo surface (`best_factorization`); give `shape`, the cells of the grid, to
+    have it chosen for that grid, and `halo`, to keep blocks at least as thick. `mesh["x"]` is the communicator of the
+    line of ranks along x through this rank, numbered by the x coordinate.
+
+    Making and closing a mesh is collective; a mesh left by an exception is not freed, since the other ranks may never
+    come to it. It owns a duplicate of `comm` and its sub-communicators and frees them:
+    use it as a context manager, or call `close`. Raises `InputError` (`DecompositionError` where sizes do not fit) on
+    every rank alike.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        *,
+        periodic: str | Sequence[str] = (),
+        shape: Sequence[int] | None = None,
+        halo: int | Sequence[int] = 1,
+        **axes: int,
+    ) -> None:
+        if not isinstance(comm, MPI.Comm):
+            raise InputError(f"a mesh is made of a communicator, not of {comm!r}", do="give hpckit.world()")
+        if comm == MPI.COMM_NULL:
+            raise InputError(
+                "a mesh needs a communicator, and this is COMM_NULL", do="make it on the ranks that have one"
+            )
+        if not axes:
+            raise InputError("a mesh needs at least one axis, as in Mesh(comm, y=0, x=0)")
+        wanted = {name: count(size, f"the size of axis {name}") for name, size in axes.items()}
+        for name, size in wanted.items():
+            if size < 0:
+                raise InputError(f"the size of axis {name} is {size}; give a number of ranks, or 0 to have it chosen")
+        named = _names(periodic)
+        cells = None if shape is None else counts(shape, "the shape of a grid")
+        if cells is not None and len(cells) != len(wanted):
+            raise InputError(f"the shape {cells} needs an axis a dim, not {', '.join(wanted)}")
+        sizes = best_factorization(
+            comm.size,
+            cells,
+            tuple(wanted.values()),
+            [name in named for name in wanted],
+            counts(halo, "the width of a halo", len(wanted)),
+        )
+        self.topology = Topology(tuple(wanted), sizes, named)
+        self._comm: MPI.Comm = comm.Dup()
+        self.rank: int = self._comm.rank
+        self._closed = False
+        self._lines = {name: self._line(name) for name in self.topology.names}
+        self._owned: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._next_tag = 0
+        _open_meshes.add(self)
+
+    @property
+    def comm(self) -> MPI.Comm:
+        """The communicator of all its ranks, numbered as in the topology; `InputError` once the mesh is closed."""
+        if self._closed:
+            raise InputError("the mesh is closed", do="use it, and the fields on it, before close or within `with`")
+        return self._comm
+
+    @property
+    def size(self) -> int:
+        """How many ranks the mesh has."""
+        return self.topology.size
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The place of this rank: one coordinate an axis."""
+        return self.topology.coords(self.rank)
+
+    def __getitem__(self, name: str) -> MPI.Comm:
+        """The communicator of the line of ranks along the axis `name` through this rank."""
+        self.topology.axis(name)
+        if self._closed:
+            raise InputError("the mesh is closed", do="use its communicators before close or within `with`")
+        return self._lines[name]
+
+    def tags(self, count: int) -> int:
+        """The first of `count` message tags that no one else on this mesh uses (they start over after some millions).
+
+        Call it in the same order on every rank, as everything collective.
+        """
+        highest = self.comm.Get_attr(MPI.TAG_UB) or 32767
+        if self._next_tag + count > highest:
+            self._next_tag = 0
+        first = self._next_tag
+        self._next_tag += count
+        return first
+
+    def adopt(self, owned: Owned) -> None:
+        """Close `owned` when this mesh closes, if it is still there."""
+        self._owned.add(owned)
+
+    def close(self) -> None:
+        """Free the exchanges made on this mesh and its communicators. Collective; a second call does nothing."""
+        if self._closed:
+            return
+        self.release_requests()
+        self._closed = True
+        _open_meshes.discard(self)
+        for line in self._lines.values():
+            line.Free()
+        self._comm.Free()
+
+    def release_requests(self) -> None:
+        """Close all exchanges on this mesh; not collective."""
+        for owned in list(self._owned):
+            owned.close()
+        self._owned.clear()
+
+    def __enter__(self) -> Self:
+        if self._closed:
+            raise InputError("the mesh is closed", do="make a new one")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the other ranks may never come to free theirs; the job is about to end anyway.
+        if error is None:
+            self.close()
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}={size}" for name, size in zip(self.topology.names, self.topology.sizes, strict=True))
+        return f"Mesh({axes}, periodic={self.topology.periodic})"
+
+    def _line(self, name: str) -> MPI.Comm:
+        axis = self.topology.axis(name)
+        coords = self.coords
+        first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
+        line = self._comm.Split(color=first, key=coords[axis])
+        line.Set_name(name)  # watchers and errors call it so
+        return line
+
+
+_open_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
+
+
+@atexit.register
+def _release_open_meshes() -> None:
+    """MPI complains about persistent requests that are left when it is finalized; communicators it frees itself."""
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        for mesh in list(_open_meshes):
+            with suppress(InputError):  # an exchange under way when the program ended
+                mesh.release_requests()
+
+
+def _names(periodic: Any) -> tuple[str, ...]:
+    """Axis names from what a user may write: one name or several."""
+    if isinstance(periodic, str):
+        return (periodic,)
+    if not isinstance(periodic, Iterable):
+        raise InputError(f'periodic names axes, as in periodic=("x",), and is {periodic!r}')
+    return tuple(periodic)
+
+
+def world() -> MPI.Intracomm:
+    """All ranks of the job: MPI's COMM_WORLD."""
+    return MPI.COMM_WORLD
+
+
+def print_root(*values: object, comm: MPI.Comm | None = None) -> None:
+    """Print on rank 0 only, at once."""
+    if (comm or MPI.COMM_WORLD).rank == 0:
+        print(*values, flush=True)

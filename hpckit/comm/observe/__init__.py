@@ -1,0 +1,1 @@
+"""What every rank is doing: the watch, its diagnosis, waits and timers."""

@@ -1,0 +1,126 @@
+"""The comparison of an operation over its ranks before it is run: operation, dtype, count and root must agree.
+
+The first rank of the communicator gathers what the others say and answers each; all of it by messages that are polled,
+so that a rank which waits for one that never comes can be told by the watcher, and raises.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.comm.observe.diagnosis import Call, ranks_text
+from hpckit.comm.observe.table import ALARM, alarmed
+from hpckit.errors import MismatchError, StallError
+
+SAID, ANSWERED = 512, 2048  # bytes of the messages
+SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s polled at full speed, then with sleeps that grow up to so long
+
+
+@dataclass(slots=True)
+class Check:
+    """A comparison under way: the first of the members gathers `said`, the others wait for the answer."""
+
+    members: Sequence[int]
+    tag: int
+    mine: np.ndarray
+    said: list[np.ndarray]
+    requests: list[MPI.Request]
+
+
+class Checker:
+    """Compares over a communicator of its own, which the watch frees."""
+
+    def __init__(self, comm: MPI.Intracomm, table: mmap.mmap, folder: Path) -> None:
+        self._comm = comm.Dup()
+        self._table = table
+        self._alarm = folder / ALARM
+        self._tags = min(comm.Get_attr(MPI.TAG_UB) or 32767, 2**30) // 2
+
+    def start(self, members: Sequence[int], key: str, number: int, told: Mapping[str, Any]) -> Check:
+        """Say what this rank is about to do; never waits. key, number: of the communicator and the operation on it."""
+        tag = 2 * ((crc32(key.encode()) + number) % self._tags)
+        mine = _message(_shortened(told), SAID)
+        comm, root = self._comm, members[0]
+        if comm.rank == root:
+            said = [np.empty(SAID, np.uint8) for _ in members[1:]]
+            requests = [comm.Irecv(buffer, rank, tag) for buffer, rank in zip(said, members[1:], strict=True)]
+        else:
+            said = [np.empty(ANSWERED, np.uint8)]
+            requests = [comm.Irecv(said[0], root, tag + 1), comm.Isend(mine, root, tag)]
+        return Check(members, tag, mine, said, requests)
+
+    def finish(self, check: Check) -> None:
+        """Wait until all have said what they do. Raises `MismatchError` on each of them if it differs, `StallError`
+        where the watcher has found that somebody never comes.
+        """
+        self._poll(check.requests)
+        if self._comm.rank != check.members[0]:
+            answer = _text(check.said[0])
+        else:
+            answer = _difference(check.members, [_text(said) for said in (check.mine, *check.said)])
+            message = _message(answer, ANSWERED)
+            self._poll([self._comm.Isend(message, rank, check.tag + 1) for rank in check.members[1:]])
+        if answer:
+            raise MismatchError(
+                f"ranks called different operations on one axis, {answer}",
+                likely="a branch, a loop count or a shape that depends on the rank",
+                do="let all ranks of the axis call the same operations in the same order, with as many elements",
+            )
+
+    def close(self) -> None:
+        """Free the communicator. Collective."""
+        self._comm.Free()
+
+    def _poll(self, requests: list[MPI.Request]) -> None:
+        begin = time.perf_counter()
+        while not MPI.Request.Testall(requests):
+            waited = time.perf_counter() - begin
+            if waited > SPIN:
+                if alarmed(self._table):
+                    raise StallError(
+                        self._alarm.read_text(encoding="utf-8"),
+                        likely="a rank that took another branch, raised, or ended early",
+                        do="look at the lines named",
+                    )
+                time.sleep(min(waited / 16, LONGEST_SLEEP))
+
+
+def _difference(members: Sequence[int], texts: Sequence[str]) -> str:
+    """Who called what where, `` if all called the same."""
+    if len(set(texts)) == 1:
+        return ""
+    calls = [Call(group="", members=(), inside=True, **json.loads(text)) for text in texts]
+    agreed = next((call for call in calls if call.count >= 0), calls[0])
+    if all(call.same(agreed) for call in calls):
+        return ""
+    places: dict[str, list[int]] = {}
+    for rank, call in zip(members, calls, strict=True):
+        places.setdefault(f"{call.what()} at {call.where()}", []).append(rank)
+    return f"number {calls[0].number}: " + "; ".join(f"{ranks_text(who)} {what}" for what, who in places.items())
+
+
+def _shortened(told: Mapping[str, Any]) -> str:
+    """JSON that fits: the end of the path of the file, the beginnings of names."""
+    short = {name: value[-80:] if isinstance(value, str) else value for name, value in told.items()}
+    return json.dumps(short, ensure_ascii=True)[:SAID]
+
+
+def _message(text: str, size: int) -> np.ndarray:
+    buffer = np.zeros(size, np.uint8)
+    raw = np.frombuffer(text.encode()[: size - 1], np.uint8)
+    buffer[: len(raw)] = raw
+    return buffer
+
+
+def _text(message: np.ndarray) -> str:
+    return message.tobytes().split(b"\0", 1)[0].decode(errors="replace")

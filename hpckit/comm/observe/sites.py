@@ -1,0 +1,123 @@
+"""The communicators and places in the source that a watched rank has come to, each told once in its file of words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.comm.observe.table import MOST_GROUPS, MOST_SITES, communicates, place_and_root
+from hpckit.errors import InputError
+
+CORE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the package
+INNER: dict[int, Any] = {}  # the places in modules that communicate: none
+
+
+@dataclass(slots=True)
+class Group:
+    """A communicator that was seen: its number here, a key alike on its ranks, name, ranks, calls so far, and a digest
+    of which they were.
+    """
+
+    comm: MPI.Comm  # kept, so that its id is nobody else's
+    index: int
+    key: str
+    axis: str
+    members: tuple[int, ...]
+    number: int = 0
+    digest: int = 0
+
+
+@dataclass(slots=True)
+class Site:
+    """An operation at a place in the source on a communicator. index: in the table; place: with the root, as records
+    have it; signature: of what it is.
+    """
+
+    index: int
+    group: Group
+    operation: Hashable
+    dtype: Hashable
+    root: int
+    code: CodeType
+    line: int
+    signature: int = 0
+    place: int = 0
+
+    def __post_init__(self) -> None:
+        self.place = place_and_root(self.index, self.root)
+        self.signature = crc32(f"{self.told()['operation']} {self.root}".encode())
+
+    def told(self) -> dict[str, Any]:
+        """The same in words."""
+        operation = " ".join(map(str, self.operation)) if isinstance(self.operation, tuple) else str(self.operation)
+        dtype = self.dtype.name if isinstance(self.dtype, np.dtype) else str(self.dtype)
+        code = self.code
+        place = {"file": code.co_filename, "line": self.line, "function": code.co_name}
+        return {"operation": operation, "dtype": dtype, **place}
+
+
+class Sites:
+    """What a rank has come to. `world` holds all ranks that are watched; lines go to the file `path`."""
+
+    def __init__(self, world: MPI.Intracomm, path: Path) -> None:
+        self.places: dict[int, dict[int, Site]] = {}  # by code object, then by instruction
+        self._world = world
+        self._groups: dict[int, Group] = {}
+        self._sites: dict[Any, Site] = {}
+        self._full = False
+        self._codes: list[CodeType] = []  # kept, so that their ids are nobody else's
+        self._log = open(path, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
+
+    def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable, root: int) -> Site:
+        """An operation at a place in the source; made when it is called there for the first time."""
+        key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm), root)
+        site = self._sites.get(key)
+        if site is None:
+            number = min(len(self._sites) + 1, MOST_SITES)
+            group = self._groups.get(id(comm)) or self._new_group(comm)
+            site = Site(number, group, operation, dtype, root, frame.f_code, frame.f_lineno)
+            if number < MOST_SITES:
+                self._sites[key] = site
+            if not self._full:
+                self._log.write(json.dumps(["site", number, group.index, *site.told().values(), root]) + "\n")
+                self._full = number == MOST_SITES
+        return site
+
+    def know(self, code: CodeType) -> dict[int, Site]:
+        """What is known of a code object that is new here: INNER for the modules that communicate, else nothing yet."""
+        self._codes.append(code)
+        inner = communicates(code.co_filename, CORE)
+        self.places[id(code)] = places = INNER if inner else {}
+        return places
+
+    def close(self) -> None:
+        """Nothing more is told."""
+        self._log.close()
+
+    def _new_group(self, comm: MPI.Comm) -> Group:
+        """A communicator that is used for the first time; local."""
+        mine, all_ranks = comm.Get_group(), self._world.Get_group()
+        ranks = MPI.Group.Translate_ranks(mine, list(range(mine.size)), all_ranks)
+        mine.Free()
+        all_ranks.Free()
+        members = tuple(int(rank) for rank in ranks)
+        if MPI.UNDEFINED in members:
+            raise InputError(
+                "a communicator holds ranks that are not watched", do="make the watch on all ranks of the job"
+            )
+        axis = comm.name or f"{len(members)} ranks"
+        like = sum((group.axis, group.members) == (axis, members) for group in self._groups.values())
+        index = min(len(self._groups), MOST_GROUPS - 1)
+        group = Group(comm, index, f"{axis} {like} {members}", axis, members)
+        self._groups[id(comm)] = group
+        self._log.write(json.dumps(["group", index, group.key, axis, members]) + "\n")
+        return group

@@ -1,0 +1,94 @@
+"""A file a node that says what its ranks do: its watcher writes it, a login node reads it. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hpckit.comm.observe.diagnosis import RUNNING, Rank
+
+NAME = "ranks.json"
+EVERY = 10.0  # seconds between two writings: a small file a node and time is nothing for a parallel file system
+QUIET = 30.0  # seconds without a change after which a rank is named
+SILENT = 6 * EVERY  # age of a file whose node is no longer heard of
+MOST_SHOWN = 8  # ranks named of a node
+
+
+class NodeFile:
+    """`ranks.json` in the folder of a node, written anew every `EVERY` seconds; with folder None nowhere.
+
+    {"host", "written" (seconds since 1970), "ranks": [{"rank", "pid", "life", "doing", "still" (seconds without a
+    change), "operation", "place", "inside", "text"}]}.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._next = time.monotonic() + EVERY
+
+    def tell(self, ranks: Iterable[Rank]) -> None:
+        """Write what the ranks do, where it is time; a disk that takes nothing more is no reason to stop watching."""
+        if self._folder is None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY
+        text = json.dumps({"host": socket.gethostname(), "written": time.time(), "ranks": [plain(it) for it in ranks]})
+        part = self._folder / f"{NAME}.part"
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, self._folder / NAME)
+
+    def remove(self) -> None:
+        """All ranks have ended by themselves: the file says nothing more, nor does a folder with nothing else."""
+        if self._folder is not None:
+            with suppress(OSError):
+                (self._folder / NAME).unlink()
+                self._folder.rmdir()
+
+
+def plain(it: Rank) -> dict[str, Any]:
+    """A rank as plain values."""
+    last = it.last
+    return {
+        "rank": it.rank,
+        "pid": it.pid,
+        "life": it.life,
+        "doing": it.doing if it.life == RUNNING else "",
+        "still": round(it.still, 1),
+        "operation": last.what() if last else "",
+        "place": last.where() if last else "",
+        "inside": it.inside,
+        "text": it.text(),
+    }
+
+
+def read_nodes(watch_folder: Path) -> list[dict[str, Any]]:
+    """What the watchers of all nodes wrote last, by the name of their folder; what cannot be read is left out."""
+    found = []
+    for path in sorted(watch_folder.glob(f"*/{NAME}")):
+        with suppress(OSError, ValueError):
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(values, dict) and isinstance(values.get("ranks"), list):
+                found.append(values)
+    return found
+
+
+def node_lines(node: dict[str, Any], now: float) -> list[str]:
+    """A node for a reader: how many ranks go on, and which do not; now: seconds since 1970."""
+    age = max(0.0, now - float(node["written"]))  # clocks of two machines may disagree
+    if age > SILENT:
+        return [f"no word from {node['host']} for {age:.0f} s ({len(node['ranks'])} ranks)"]
+    quiet = [it for it in node["ranks"] if it["life"] != RUNNING or it["still"] > QUIET]
+    going = len(node["ranks"]) - len(quiet)
+    shown = [f"{node['host']}: {going} of {len(node['ranks'])} ranks go on"]
+    for it in quiet[:MOST_SHOWN]:
+        since = f", unchanged for {it['still'] + age:.0f} s" if it["life"] == RUNNING else ""
+        shown.append(f"  {it['text']}{since}")
+    if len(quiet) > MOST_SHOWN:
+        shown.append(f"  and {len(quiet) - MOST_SHOWN} more")
+    return shown

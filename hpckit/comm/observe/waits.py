@@ -1,0 +1,252 @@
+"""What ranks wait for: a late peer, or the messages themselves; and which rank the others wait for most.
+
+Each rank notes when it entered an exchange, a collective or the wait for a message, when its messages had left, and
+when it had those of its peers. Peers note the same under the same number, so that afterwards the wait splits in two:
+until the last peer had come ("late peer"), and from then on ("transfer": the messages, and what the library does).
+`current` is where all that communicates notes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.comm.json_bytes import gather_json
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+SAMPLES = 512  # of a channel that are kept; above it every second one, and so on
+NEVER = 1 << 62  # more calls than there will be
+COLUMNS = 5  # begun, posted, entered, left (s on this rank's clock), waited (s)
+# Collectives in which all wait for the root, and in which the root waits for all; in the others all wait for all.
+FROM_ROOT = ("broadcast", "scatter", "bcast", "scatterv")
+TO_ROOT = ("reduce", "gather", "gatherv")
+Row = list[float]
+
+current: Waits | None = None  # of this process
+
+
+class Channel:
+    """The calls of one exchange on this rank, or samples of them: the same numbers on all of its ranks.
+
+    `ranks`: those of the exchange, as ranks of the whole run. `thin`: above `most` calls keep every second one, and so
+    on; else the first ones. `together`: a collective, whose last rank to come holds up all.
+    """
+
+    __slots__ = ("calls", "due", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin", "together")
+
+    def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool, together: bool = False) -> None:
+        self.name, self.ranks, self.together = name, ranks, together
+        self.peers: list[int] = []
+        self.most, self.thin = most, thin
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all calls."""
+        self.calls, self.stride, self.seconds = 0, 1, 0.0
+        # The next call that is kept. Those before it need no clocks, only to be counted in `calls` and `seconds`.
+        self.due = 0
+        self.samples: list[Row] = []
+
+    def meet(self, peers: Iterable[int]) -> None:
+        """From now on this rank waits for these ranks of the exchange."""
+        self.peers = [self.ranks[peer] for peer in peers]
+
+    def add(self, begun: float, posted: float, entered: float, left: float, waited: float) -> None:
+        """A call: its messages left between `begun` and `posted`, it waited `waited` s from `entered` to `left`."""
+        number = self.calls
+        self.calls = number + 1
+        self.seconds += waited
+        if number % self.stride == 0 and self._has_room(number):
+            self.samples.append([begun, posted, entered, left, waited])
+        full = not self.thin and len(self.samples) >= self.most
+        self.due = NEVER if full else number - number % self.stride + self.stride
+
+    def open(self, begun: float, posted: float) -> Row:
+        """A call that has begun and will be waited for, with others under way: `close` takes what this returns."""
+        number = self.calls
+        self.calls = number + 1
+        row = [begun, posted, posted, posted, 0.0]
+        if number % self.stride == 0 and self._has_room(number):
+            self.samples.append(row)
+        return row
+
+    def close(self, row: Row, entered: float, left: float) -> None:
+        """What was opened is over: this rank waited for it from `entered` to `left`."""
+        self.seconds += left - entered
+        row[2:] = entered, left, left - entered
+
+    def _has_room(self, number: int) -> bool:
+        """Whether a call is kept whose number is a multiple of the stride."""
+        if len(self.samples) < self.most:
+            return True
+        if not self.thin:
+            return False
+        del self.samples[1::2]
+        self.stride *= 2
+        return number % self.stride == 0
+
+
+class Waits:
+    """The channels of this rank in a run on `comm`; `traced`: keep that many of the first calls, not samples of all."""
+
+    def __init__(self, comm: MPI.Comm, traced: int = 0) -> None:
+        self._comm = comm
+        self._most, self._thin = (traced, False) if traced else (SAMPLES, True)
+        self._made: dict[str, int] = {}
+        self._kept: dict[tuple, Channel] = {}
+        self._comms: dict[int, MPI.Comm] = {}
+        self.channels: list[Channel] = []
+        self.actions: list[tuple[str, float, float]] = []  # of a timeline, what went on within phases
+
+    def channel(self, kind: str, comm: MPI.Comm, peers: Iterable[int] = (), together: bool = False) -> Channel:
+        """A channel of an exchange that all ranks of `comm` make together, in which this one waits for `peers`."""
+        from mpi4py import MPI
+
+        world, group = self._comm.Get_group(), comm.Get_group()
+        ranks = MPI.Group.Translate_ranks(group, list(range(comm.size)), world)
+        place = "" if comm.size == world.size else f" of ranks {','.join(map(str, ranks))}"
+        world.Free()
+        group.Free()
+        key = kind + place
+        number = self._made[key] = self._made.get(key, 0) + 1
+        own = Channel(f"{kind} {number}{place}", ranks, self._most, self._thin, together)
+        own.meet(peers)
+        self.channels.append(own)
+        return own
+
+    def collective(self, comm: MPI.Comm, operation: str, root: int = -1, peers: Sequence[int] | None = None) -> Channel:
+        """The one channel of a collective operation on `comm`; its first word tells who waits for whom, or `peers`."""
+        key = (self._known(comm), operation, root)
+        channel = self._kept.get(key)
+        if channel is None:
+            others, word = [rank for rank in range(comm.size) if rank != comm.rank], operation.split()[0].lower()
+            if word in FROM_ROOT:
+                others = [] if comm.rank == root else [root]
+            elif word in TO_ROOT and comm.rank != root:
+                others = []
+            together = peers is None and word not in (*FROM_ROOT, *TO_ROOT)
+            channel = self.channel(operation, comm, others if peers is None else peers, together)
+            self._kept[key] = channel
+        return channel
+
+    def messages(self, kind: str, comm: MPI.Comm, sender: int, receiver: int) -> Channel:
+        """The one channel of messages of a kind between two ranks of `comm`, in which the receiver waits."""
+        key = (self._known(comm), kind, sender, receiver)
+        channel = self._kept.get(key)
+        if channel is None:
+            peers = [sender] if comm.rank == receiver else []
+            channel = self._kept[key] = self.channel(f"{kind} {sender} to {receiver}", comm, peers)
+        return channel
+
+    def _known(self, comm: MPI.Comm) -> int:
+        """Stands for a communicator, which is kept, so that it is nobody else's."""
+        self._comms[id(comm)] = comm
+        return id(comm)
+
+    def act(self, name: str, begin: float, end: float) -> None:
+        """Something within a phase, for the timeline where one is kept."""
+        if not self._thin and len(self.actions) < self._most:
+            self.actions.append((name, begin, end))
+
+    def reset(self) -> None:
+        """Forget all calls, as after warm-up steps that compile the kernels."""
+        self.actions.clear()
+        for channel in self.channels:
+            channel.reset()
+
+
+def channel(kind: str, comm: MPI.Comm, peers: Iterable[int] = ()) -> Channel | None:
+    """A channel of the run that goes on in this process; None outside of runs."""
+    return None if current is None else current.channel(kind, comm, peers)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The calls of one channel on one rank, on a clock that all ranks share: `samples` float64[n, COLUMNS]."""
+
+    name: str
+    peers: tuple[int, ...]
+    calls: int
+    stride: int
+    seconds: float
+    samples: np.ndarray
+    together: bool = False
+
+
+def collect(comm: MPI.Intracomm, channels: Sequence[Channel], offset: float) -> list[list[Log]] | None:
+    """Collective: the logs of all ranks on rank 0, None elsewhere. `offset` (s) takes this clock to rank 0's."""
+    most = max(16, 2_000_000 // comm.size)
+    kept = [np.array(each.samples[:most], dtype=np.float64).reshape(-1, COLUMNS) for each in channels]
+    heads = [
+        {"name": each.name, "peers": each.peers, "calls": each.calls, "stride": each.stride, "seconds": each.seconds}
+        | {"together": each.together, "rows": len(rows)}
+        for each, rows in zip(channels, kept, strict=True)
+    ]
+    every = gather_json(comm, heads)
+    flat = np.concatenate([np.empty((0, COLUMNS)), *kept])
+    flat[:, :4] += offset
+    counts = np.zeros(comm.size, dtype=np.int64)
+    comm.Gather(np.array([flat.size], dtype=np.int64), counts, root=0)
+    if every is None:
+        comm.Gatherv(flat, None, root=0)
+        return None
+    rows = np.empty(counts.sum())
+    comm.Gatherv(flat, (rows, counts), root=0)
+    rows = rows.reshape(-1, COLUMNS)
+    logs: list[list[Log]] = []
+    first = 0
+    for heads in every:
+        logs.append([])
+        for head in heads:
+            count = head.pop("rows")
+            logs[-1].append(Log(**{**head, "peers": tuple(head["peers"])}, samples=rows[first : first + count]))
+            first += count
+    return logs
+
+
+def split(logs: Sequence[Sequence[Log]]) -> dict[str, Any] | None:
+    """How the waits of all ranks divide; None where nobody waited for anybody.
+
+    Returns per rank, in s over the whole run: `seconds` waited, `late` and `transfer` of it, and `waited_for`: what all
+    others lost by waiting for this rank. Where calls were sampled the split is that of the samples.
+    """
+    size = len(logs)
+    late, total, waited_for = np.zeros(size), np.zeros(size), np.zeros(size)
+    by_name = [{log.name: log for log in channels} for channels in logs]
+    for rank, channels in enumerate(logs):
+        for log in channels:
+            total[rank] += log.seconds
+            found = _late(log, [(peer, by_name[peer].get(log.name)) for peer in log.peers if peer != rank])
+            if found is None:
+                continue
+            culprits, seconds = found
+            sampled = log.samples[: len(seconds), 4].sum()
+            scale = log.seconds / sampled if sampled > 0 else 0.0
+            late[rank] += scale * seconds.sum()
+            np.add.at(waited_for, culprits, scale * seconds)
+    if not total.any():
+        return None
+    return {
+        "seconds": total.tolist(),
+        "late": late.tolist(),
+        "transfer": np.maximum(total - late, 0.0).tolist(),
+        "waited_for": waited_for.tolist(),
+    }
+
+
+def _late(log: Log, peers: Sequence[tuple[int, Log | None]]) -> tuple[np.ndarray, np.ndarray] | None:
+    """For each sampled call: the peer that came last, and the s for which it was waited."""
+    known = [(peer, other) for peer, other in peers if other is not None and other.stride == log.stride]
+    count = min([len(log.samples), *(len(other.samples) for _, other in known)])
+    if not known or not count:
+        return None
+    posted = np.array([other.samples[:count, 1] for _, other in known])
+    last = posted.argmax(axis=0)
+    entered, waited = log.samples[:count, 2], log.samples[:count, 4]
+    seconds = np.clip(posted.max(axis=0) - entered, 0.0, waited)
+    return np.array([peer for peer, _ in known])[last], seconds

@@ -1,0 +1,385 @@
+"""What every rank is doing now: a record a call in shared memory, and the sentence that names who holds up whom.
+
+`current` is the watch of this process, None while there is none: what communicates tests it and tells it of each call.
+
+    seen = watch.current
+    if seen is not None:
+        seen.enter(comm, "all_reduce sum", dtype, count)
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from sys import _getframe
+from types import TracebackType
+from typing import Protocol, Self
+
+from mpi4py import MPI
+
+from hpckit.comm.agree import broadcast_bytes, require_same
+from hpckit.comm.observe.check import Check, Checker
+from hpckit.comm.observe.sites import CORE, INNER, Site, Sites
+from hpckit.comm.observe.table import (
+    CALL,
+    ENDED,
+    GROUPS,
+    HEAD,
+    LEFT,
+    MOST_GROUPS,
+    RING,
+    RUNNING,
+    SLOTS,
+    communicates,
+    is_ending,
+    place,
+    place_and_root,
+    set_listening,
+    table_of,
+)
+from hpckit.errors import InputError, SetupError
+
+MEMORY = Path("/dev/shm")
+STACK_SIGNAL = signal.SIGUSR2
+NO_ROOT = -1
+START_WATCHER = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from hpckit.comm.observe.watcher import main; main(sys.argv[1:])"
+)
+
+current: Watch | None = None  # of this process
+
+
+class Enter(Protocol):
+    """An operation that blocks begins: `operation` (a text, or a tuple of texts), the elements `count` of `dtype` and
+    `root` must be the same on all ranks of `comm`; -1 stands for a count that may differ.
+
+    Raises, where the watch checks, `MismatchError` or `StallError`.
+    """
+
+    def __call__(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> object:
+        """Record it, and compare it where the watch does."""
+
+
+Recorder = tuple[
+    Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None], Callable[[], bool]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An operation that was started and will be waited for."""
+
+    site: Site
+    number: int
+    count: int
+    root: int
+    check: Check | None
+
+
+class Watch:
+    """Watches the ranks of `comm` from now on: `with hp.Watch(hp.world(), limit=30, check=True): …`.
+
+    A rank that stays in an operation for `limit` s while a rank that it waits for stands still as long is a stall: the
+    report on standard error, and `stall.json` in `folder` where one is given, names the late rank, where in the source
+    it is, which operation it is due in, and who waits where. A rank that goes on, reads or writes files, or calls
+    `beat`, is slow and no culprit. `end`: s after which a stalled job is ended by killing its ranks; None leaves it.
+    `spare_computing`: not while a late rank is computing, as a serial part of a program may.
+    `gives_way`: the next watch takes the place of this one.
+
+    `check`: every operation first compares operation, dtype, count and root over its ranks, and `MismatchError`, with
+    all call sites, is raised on each of them if they differ; what cannot end any more raises `StallError`. It costs
+    some microseconds a call and makes every operation wait for all its ranks.
+
+    Collective over `comm`, which must hold all ranks that communicate. A process has one watch at a time; `close` ends
+    it. Raises `InputError` for a second one, or for limits that are none.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        *,
+        limit: float = 60.0,
+        check: bool = False,
+        end: float | None = None,
+        folder: Path | str | None = None,
+        spare_computing: bool = False,
+        gives_way: bool = False,
+    ) -> None:
+        global current
+        before = current
+        if before is not None and before.gives_way:
+            before.close()
+        said = {"limit": repr(limit), "check": repr(check), "end": repr(end), "open": repr(current is not None)}
+        said["spare_computing"] = repr(spare_computing)
+        require_same(comm, said, "the options of a watch are the same on every rank")
+        _check_limits(limit, end)
+        if current is not None:
+            raise InputError("this process is watched already", do="close the first watch before another is made")
+        self._comm = MPI.Intracomm(comm.Dup())
+        self._rank = self._comm.rank  # MPI may be over when the process leaves
+        self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
+        self._beats = self._allowed_until = 0
+        self.gives_way: bool = gives_way
+        self._watcher: subprocess.Popen | None = None
+        slot = self._node.rank
+        self._folder = self._share_folder()
+        if slot == 0:
+            table_of(self._folder, self._node.size, create=True)
+        self._node.Barrier()
+        self._table = table_of(self._folder, self._node.size)
+        self._words = memoryview(self._table).cast("Q")
+        self._start = place(slot)
+        self._sites = Sites(self._comm, self._folder / f"sites-{slot}")
+        self._record, self._record_again, self._record_message, self.leave, self.inside = self._recorder()
+        self.enter: Enter = self._enter_checked if check else self._record
+        self._stack = open(self._folder / f"stack-{slot}", "w", encoding="utf-8")  # noqa: SIM115
+        # What faulthandler puts back at the end: a signal that comes late must not kill.
+        signal.signal(STACK_SIGNAL, signal.SIG_IGN)
+        faulthandler.register(STACK_SIGNAL, self._stack, all_threads=False)
+        HEAD.pack_into(self._table, self._start, os.getpid(), RUNNING, comm.rank, 0, 0)
+        self._checker = Checker(self._comm, self._table, self._folder) if check else None
+        self._node.Barrier()
+        if slot == 0:
+            keep = "" if folder is None else str(Path(folder).absolute() / f"node-{comm.rank:05d}")
+            self._watcher = self._start_watcher(limit, end, keep, spare_computing)
+        self._closed = False
+        current = self
+        atexit.register(self._leave)
+
+    def _enter_checked(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> None:
+        """`enter` of a watch that compares."""
+        site = self._record(comm, operation, dtype, count, root)
+        self._wait_for(self._compare(site, count, root))
+
+    def enter_neighbors(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> None:
+        """An exchange with neighbors begins, which waits for some of the ranks of `comm` only: never compared."""
+        self._record(comm, operation, dtype, -1, -1)
+
+    def enter_message(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
+        """A message to or from the rank `peer` of `comm` begins, which waits for that rank alone; -1 for any rank, -2
+        for none.
+        """
+        self._record_message(comm, operation, dtype, count, peer)
+
+    def begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Begun:
+        """An operation that does not block is started; never waits. Arguments as of `enter`."""
+        site = self._record(comm, operation, dtype, count, root)
+        self.leave()
+        return Begun(site, site.group.number, count, root, self._compare(site, count, root))
+
+    def resume(self, begun: Begun) -> None:
+        """The wait for what was started begins; `leave` ends it. Raises as `enter`."""
+        self._record_again(begun)
+        self._wait_for(begun.check)
+
+    def listen_for_end(self) -> None:
+        """Say that this rank looks at `is_ending` now and then, and ends by itself: it is given a moment for that."""
+        set_listening(self._table)
+
+    def is_ending(self) -> bool:
+        """Whether the watcher of this node ends the job."""
+        return is_ending(self._table)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this rank is through."""
+        return self._closed
+
+    @property
+    def calls(self) -> int:
+        """Calls of this rank that are over."""
+        return int(self._words[(self._start + ENDED) // 8])
+
+    def beat(self) -> None:
+        """Say that this rank is alive: for long stretches without communication."""
+        self._beats += 1
+        self._words[self._start // 8 + 3] = self._beats
+
+    @contextlib.contextmanager
+    def allow(self, seconds: float) -> Iterator[None]:
+        """No culprit for so long in what is inside: compiling, a file of many GB."""
+        before, place = self._allowed_until, self._start // 8 + 4
+        self._words[place] = self._allowed_until = max(before, math.ceil(time.monotonic() + seconds))
+        try:
+            yield
+        finally:
+            if not self._closed:
+                self._beats += 1
+                self._allowed_until = before
+                self._words[place - 1], self._words[place] = self._beats, before
+
+    def close(self) -> None:
+        """End the watch. Collective; a second call does nothing."""
+        global current
+        if self._closed:
+            return
+        self._leave()
+        atexit.unregister(self._leave)
+        current = None
+        if self._checker is not None:
+            self._checker.close()
+        self._node.Barrier()
+        if self._watcher is not None:
+            self._watcher.wait()
+        self._node.Free()
+        self._comm.Free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the other ranks may never come to close theirs; the job is about to end anyway.
+        if error is None:
+            self.close()
+
+    def _recorder(self) -> Recorder:
+        """Functions that record a call, that record it again while it is waited for, that record a message, that say
+        that the last one is over, and that tell whether it is not.
+
+        Closures: what they use are variables of this function, which is quicker than attributes of an object.
+        """
+        words, sites = self._words, self._sites
+        places_of, know, find = sites.places, sites.know, sites.find
+        first = (self._start + GROUPS) // 8
+        numbers, ended, pack = words[first : first + MOST_GROUPS], (self._start + ENDED) // 8, CALL.pack_into
+        slots = [self._start + RING + 64 * slot for slot in range(SLOTS)]
+        sequence, last = 0, SLOTS - 1
+        inner, identity, frame_of = INNER, id, _getframe
+
+        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
+            nonlocal sequence
+            frame = frame_of(1)
+            while True:  # to the first frame outside of the modules that communicate
+                try:  # subscripts are quicker than `get`
+                    places = places_of[identity(frame.f_code)]
+                except KeyError:
+                    places = know(frame.f_code)
+                if places is not inner or frame.f_back is None:
+                    break
+                frame = frame.f_back
+            try:
+                site = places[frame.f_lasti]
+                group = site.group
+                if (
+                    site.operation is not operation
+                    or site.dtype is not dtype
+                    or site.root != root
+                    or group.comm is not comm
+                ):  # fmt: skip
+                    raise KeyError
+            except KeyError:
+                site = find(frame, comm, operation, dtype, root)
+                group = site.group
+                if places is not inner:
+                    places[frame.f_lasti] = site
+            group.number = number = group.number + 1
+            # Which operations came in which order; both factors stay below 2^32.
+            group.digest = digest = group.digest ^ number * site.signature
+            numbers[group.index] = number
+            sequence += 1
+            pack(words, slots[sequence & last], sequence, site.place, number, count, digest)
+            return site
+
+        def note(site: Site, number: int, count: int, root: int) -> None:
+            """A call without a number of its own."""
+            nonlocal sequence
+            sequence += 1
+            pack(words, slots[sequence & last], sequence, place_and_root(site.index, root), number, count, 0)
+
+        def record_again(begun: Begun) -> None:
+            note(begun.site, begun.number, begun.count, begun.root)
+
+        def record_message(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
+            frame = frame_of(1)
+            while communicates(frame.f_code.co_filename, CORE) and frame.f_back is not None:
+                frame = frame.f_back
+            site = find(frame, comm, operation, dtype, NO_ROOT)
+            note(site, 0, count, site.group.members[peer] if peer >= 0 else peer)
+
+        def leave() -> None:
+            """What was entered last is over."""
+            words[ended] = sequence
+
+        def inside() -> bool:
+            """What was entered last is not over."""
+            return words[ended] != sequence
+
+        return record, record_again, record_message, leave, inside
+
+    def _compare(self, site: Site, count: int, root: int) -> Check | None:
+        """Begin to compare an operation over its ranks, where the watch does."""
+        group, number = site.group, site.group.number
+        if self._checker is None or len(group.members) == 1:
+            return None
+        told = {**site.told(), "axis": group.axis, "count": count, "root": root, "number": number}
+        return self._checker.start(group.members, group.key, number, told)
+
+    def _wait_for(self, check: Check | None) -> None:
+        if check is None or self._checker is None:
+            return
+        try:
+            self._checker.finish(check)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _share_folder(self) -> Path:
+        """The folder of this node's table, in memory, made by its first rank; the same path on all its ranks."""
+        said = b""
+        if self._node.rank == 0:
+            try:
+                made = tempfile.mkdtemp(prefix="hpckit-watch-", dir=MEMORY if MEMORY.is_dir() else None)
+                said = json.dumps({"path": made}).encode()
+            except OSError as error:
+                said = json.dumps({"problem": f"{error.filename}: {error.strerror}"}).encode()
+        answer = json.loads(broadcast_bytes(self._node, said, 0))
+        if "problem" in answer:
+            raise SetupError(
+                f"the watch has no folder for its records: {answer['problem']}", do="make room there, or set TMPDIR"
+            )
+        return Path(answer["path"])
+
+    def _start_watcher(self, limit: float, end: float | None, keep: str, spare: bool) -> subprocess.Popen:
+        """The process that reads the table; in a session of its own, so that it outlives the end of the job."""
+        words = [self._folder, self._node.size, limit, end or 0.0, keep, int(spare), CORE]
+        return subprocess.Popen(
+            [sys.executable, "-ISc", START_WATCHER, os.path.dirname(CORE), *map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _leave(self) -> None:
+        """Say that this rank is through. Its table stays until the watcher removes it."""
+        if self._closed:
+            return
+        self._closed = True
+        HEAD.pack_into(self._table, self._start, os.getpid(), LEFT, self._rank, self._beats, 0)
+        faulthandler.unregister(STACK_SIGNAL)
+        self._sites.close()
+        self._stack.close()
+        if self._watcher is not None and self._watcher.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._watcher.stdin.close()
+
+
+def _check_limits(limit: float, end: float | None) -> None:
+    for name, value in (("limit", limit), ("end", end)):
+        if value is not None and not (isinstance(value, int | float) and 0.01 <= value < 1e9):
+            raise InputError(f"the {name} of a watch is a number of seconds, 0.01 or more, not {value!r}")
+    if end is not None and end < limit:
+        raise InputError(f"a watch cannot end a stall after {end:g} s that it reports after {limit:g} s")

@@ -1,0 +1,64 @@
+"""What the numbers in the table of a node stand for, read from the lines of its ranks. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpckit.comm.observe.diagnosis import Call
+from hpckit.comm.observe.table import Record
+
+Place = tuple[int, str, str, str, int, str, int]  # group, operation, dtype, file, line, function, root
+
+
+@dataclass
+class Words:
+    """The lines of `sites-R`, as far as they have been read."""
+
+    path: Path
+    offset: int = 0
+    groups: dict[int, tuple[str, str, tuple[int, ...]]] = field(default_factory=dict)  # key, axis, members
+    sites: dict[int, Place] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read what has been added."""
+        with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as lines:
+            lines.seek(self.offset)
+            while (line := lines.readline()).endswith("\n"):
+                kind, number, *rest = json.loads(line)
+                if kind == "group":
+                    self.groups[number] = (rest[0], rest[1], tuple(rest[2]))
+                else:
+                    self.sites[number] = tuple(rest)
+                self.offset = lines.tell()
+
+    def every(self) -> list[Call]:
+        """All places that the rank ever came to, as calls without a number that is known."""
+        return [call for site in self.sites.values() for call in [self._made(site, Record(0, 0, 1, -1, site[6], 1, 0))]]
+
+    def call(self, record: Record) -> Call | None:
+        """A record in words; None where they are not there yet."""
+        if record.site not in self.sites:
+            return None
+        return self._made(self.sites[record.site], record)
+
+    def _made(self, site: Place, record: Record) -> Call:
+        group, operation, dtype, file, line, function, _ = site
+        key, axis, members = self.groups[group]
+        return Call(
+            operation=operation,
+            axis=axis,
+            dtype=dtype,
+            count=record.elements,
+            root=record.root,
+            group=key,
+            members=members,
+            number=record.number,
+            file=file,
+            line=line,
+            function=function,
+            inside=record.ended == 0,
+            sequence=record.sequence,
+        )

@@ -1,0 +1,1 @@
+"""Memory of a node that its ranks share, their group, and what is sent through it."""

@@ -1,0 +1,205 @@
+"""The ranks of a communicator that share a node: their flags and slots in shared memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.comm.shared.binding import KERNELS, REDUCTIONS, bind, bind_barrier, kind_of
+from hpckit.comm.shared.bound import Call
+from hpckit.comm.shared.memory import PAGE, Place, make_segment, place_of, whole_pages
+from hpckit.errors import InputError
+from hpckit.kernels.shared_memory import constants as c
+from hpckit.kernels.shared_memory import direct
+
+FLAT_BYTES = 64 * 1024
+LEAST_STAGE, MOST_STAGE, ALL_STAGES = 2**18, 2**21, 2**23  # bytes of a piece, and of those of all ranks
+LEAST_READ, ALL_READS = 2**14, 2**18  # bytes that are read at a time from a rank, and from all ranks
+DEADLINE = 600.0  # s that a rank waits for another
+SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks outnumber cores
+ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
+
+
+class NodeGroup:
+    """The ranks of `comm`, which share a node, with their flags and slots in one shared segment.
+
+    Made by `node_group`; collective. Collectives on it are bound to buffers once (`bind`) and called often; those of
+    one group must be called in the same order by all its ranks, by one thread at a time. `deadline` is how long a rank
+    waits for another, in seconds. Raises `SetupError` where no memory can be shared.
+    """
+
+    def __init__(self, comm: MPI.Comm, deadline: float = DEADLINE) -> None:
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        stage_bytes = max(LEAST_STAGE, min(MOST_STAGE, ALL_STAGES // comm.size // PAGE * PAGE))
+        stride = stage_bytes + -(-stage_bytes // (64 * comm.size)) * 64 + 64
+        lines, counters = whole_pages(8 * comm.size + PROCESSES_AT), 2 * comm.size * c.LINE
+        head = whole_pages(lines + counters + c.COUNTERS_OF_RANK * comm.size * c.LINE)
+        flat, stage = 2 * FLAT_BYTES, whole_pages(c.SLOTS * stride)
+        # Each rank's part holds its flat slots, then its staging slots.
+        self._segment = make_segment(comm, flat + stage, head)
+        self.record = np.zeros(c.GROUP_FIELDS, np.int64)
+        self._work = np.zeros(3 * comm.size + 5 + c.SCRATCH_BYTES // 8, np.int64)
+        at, work = self._segment.address, self._work.ctypes.data
+        record = self.record
+        record[c.SELF] = record.ctypes.data
+        record[c.RANK], record[c.SIZE] = comm.rank, comm.size
+        record[c.ABORT], record[c.LINES], record[c.COUNTERS] = at + ABORT_AT, at + lines, at + lines + counters
+        record[c.FLAT], record[c.FLAT_BYTES] = at + head, FLAT_BYTES
+        record[c.STAGE], record[c.STAGE_BYTES], record[c.STAGE_STRIDE] = at + head + flat, stage_bytes, stride
+        record[c.PART_BYTES] = flat + stage
+        record[c.SPINS] = SPINS if comm.size <= cores() else 20
+        record[c.SOURCES], record[c.TARGETS] = work, work + 8 * comm.size
+        record[c.FACTORS], record[c.SCRATCH] = work + 16 * comm.size + 8, work + 24 * comm.size + 40
+        record[c.VECTORS] = work + 24 * comm.size + 8
+        self.deadline = deadline
+        processes = self._segment.memory[PROCESSES_AT : PROCESSES_AT + 8 * comm.size].view(np.int64)
+        processes[comm.rank] = os.getpid()
+        if self._segment.same_processes:
+            record[c.PROCESSES] = processes.ctypes.data
+        self.reads = self._reads_others()
+        self.buffers = 0  # symmetric ones, that were ever made
+        self._barrier = bind_barrier(self)
+        comm.Barrier()
+
+    def _reads_others(self) -> bool:
+        """Whether the ranks may read each other's private memory, tried out on the next one; the same on all."""
+        read_bytes = max(LEAST_READ, ALL_READS // self.size)
+        self._reads = np.zeros(self.size * read_bytes, np.uint8)
+        self.record[c.READS], self.record[c.READ_BYTES] = self._reads.ctypes.data, read_bytes
+        addresses = np.zeros(self.size, np.int64)
+        self.comm.Allgather(self.record[c.SELF : c.SELF + 1], addresses)
+        allowed = bool(self.record[c.PROCESSES]) and sys.platform == "linux"
+        if allowed:
+            following = (self.rank + 1) % self.size
+            allowed = direct.read_from(self.record, following, addresses[following], self._reads.ctypes.data, 8)
+            allowed = allowed and self._reads[:8].view(np.int64)[0] == addresses[following]
+        everywhere = np.array([allowed], np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, everywhere, MPI.MIN)
+        return bool(everywhere[0])
+
+    @property
+    def deadline(self) -> float:
+        """Seconds that this rank waits for another before it raises `StallError`."""
+        return float(self.record[c.DEADLINE]) / 1e9
+
+    @deadline.setter
+    def deadline(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise InputError(f"a deadline is a number of seconds above 0, not {seconds}")
+        self.record[c.DEADLINE] = int(min(seconds * 1e9, 2**62))
+
+    def lines(self, sequence: int) -> np.ndarray:
+        """By what each rank entered collective number `sequence`: int64[ranks, words], see `waiting.enter`."""
+        start = int(self.record[c.LINES]) - self._segment.address
+        lines = self._segment.memory[start : start + 2 * self.size * c.LINE].view(np.int64)
+        return lines.reshape(self.size, 2, -1)[:, sequence & 1, : c.INLINE // 8]
+
+    @property
+    def gave_up(self) -> int:
+        """The rank that gave up first; -1 where none did."""
+        return int(self._segment.memory[ABORT_AT : ABORT_AT + 8].view(np.int64)[0]) - 1
+
+    def takes(
+        self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None, op: str = "sum"
+    ) -> bool:
+        """Whether `bind` has the algorithm for such data: flat ones are small, symmetric ones are in `empty_shared`."""
+        if (operation, algorithm) not in KERNELS:
+            return False
+        if operation in REDUCTIONS and kind_of(np.dtype(dtype), op) is None:
+            return False
+        if algorithm == "direct":
+            return self.reads
+        place = place_of(buffer)
+        return nbytes <= FLAT_BYTES if algorithm == "flat" else algorithm == "staged" or self._owns(place)
+
+    def bind(self, operation: str, buffer: Any, **options: Any) -> Call:
+        """One collective bound to its buffers, to be called again and again: see `hpckit.comm.shared.binding.bind`."""
+        return bind(self, operation, buffer, **options)
+
+    def all_reduce(self, buffer: np.ndarray, op: str = "sum", **options: Any) -> None:
+        """Reduce the buffers of all ranks, element by element in the order of the ranks, into all of them."""
+        bind(self, "all_reduce", buffer, op=op, **options)()
+
+    def reduce_scatter(self, buffer: np.ndarray, out: np.ndarray, op: str = "sum", **options: Any) -> None:
+        """Reduce the buffers of all ranks, and give block r of the result to rank r."""
+        bind(self, "reduce_scatter", buffer, out=out, op=op, **options)()
+
+    def all_gather(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
+        """Put the buffers of all ranks side by side, on every rank."""
+        bind(self, "all_gather", buffer, out=out, **options)()
+
+    def broadcast(self, buffer: np.ndarray, root: int = 0, **options: Any) -> None:
+        """Copy the buffer of the root to all ranks."""
+        bind(self, "broadcast", buffer, root=root, **options)()
+
+    def all_to_all(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
+        """Send block q of the buffer to rank q."""
+        bind(self, "all_to_all", buffer, out=out, **options)()
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._barrier()
+
+    def _owns(self, place: Place | None) -> bool:
+        return place is not None and place.group is self
+
+
+def node_comm(comm: MPI.Comm) -> MPI.Comm:
+    """The communicator of the ranks of `comm` on this rank's node: `comm` itself where those are all.
+
+    Collective at the first call for a communicator; kept on it, and freed with it.
+    """
+    return _kept(comm, _node_key, _split_by_node)
+
+
+def node_group(comm: MPI.Comm) -> NodeGroup | None:
+    """The group of the ranks of `comm`, None where they do not share a node.
+
+    Collective at the first call for a communicator; kept on it, and freed with it.
+    """
+    if node_comm(comm) is not comm:
+        return None
+    return _kept(comm, _group_key, NodeGroup)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _split_by_node(comm: MPI.Comm) -> MPI.Comm:
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    smallest = np.array([node.size], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, smallest, MPI.MIN)
+    if smallest[0] < comm.size:
+        return node
+    node.Free()
+    return comm
+
+
+def _kept(comm: MPI.Comm, key: list[int], make: Any) -> Any:
+    """What is kept on a communicator as an MPI attribute, made at the first call."""
+    if comm == MPI.COMM_NULL:
+        raise InputError("shared memory needs a communicator, and this is COMM_NULL")
+    if not key:
+        key.append(MPI.Comm.Create_keyval(delete_fn=_let_go))
+    found = comm.Get_attr(key[0])
+    if found is None:
+        found = make(comm)
+        comm.Set_attr(key[0], found)
+    return found
+
+
+def _let_go(comm: MPI.Comm, key: int, kept: Any) -> None:
+    """A communicator is freed: so is that of its node. The memory goes when nothing looks at it."""
+    if isinstance(kept, MPI.Comm) and kept != comm:
+        kept.Free()
+
+
+_node_key: list[int] = []
+_group_key: list[int] = []

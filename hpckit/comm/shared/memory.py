@@ -1,0 +1,182 @@
+"""Memory that the ranks of a node share, without a name that a killed job could leave behind.
+
+The first rank makes an anonymous file in memory (memfd_create) and the others open it through /proc, which works
+between processes of one user in one container. Elsewhere a file in /dev/shm or the folder for temporary files is opened
+by all and unlinked before it is used. Either way the kernel frees the memory with the last process that maps it.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.comm.agree import broadcast_bytes
+from hpckit.errors import SetupError
+
+PAGE = mmap.PAGESIZE
+FOLDER = "/dev/shm"  # memory on Linux; elsewhere the folder for temporary files
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Shared memory as this rank sees it: uint8[nbytes], zeroed, which lives as long as an array looks at it.
+
+    same_processes: whether the ranks know each other's processes by their numbers.
+    """
+
+    memory: np.ndarray
+    same_processes: bool
+    mapping: mmap.mmap
+
+    @property
+    def address(self) -> int:
+        """Where it is mapped."""
+        return self.memory.ctypes.data
+
+
+@dataclass(frozen=True)
+class Place:
+    """A symmetric buffer: this rank's part of a segment, and where the parts of all ranks are mapped here.
+
+    group: the ranks that share it (`hpckit.comm.shared.group.NodeGroup`); number: which of their buffers it is.
+    """
+
+    group: Any
+    number: int
+    address: int
+    nbytes: int
+    bases: np.ndarray  # int64[ranks]
+
+
+_places: dict[int, Place] = {}
+
+
+def register(segment: Segment, place: Place) -> None:
+    """Have `place_of` find the buffer for as long as the memory is there."""
+    _places[place.address] = place
+    weakref.finalize(segment.mapping, _places.pop, place.address, None)
+
+
+def place_of(array: Any) -> Place | None:
+    """The symmetric buffer that an array lies in with all its elements; None for other arrays."""
+    if isinstance(array, np.ndarray):
+        start = array.ctypes.data
+        for place in list(_places.values()):
+            if place.address <= start and start + array.nbytes <= place.address + place.nbytes:
+                return place
+    return None
+
+
+def whole_pages(nbytes: int) -> int:
+    """The size in whole pages, at least one."""
+    return max(1, -(-nbytes // PAGE)) * PAGE
+
+
+def make_segment(comm: MPI.Comm, part_bytes: int, head_bytes: int = 0) -> Segment:
+    """A segment with a head and a part for each rank of `comm`, all of whole pages; collective.
+
+    Each rank reserves its own part (the first one the head too), so that it lies in the memory next to it and none is
+    missing later. Raises `SetupError` on every rank alike where there is not enough.
+    """
+    descriptor, same_processes = _open_anonymous(comm)
+    if descriptor is None:
+        descriptor, same_processes = _open_unlinked(comm), False
+    size = head_bytes + comm.size * part_bytes
+    first = 0 if comm.rank == 0 else head_bytes + comm.rank * part_bytes
+    mapping: mmap.mmap | None = None
+    problem = 0
+    try:
+        if comm.rank == 0:
+            os.ftruncate(descriptor, size)
+        _reserve(descriptor, first, head_bytes + (comm.rank + 1) * part_bytes - first)
+    except OSError as error:
+        problem = error.errno or errno.EIO
+    problem = _largest(comm, problem)
+    try:
+        if not problem:
+            mapping = mmap.mmap(descriptor, size)
+    except OSError as error:
+        problem = error.errno or errno.EIO
+    finally:
+        os.close(descriptor)
+    problem = _largest(comm, problem)
+    if problem or mapping is None:
+        raise SetupError(
+            f"no shared memory of {size / 2**20:.0f} MiB: {os.strerror(problem)}",
+            likely="the node's memory, or the memory that the job or container may use, is full",
+            do="use smaller buffers or fewer ranks a node",
+        )
+    return Segment(np.frombuffer(mapping, np.uint8), same_processes, mapping)
+
+
+def _largest(comm: MPI.Comm, value: int) -> int:
+    """The largest of the values of all ranks."""
+    values = np.array([value], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, values, MPI.MAX)
+    return int(values[0])
+
+
+def _reserve(descriptor: int, start: int, nbytes: int) -> None:
+    """Have the memory of a part, now or not at all: a page that is missing later would be a crash."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, start, nbytes)
+
+
+def _open_anonymous(comm: MPI.Comm) -> tuple[int | None, bool]:
+    """A descriptor of an anonymous file that all ranks have open, or None on all of them."""
+    descriptor = -1
+    facts = np.full(4, -1, np.int64)
+    if comm.rank == 0 and hasattr(os, "memfd_create"):
+        with suppress(OSError):
+            descriptor = os.memfd_create("hpckit", os.MFD_CLOEXEC)
+            status = os.fstat(descriptor)
+            facts[:] = os.getpid(), descriptor, status.st_dev, status.st_ino
+    comm.Bcast(facts, 0)
+    process, number, device, inode = (int(fact) for fact in facts)
+    if comm.rank and number >= 0:
+        with suppress(OSError):
+            descriptor = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != (device, inode):  # a process of that number in another container
+                os.close(descriptor)
+                descriptor = -1
+    if _largest(comm, int(descriptor < 0)):
+        if descriptor >= 0:
+            os.close(descriptor)
+        return None, False
+    return descriptor, True
+
+
+def _open_unlinked(comm: MPI.Comm) -> int:
+    """A descriptor of a file that all ranks have open and that has no name any more; `SetupError` on all of them."""
+    descriptor, path = -1, ""
+    if comm.rank == 0:
+        with suppress(OSError):
+            descriptor, path = tempfile.mkstemp(prefix="hpckit-", dir=FOLDER if os.path.isdir(FOLDER) else None)
+    path = broadcast_bytes(comm, path.encode(), 0).decode()
+    try:
+        if comm.rank and path:
+            with suppress(OSError):
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        failed = _largest(comm, int(descriptor < 0))
+    finally:
+        if comm.rank == 0 and path:
+            os.unlink(path)
+    if failed:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise SetupError(
+            "the ranks of a node cannot share memory: some of them cannot open what the first one made",
+            likely="ranks in different containers, or of different users",
+            do="start all ranks of a node in one container",
+        )
+    return descriptor

@@ -1,0 +1,61 @@
+"""Symmetric buffers: memory of which every rank of a node owns a part and sees all.
+
+A collective on them copies nothing, and a rank can read another's part without a message. `node_group(comm)` is what
+the collectives of such ranks are bound on (`hpckit.comm.shared.group`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.comm.agree import require_same
+from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
+from hpckit.comm.shared.memory import Place, make_segment, register, whole_pages
+from hpckit.errors import InputError
+
+__all__ = ["NodeGroup", "SharedBuffer", "empty_shared", "node_comm", "node_group"]
+
+
+class SharedBuffer:
+    """A symmetric buffer of a group of ranks.
+
+    array: the own part, shape and dtype as asked for. parts: those of all ranks, in their order; what a rank may read
+    there and when is up to the program (`group.barrier`). The memory lives as long as any array on it.
+    """
+
+    def __init__(self, group: NodeGroup, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        nbytes = math.prod(shape) * dtype.itemsize
+        part = whole_pages(nbytes)
+        segment = make_segment(group.comm, part)
+        group.buffers += 1
+        bases = segment.address + part * np.arange(group.size, dtype=np.int64)
+        register(segment, Place(group, group.buffers, int(bases[group.rank]), nbytes, bases))
+        self.group = group
+        self.parts = [np.ndarray(shape, dtype, segment.memory, offset=rank * part) for rank in range(group.size)]
+        self.array = self.parts[group.rank]
+
+
+def empty_shared(comm: MPI.Comm, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> SharedBuffer:
+    """A symmetric buffer over the ranks of `comm` that share this rank's node; collective over `comm`.
+
+    Every rank gives the same shape and dtype; the memory is zeroed. Raises `InputError` where the ranks do not agree,
+    `SetupError` where there is not enough memory.
+    """
+    try:
+        wanted = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a symmetric buffer has a shape and a dtype: {error}") from None
+    if kind.hasobject:
+        raise InputError("objects of Python cannot be in memory that ranks share", do="give a dtype of numbers")
+    require_same(comm, {"shape": str(wanted), "dtype": str(kind)}, "a symmetric buffer is the same on every rank")
+    if min(wanted, default=0) < 0:
+        raise InputError(f"the shape of a symmetric buffer is {wanted}; no dim may be negative")
+    group = node_group(node_comm(comm))
+    assert group is not None
+    return SharedBuffer(group, wanted, kind)

@@ -1,0 +1,69 @@
+"""Host memory in the place of a GPU's, for tests of what runs on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.comm.device import Device, aligned_zeros, ranks_text
+from hpckit.kernels.device_array import SimulatedArray, as_host
+from hpckit.kernels.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
+
+
+class SimulatedGpu(Device):
+    """Host memory in the place of a GPU's, for tests: kernels run in Numba's simulator, or are compiled only."""
+
+    name = "simulated GPU (Numba's CUDA simulator)"
+    is_gpu = True
+    direct = False
+
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
+        """As of any device."""
+        return aligned_zeros(tuple(shape), np.dtype(dtype)).view(SimulatedArray)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """As of any device."""
+        current_stream().run()
+        return np.array(as_host(array))
+
+    def to_device(self, values: Any) -> Any:
+        """As of any device."""
+        return np.array(values, order="C").view(SimulatedArray)
+
+    def wait(self) -> None:
+        """As of any device."""
+        wait_for_all()
+
+    def stream(self) -> Any:
+        """As of any device."""
+        return SimulatedStream()
+
+    def event(self) -> Any:
+        """As of any device."""
+        return SimulatedEvent()
+
+    def current_stream(self) -> Any:
+        """As of any device."""
+        return current_stream()
+
+    def copy_out(self, source: Any, target: np.ndarray) -> None:
+        """As of any device."""
+        current_stream().give(lambda: np.copyto(target, as_host(source)))
+
+    def copy_in(self, source: np.ndarray, target: Any) -> None:
+        """As of any device."""
+        current_stream().give(lambda: np.copyto(as_host(target), source))
+
+    def borrowed(self, array: Any) -> Any:
+        """As of any device."""
+        return super().borrowed(array).view(SimulatedArray)
+
+    def describe(self) -> str:
+        """One line for a header."""
+        return f"{self.name}, {ranks_text(self.ranks)}, MPI staged through the host"
+
+    def facts(self) -> dict[str, Any]:
+        """What to keep with a run's figures."""
+        return {"name": self.name, "simulated": True, "ranks": self.ranks, "mpi": "staged"}

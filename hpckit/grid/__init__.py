@@ -1,0 +1,1 @@
+"""Fields on blocks of a grid, their boundary conditions and the exchange of their halos."""

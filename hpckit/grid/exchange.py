@@ -1,0 +1,384 @@
+"""Runs halo plans: persistent requests, no copy where a slab is contiguous, direct copies within a rank."""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from hpckit.comm import checksums
+from hpckit.comm.agree import require_same
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe import waits, watch
+from hpckit.comm.shared.mailboxes import NOTHING, Mailbox, open_mailboxes
+from hpckit.errors import InputError
+from hpckit.grid.boundary_conditions import Fill, as_fill
+from hpckit.grid.device_phases import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
+from hpckit.grid.field import Field
+from hpckit.grid.layout import Layout
+from hpckit.grid.phases import Bound, LocalPhase, RemotePhase, SealedBound, phase_dims, tags_needed
+from hpckit.grid.regions import side_of
+from hpckit.kernels.device_array import address, is_device_array
+
+AnyBound = Bound | SealedBound | DeviceBound
+Arrays = tuple[Any, ...]  # NumPy's, or a device's
+# Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
+KEPT_BINDINGS = 8
+
+
+class HaloExchange:
+    """Fills the halos of one field or of a list of fields in one exchange; corners included.
+
+    `prototypes` are fields (`hpckit.Field`) like the ones to come: their decompositions, dtypes and components are
+    taken over, the fields themselves are not kept, so swapping two fields is free. All must stand on `mesh`; shapes,
+    dtypes, halo widths and locations may differ from field to field.
+
+    `walls` says what the halo holds beyond ends that are not periodic: a mapping from an axis name to a fill, or to a
+    pair (low, high); see `hpckit.grid.boundary_conditions`. One mapping serves all fields, a list gives one for each.
+    Walls are filled after the messages, in the order of the dims, so that corners do not depend on the decomposition.
+
+    `axes` names the axes to exchange along, all by default: a scheme that sweeps one direction after the other needs
+    the halo of the next direction only. Halos along the other axes, corners too, are then left as they are.
+
+    mailboxes: whether neighbors on one node exchange through memory that both see (`hpckit.comm.shared.mailboxes`), not
+    by MPI.
+
+    `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
+    rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
+    agree on what they exchange (collective, when made) and for fields unlike the prototypes.
+
+    Fields on a GPU are exchanged there (`hpckit.grid.device_phases`): `finish` returns before the GPU has done it, and
+    what is asked of the GPU afterwards, on the same stream, comes after it.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        prototypes: Field | Sequence[Field],
+        walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        axes: str | Sequence[str] | None = None,
+        mailboxes: bool = True,
+    ) -> None:
+        fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
+        if not fields or not all(isinstance(field, Field) for field in fields):
+            raise InputError("a halo exchange is made from a Field or a list of Fields")
+        if any(field.mesh is not mesh for field in fields):
+            raise InputError("a field stands on another mesh than the exchange", do="make it with this mesh")
+        self.mesh = mesh
+        self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components, f.device) for f in fields)
+        device = fields[0].device
+        if any(field.device.is_gpu != device.is_gpu for field in fields):
+            raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
+        self._lane = Lane(device) if device.is_gpu else None
+        for layout in self.layouts:
+            layout.check_dtype()
+        self._walls = self._read_walls(walls)
+        self._has_walls = any(self._walls)
+        chosen = mesh.topology.names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
+        dims = {mesh.topology.axis(name) for name in chosen}
+        require_same(
+            mesh.comm,
+            {
+                "topology": repr(mesh.topology),
+                **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
+                "walls": repr(self._walls),
+                "axes": repr(chosen),
+                "mailboxes": repr(mailboxes),
+                "checks of messages": repr(checksums.on),
+            },
+            "a halo exchange is made from the same fields on every rank",
+        )
+        self._tag = mesh.tags(tags_needed(self.layouts))
+        self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
+        self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
+        self._phases = self._make_phases([dim for dim in phase_dims(self.layouts) if dim in dims], mailboxes)
+        # Dims held whole come first; start goes as far as the first messages.
+        self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
+        self._flying: tuple[_Binding, Arrays] | None = None
+        self._closed = False
+        self.wait_seconds = 0.0
+        self._channel = waits.channel("halo", mesh.comm, self._peers(chosen))
+        self._noted = False  # whether the clocks of the exchange under way are kept
+        self._begun = self._posted = 0.0
+        mesh.adopt(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this rank sends to other ranks in one exchange."""
+        return sum(phase.nbytes for phase in self._phases)
+
+    @property
+    def within_node(self) -> bool:
+        """Whether all messages of this rank stay in memory that the ranks of a node share."""
+        return not any(phase.uses_mpi for phase in self._phases)
+
+    def __call__(self, fields: Any) -> None:
+        """Fill the halos: `start` and `finish`."""
+        self.start(fields)
+        self._finish()
+
+    def start(self, fields: Any) -> None:
+        """Copy what stays within the rank and send off the first messages."""
+        if self._flying is not None:
+            raise InputError("the exchange has been started already", do="call finish before the next start")
+        channel = self._channel
+        noted = self._noted = channel is not None and channel.calls >= channel.due
+        if noted:
+            self._begun = time.perf_counter()
+        arrays = _arrays(fields)
+        binding = self._bind(arrays)
+        self._flying = (binding, arrays)
+        if self._lane is not None:
+            self._lane.begin()
+        for phase in binding.there[: self._first_remote + 1]:
+            phase.begin()
+        if noted:
+            self._posted = time.perf_counter()
+
+    def finish(self, fields: Any) -> None:
+        """Receive, run the phases that depend on it, and fill the walls."""
+        self._require_started(fields)
+        self._finish()
+
+    def finish_beside(self, field: Any) -> tuple[Any, Any]:
+        """As `finish`, for an exchange of one field along one axis whose halo is read once: spares the unpacking.
+
+        Returns where the low and the high halo stand, each [before, layers, behind], the dims before the axis joined
+        and those behind it: memory of the neighbors, to be read before the next `start`. The halo of the field itself
+        is stale there. Of size 0 where it is filled instead, as beyond walls and from other nodes.
+        """
+        self._require_started(field)
+        if len(self.layouts) > 1 or len(self._phases) > 1:
+            raise InputError("only the halo of one field along one axis is read beside it", do="call finish")
+        bound = self._flying[0].there[0] if self._flying else None
+        mailbox = bound.mailbox if isinstance(bound, Bound) else None
+        self._finish(leave=mailbox is not None)
+        return mailbox.ends() if mailbox else (NOTHING, NOTHING)
+
+    def _require_started(self, fields: Any) -> None:
+        if self._flying is None:
+            raise InputError("the exchange has not been started", do="call start before finish, with the same fields")
+        if list(map(id, _arrays(fields))) != list(map(id, self._flying[1])):
+            raise InputError("finish was given other fields than start")
+
+    def _finish(self, leave: bool = False) -> None:
+        assert self._flying is not None
+        binding, arrays = self._flying
+        seen = watch.current
+        if seen is not None:
+            seen.enter_neighbors(self.mesh.comm, "halo exchange", self.layouts[0].dtype)
+        noted, waited = self._noted, 0.0
+        entered = time.perf_counter() if noted else 0.0
+        for number, phase in enumerate(binding.there[self._first_remote :]):
+            if number:
+                phase.begin()
+            waited += phase.complete(leave) if isinstance(phase, Bound) else phase.complete()
+        self.wait_seconds += waited
+        self._flying = None
+        if seen is not None:
+            seen.leave()
+        if noted and self._channel is not None:
+            self._channel.add(self._begun, self._posted, entered, time.perf_counter(), waited)
+        elif self._channel is not None:  # one that is not kept
+            self._channel.calls += 1
+            self._channel.seconds += waited
+        if self._lane is not None:
+            with self._lane:
+                self._fill_walls(arrays)
+        elif self._has_walls:
+            self._fill_walls(arrays)
+
+    def _fill_walls(self, arrays: Arrays) -> None:
+        for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
+            layout.fill_walls(array, walls, self.mesh.rank)
+
+    def accumulate(self, fields: Any) -> None:
+        """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
+
+        For particles that deposit on a grid, or the adjoint of a stencil. Halo beyond walls stays as it is.
+        """
+        if self._flying is not None:
+            raise InputError("accumulate was called between start and finish")
+        arrays = _arrays(fields)
+        binding = self._bind(arrays)
+        if binding.back is None:
+            binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
+        if self._lane is not None:
+            self._lane.begin()
+        seen = watch.current
+        if seen is not None:
+            seen.enter_neighbors(self.mesh.comm, "halo accumulation", self.layouts[0].dtype)
+        with self._lane or nullcontext():
+            for phase in binding.back:
+                phase.begin()
+                self.wait_seconds += phase.complete()
+        if seen is not None:
+            seen.leave()
+
+    def close(self) -> None:
+        """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""
+        if self._closed:
+            return
+        if self._flying is not None:
+            raise InputError("the exchange is under way", do="call finish before close")
+        self._closed = True
+        self._known.clear()
+        for binding in list(self._bound.values()):
+            binding.free()
+        self._bound.clear()
+        for phase in self._phases:
+            phase.free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_walls(self, walls: Any) -> tuple[dict[int, tuple[Fill | None, Fill | None]], ...]:
+        """For each field: the fills of each dim that is not periodic, by its number."""
+        given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else walls
+        if not isinstance(given, list | tuple) or not all(isinstance(each, Mapping) for each in given):
+            raise InputError(
+                f"walls map axis names to fills, as in {{'y': hpckit.bc.mirror}}, or list such mappings, not {walls!r}"
+            )
+        if len(given) != len(self.layouts):
+            raise InputError(f"{len(given)} sets of walls were given for {len(self.layouts)} fields")
+        read = []
+        for layout, named in zip(self.layouts, given, strict=True):
+            fills = {}
+            for name in named:
+                dim = self.mesh.topology.axis(name)
+                if self.mesh.topology.is_periodic(name):
+                    raise InputError(f"axis {name} is periodic and has no walls")
+                pair = named[name] if isinstance(named[name], tuple | list) else (named[name], named[name])
+                if len(pair) != 2:
+                    raise InputError(f"the walls of axis {name} are one fill or a pair (low, high), not {pair!r}")
+                fills[dim] = (as_fill(pair[0]), as_fill(pair[1]))
+            layout.check_walls(fills)
+            read.append(fills)
+        return tuple(read)
+
+    def _peers(self, axes: Sequence[str]) -> set[int]:
+        """The neighbors of this rank along some axes."""
+        topology, rank = self.mesh.topology, self.mesh.rank
+        beside = {topology.shift(rank, name, step) for name in axes for step in (-1, 1)}
+        return {peer for peer in beside if peer is not None and peer != rank}
+
+    def _make_phases(
+        self, dims: Sequence[int], mailboxes: bool
+    ) -> list[LocalPhase | RemotePhase | DeviceLocalPhase | DeviceRemotePhase]:
+        """Collective: a phase for each dim, in the order of the plan."""
+        mesh, layouts, lane = self.mesh, self.layouts, self._lane
+        split = [dim for dim in dims if mesh.topology.sizes[dim] > 1]
+        if lane is not None:
+            return [
+                DeviceRemotePhase(lane, mesh, layouts, dim, self._tag)
+                if dim in split
+                else DeviceLocalPhase(lane, layouts, dim)
+                for dim in dims
+            ]
+        sides = {dim: [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)] for dim in split}
+        opened = open_mailboxes(mesh.comm, list(sides.values())) if split and mailboxes else None
+        boxes: dict[int, Mailbox] = dict(zip(split, opened or (), strict=False))
+        return [
+            RemotePhase(mesh, mesh.topology.names[dim], layouts, sides[dim], self._tag, boxes.get(dim))
+            if dim in split
+            else LocalPhase(layouts, dim)
+            for dim in dims
+        ]
+
+    def _bind(self, arrays: Arrays) -> _Binding:
+        """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.
+
+        Array objects that were seen before are known by their ids; a new view of the same memory, as `state[0]` makes
+        one each time, is checked and then known by its address.
+        """
+        key = tuple(map(id, arrays))
+        known = self._known.get(key)
+        if known is not None:
+            return known.binding
+        if self._closed:
+            raise InputError("the exchange is closed", do="make it anew on an open mesh")
+        if len(arrays) != len(self.layouts):
+            raise InputError(f"the exchange was made for {len(self.layouts)} fields, not {len(arrays)}")
+        for number, (array, layout) in enumerate(zip(arrays, self.layouts, strict=True)):
+            layout.check(array, self.mesh.rank, f"field {number}")
+        place = tuple(address(array) for array in arrays)
+        if place not in self._bound:
+            while len(self._bound) >= KEPT_BINDINGS:
+                self._let_go(next(iter(self._bound)))
+            let_go = functools.partial(_call, weakref.WeakMethod(self._let_go), place)
+            watches = [weakref.ref(_owner(array), let_go) for array in arrays]
+            self._bound[place] = _Binding([phase.bind(arrays) for phase in self._phases], watches)
+        forget = functools.partial(_call, weakref.WeakMethod(self._forget), key)
+        self._known[key] = _Known(self._bound[place], [weakref.ref(array, forget) for array in arrays])
+        return self._bound[place]
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        """An array object is gone; its memory may live on."""
+        self._known.pop(key, None)
+
+    def _let_go(self, place: tuple[int, ...]) -> None:
+        """Free what was bound to memory that is gone, or was not used for long."""
+        binding = self._bound.pop(place, None)
+        if binding is not None:
+            for key in [key for key, known in self._known.items() if known.binding is binding]:
+                del self._known[key]
+            binding.free()
+
+
+def _call(method: weakref.WeakMethod, key: tuple[int, ...], gone: weakref.ref) -> None:
+    """Tell an exchange that is still there that an array is gone."""
+    alive = method()
+    if alive is not None:
+        alive(key)
+
+
+def _owner(array: Any) -> Any:
+    """The array whose memory a view looks at."""
+    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
+        array = array.base
+    return array
+
+
+def _arrays(fields: Any) -> Arrays:
+    """The arrays of what a user may hand in: a field or an array, or a sequence of them."""
+    if isinstance(fields, Field):
+        return (fields.data,)
+    if isinstance(fields, np.ndarray) or is_device_array(fields):
+        return (fields,)
+    if not isinstance(fields, list | tuple):
+        raise InputError(f"halos are those of a Field, an array, or a list of them, not of {type(fields).__name__}")
+    return tuple([field.data if isinstance(field, Field) else field for field in fields])
+
+
+class _Binding:
+    """What the phases do to some arrays, there and (once asked for) back; `watches` tell when an array is gone."""
+
+    def __init__(self, there: Sequence[AnyBound], watches: list[weakref.ref]) -> None:
+        self.there = there
+        self.back: Sequence[AnyBound] | None = None
+        self.watches = watches
+
+    def free(self) -> None:
+        self.watches = []
+        for bound in (*self.there, *(self.back or ())):
+            bound.free()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The binding of array objects, and what watches over those."""
+
+    binding: _Binding
+    watches: list[weakref.ref]

@@ -1,0 +1,345 @@
+"""A rank's part of a grid field."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.comm.agree import broadcast_bytes
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import InputError, SetupError
+from hpckit.grid import sums
+from hpckit.kernels.device_array import is_device_array
+from hpckit.plan.grid.decomposition import Decomposition, Slices
+from hpckit.plan.numbers import checked_root
+
+
+class Field:
+    """Values of one quantity on the cells (or faces) of a decomposition that a rank owns, and on their halo.
+
+    `data` is the local array, `components` + local_shape, C-contiguous; `interior` is the view of its owned part.
+    Vectors and other stacks of equal fields have leading dims, `components`: one Field then moves in one message.
+    On a GPU (`device`) `data` is a CuPy array; `to_host` and `set_from_host` copy, nothing else does.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        name: str = "",
+        units: str = "1",
+        device: Device = HOST,
+    ) -> None:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+        if not isinstance(data, np.ndarray) and not is_device_array(data):
+            raise InputError(f"the data of a field is an array, not a {type(data).__name__}", do="use Field.zeros")
+        local = decomposition.local_shape(mesh.rank)
+        if mesh.topology != decomposition.topology:
+            raise InputError(f"the decomposition is for {decomposition.topology}, the mesh has {mesh.topology}")
+        if data.ndim < len(local) or data.shape[data.ndim - len(local) :] != local:
+            raise InputError(
+                f"rank {mesh.rank} holds {local} cells with halo, the array is {data.shape}",
+                do="make the field with Field.zeros, or the array with decomposition.local_shape(rank)",
+            )
+        if is_device_array(data) != device.is_gpu:
+            place = "on a GPU" if is_device_array(data) else "in host memory"
+            raise InputError(f"the array is {place}, the device of the field is {device.name}", do="give its device=")
+        self.data: Any = data
+        self.device = device
+        self.decomposition = decomposition
+        self.mesh = mesh
+        self.name = name
+        self.units = units
+
+    @classmethod
+    def zeros(
+        cls,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        dtype: npt.DTypeLike = np.float64,
+        *,
+        name: str = "",
+        units: str = "1",
+        components: int | Sequence[int] = (),
+        device: Device = HOST,
+    ) -> Self:
+        """A field of zeros, 64-byte aligned, in host memory or on the device given.
+
+        components: how many values a cell has, 3 or (2, 3), which are the first axes of the array. Raises `InputError`
+        where they are no counts, and for what is no dtype of plain values.
+        """
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+        shape = (*_counts(components), *decomposition.local_shape(mesh.rank))
+        return cls(device.zeros(shape, _dtype(dtype)), decomposition, mesh, name, units, device)
+
+    @classmethod
+    def from_global(
+        cls,
+        values: np.ndarray | None,
+        decomposition: Decomposition,
+        mesh: Mesh,
+        root: int = 0,
+        *,
+        name: str = "",
+        units: str = "1",
+        device: Device = HOST,
+    ) -> Self:
+        """Scatter a global NumPy array, components + global_shape, from `root`; the others give None. The halo stays 0.
+
+        Collective; raises `InputError` on every rank alike when the array does not fit.
+        """
+        whole = decomposition.global_shape
+        root = checked_root(root, mesh.size)
+        facts = {}
+        if mesh.rank == root:
+            values = None if values is None else np.asarray(values)
+            facts = _facts_of(values, whole)
+        facts = json.loads(broadcast_bytes(mesh.comm, json.dumps(facts).encode(), root))
+        if "problem" in facts:
+            raise InputError(f"the global array on rank {root} {facts['problem']}")
+        shape = tuple(facts["shape"])
+        components = shape[: len(shape) - len(whole)]
+        field = cls.zeros(
+            decomposition, mesh, facts["dtype"], name=name, units=units, components=components, device=device
+        )
+        tag = mesh.tags(1)
+        if mesh.rank == root:
+            assert values is not None
+            for rank in range(mesh.size):
+                block = values[_all_components(decomposition.global_slices(rank))]
+                if rank == root:
+                    field.set_from_host(block)
+                else:
+                    mesh.comm.Send(_bytes(np.ascontiguousarray(block)), rank, tag)
+        else:
+            received = np.empty(field.interior.shape, field.data.dtype)
+            mesh.comm.Recv(_bytes(received), root, tag)
+            field.set_from_host(received)
+        return field
+
+    def like(self, name: str = "", units: str = "") -> Self:
+        """A field of zeros with the same cells, dtype and components."""
+        return type(self).zeros(
+            self.decomposition,
+            self.mesh,
+            self.data.dtype,
+            name=name or self.name,
+            units=units or self.units,
+            components=self.components,
+            device=self.device,
+        )
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """The leading dims: () for a scalar field."""
+        return self.data.shape[: self.data.ndim - self.decomposition.ndim]
+
+    @property
+    def interior(self) -> Any:
+        """A view of the owned cells."""
+        return self.data[_all_components(self.decomposition.interior)]
+
+    def to_host(self) -> np.ndarray:
+        """The owned cells as a NumPy array: the view `interior` where they are in host memory, else a copy."""
+        return self.device.to_host(self.interior)
+
+    def set_from_host(self, values: npt.ArrayLike) -> None:
+        """Set the owned cells to NumPy values (or numbers) that broadcast to them, wherever they live.
+
+        Raises `InputError` for values that do not.
+        """
+        given, shape = np.asarray(values, self.data.dtype), self.interior.shape
+        try:
+            owned = np.broadcast_to(given, shape)
+        except ValueError:
+            raise InputError(
+                f"the values are {given.shape}, the owned cells of the field {shape}",
+                do="give this rank's part: decomposition.start(rank) and decomposition.owned(rank) tell which",
+            ) from None
+        self.interior[...] = self.device.to_device(owned) if self.device.is_gpu else owned
+
+    @property
+    def core(self) -> Slices:
+        """The owned cells that a stencil updates without any halo value, as slices of `data`'s dims."""
+        return self.decomposition.core(self.mesh.rank)
+
+    @property
+    def rim(self) -> tuple[Slices, ...]:
+        """The other owned cells, as disjoint boxes."""
+        return self.decomposition.rim(self.mesh.rank)
+
+    def coords(
+        self, spacing: float | Sequence[float], origin: float | Sequence[float] = 0.0, halo: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """The places of this rank's points, one array a dim, shaped to broadcast against `interior` (or `data`).
+
+        Cell i has its center at origin + (i + 1/2) spacing, its low face at origin + i spacing. The same bits whatever
+        the decomposition. With `halo` the points beyond the ends are included (not wrapped).
+        """
+        dec = self.decomposition
+        steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
+        places = []
+        for d, (start, n) in enumerate(zip(dec.start(self.mesh.rank), dec.owned(self.mesh.rank), strict=True)):
+            width = dec.halo[d] if halo else 0
+            index = np.arange(start - width, start + n + width)
+            offset = 0.5 if dec.location[d] == "center" else 0.0
+            shape = [1] * dec.ndim
+            shape[d] = -1
+            places.append((origins[d] + (index + offset) * steps[d]).reshape(shape))
+        return tuple(places)
+
+    def gather(self, root: int = 0) -> np.ndarray | None:
+        """The global array, components + global_shape, on `root`; None on the other ranks. Collective."""
+        dec, comm, tag = self.decomposition, self.mesh.comm, self.mesh.tags(1)
+        root = checked_root(root, comm.size)
+        if self.mesh.rank != root:
+            comm.Send(_bytes(np.ascontiguousarray(self.to_host())), root, tag)
+            return None
+        whole = np.empty((*self.components, *dec.global_shape), self.data.dtype)
+        for rank in range(self.mesh.size):
+            place = whole[_all_components(dec.global_slices(rank))]
+            if rank == root:
+                place[...] = self.to_host()
+            else:
+                block = np.empty(place.shape, self.data.dtype)
+                comm.Recv(_bytes(block), rank, tag)
+                place[...] = block
+        return whole
+
+    def sum(self, repro: bool = False) -> float | complex:
+        """The sum over all owned points of all ranks, and all components. Collective.
+
+        With `repro` the result has the same bits for any number of ranks: values are added as binned integers
+        (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers are added exactly, modulo
+        2**64. Raises `InputError` for fields that do not hold numbers.
+        """
+        return sums.total(self, repro)
+
+    def mean(self, repro: bool = False) -> float | complex:
+        """The sum over the number of points and components; `repro` and errors as for `sum`. Collective."""
+        return self.sum(repro) / (math.prod(self.components) * math.prod(self.decomposition.global_shape))
+
+    def dot(self, other: Field, repro: bool = False) -> float | complex:
+        """The sum of the products with another field, conj(self) * other; `repro` as for `sum`. Collective.
+
+        Raises `InputError` where the two have not the same cells and components.
+        """
+        return sums.dot(self, other, repro)
+
+    def norm(self, order: float = 2, repro: bool = False) -> float:
+        """A norm of all owned values: the sum of magnitudes (order 1), Euclidean (2) or the largest (inf). Collective.
+
+        `repro` and errors as for `sum`.
+        """
+        return sums.norm(self, order, repro)
+
+    def max(self) -> float:
+        """The largest owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        return sums.extreme(self, lowest=False)
+
+    def min(self) -> float:
+        """The least owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        return sums.extreme(self, lowest=True)
+
+    def argmax(self) -> tuple[int, ...]:
+        """The index of the largest value in the global array, leading components first. Collective.
+
+        Of several the first, as NumPy counts; of nan if there is one: the same on any number of ranks.
+        """
+        return sums.place_of_extreme(self, lowest=False)
+
+    def argmin(self) -> tuple[int, ...]:
+        """The index of the least value in the global array: as `argmax`. Collective."""
+        return sums.place_of_extreme(self, lowest=True)
+
+    def to_xarray(
+        self, spacing: float | Sequence[float] = 1.0, origin: float | Sequence[float] = 0.0, root: int = 0
+    ) -> Any:
+        """The global field on `root` as an xarray.DataArray with coordinates, None elsewhere. Collective.
+
+        Dims are named as the axes; leading dims are component_0, component_1, … Needs the extra `analysis`.
+        """
+        whole = self.gather(root)
+        if whole is None:
+            return None
+        try:
+            import xarray
+        except ImportError:
+            raise SetupError("to_xarray needs xarray", do="pip install 'hpckit[analysis]'") from None
+        dec, names = self.decomposition, self.mesh.topology.names
+        steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
+        places = {
+            name: origins[d] + (np.arange(dec.global_shape[d]) + 0.5 * (dec.location[d] == "center")) * steps[d]
+            for d, name in enumerate(names)
+        }
+        leading = [f"component_{i}" for i in range(len(self.components))]
+        return xarray.DataArray(
+            whole, places, dims=(*leading, *names), name=self.name or None, attrs={"units": self.units}
+        )
+
+    def __repr__(self) -> str:
+        dec = self.decomposition
+        shape = (*self.components, *dec.global_shape)
+        return f"Field({self.name or 'unnamed'}, {self.data.dtype}{list(shape)}, halo {dec.halo})"
+
+
+def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, Any]:
+    """Shape and dtype of a global array to scatter, or the problem with it."""
+    if values is None or values.shape[max(0, values.ndim - len(whole)) :] != whole:
+        given = "is missing" if values is None else f"is {values.shape}"
+        return {"problem": f"{given}, the grid has {whole} points"}
+    if values.dtype.kind not in "biufc":
+        return {"problem": f"holds {values.dtype}; fields are scattered of numbers and booleans"}
+    return {"shape": values.shape, "dtype": values.dtype.str}
+
+
+def _counts(components: Any) -> tuple[int, ...]:
+    """3 or (2, 3) as counts of components."""
+    try:
+        counts = tuple(map(operator.index, components if np.iterable(components) else (components,)))
+    except TypeError:
+        counts = (-1,)
+    if min(counts, default=0) < 0:
+        raise InputError(f"components = {components!r} are no counts", do="3 for a vector, (2, 3) for a matrix a cell")
+    return counts
+
+
+def _dtype(given: Any) -> np.dtype:
+    """A dtype whose values can move between ranks as bytes."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        raise InputError(f"{given!r} is no dtype", do="give one of NumPy's, as np.float32 or 'f8'") from None
+    if dtype.hasobject:
+        raise InputError("fields hold numbers, and objects of Python cannot move between ranks", do="give a dtype")
+    return dtype
+
+
+def _lengths(given: Any, what: str, dims: int) -> np.ndarray:
+    """One number for all dims or one for each, as float64[dims]."""
+    try:
+        return np.broadcast_to(np.asarray(given, np.float64), dims)
+    except (TypeError, ValueError):
+        message = f"the {what} is one number for all dims or one for each of {dims}, not {given!r}"
+        raise InputError(message) from None
+
+
+def _all_components(box: Slices) -> Any:
+    """An index that takes a box of cells of every component."""
+    return (..., *box)
+
+
+def _bytes(array: np.ndarray) -> tuple[np.ndarray, MPI.Datatype]:
+    """A contiguous array as raw bytes for MPI, whatever its dtype."""
+    return (array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8), MPI.BYTE)

@@ -1,0 +1,118 @@
+"""How one field lies in memory on a rank, and how its slabs are reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from hpckit.comm.device import HOST, Device
+from hpckit.errors import InputError
+from hpckit.grid.boundary_conditions import Fill
+from hpckit.kernels.device_array import is_device_array
+from hpckit.kernels.pack import slab_kernels
+from hpckit.plan.grid.decomposition import Decomposition
+
+WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an exchange knows of a field: where its cells are, their dtype, and how many components lead the dims."""
+
+    decomposition: Decomposition
+    dtype: np.dtype
+    components: tuple[int, ...] = ()
+    device: Device = HOST
+
+    @cached_property
+    def kernels(self) -> ModuleType:
+        """The slab kernels for this dtype and device."""
+        return slab_kernels(self.dtype, self.device.is_gpu)
+
+    def check_dtype(self) -> None:
+        """Raise `InputError` where the device has no slab kernels for the dtype."""
+        try:
+            _ = self.kernels
+        except TypeError as problem:
+            raise InputError(str(problem)) from None
+
+    def __repr__(self) -> str:
+        dec = self.decomposition
+        place = " on a GPU" if self.device.is_gpu else ""
+        return (
+            f"{self.dtype} {self.components or ''}{dec.shape} at {'/'.join(dec.location)} with halo {dec.halo}{place}"
+        )
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """The shape of the rank's array."""
+        return (*self.components, *self.decomposition.local_shape(rank))
+
+    def slabs(self, array: Any, dim: int) -> Any:
+        """A view [outer, n, inner] with the dim in the middle; it does not keep the array alive."""
+        at = len(self.components) + dim
+        outer, n = math.prod(array.shape[:at]), array.shape[at]
+        return self.device.borrowed(array).reshape(outer, n, array.size // max(1, outer * n))
+
+    def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
+        """How many pieces a layer of the dim has in memory, and how many values each piece."""
+        shape, at = self.shape(rank), len(self.components) + dim
+        return math.prod(shape[:at]), math.prod(shape[at + 1 :])
+
+    def check(self, array: Any, rank: int, name: str) -> None:
+        """Raise `InputError` unless the array is one that this layout describes."""
+        on_device = is_device_array(array)
+        if not isinstance(array, np.ndarray) and not on_device:
+            raise InputError(f"{name} is a {type(array).__name__}, not a NumPy or CuPy array or a Field")
+        if on_device != self.device.is_gpu:
+            here, there = ("a GPU", "the host") if on_device else ("the host", "a GPU")
+            raise InputError(f"{name} is on {here}, the exchange was made for fields on {there}")
+        if array.shape != self.shape(rank) or array.dtype != self.dtype:
+            raise InputError(
+                f"{name} is {array.dtype}{list(array.shape)} on rank {rank}, "
+                f"the exchange was made for {self.dtype}{list(self.shape(rank))}",
+                do="make an exchange from fields like these",
+            )
+        if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
+            raise InputError(
+                f"{name} must be C-contiguous and writable", do="exchange the whole array, not a slice of it"
+            )
+
+    def check_walls(self, fills: WallFills) -> None:
+        """Raise `InputError` where a fill does not fit the dtype or needs more layers than a block has."""
+        dec = self.decomposition
+        for dim, pair in fills.items():
+            unfit = [fill for fill in pair if fill is not None and not fill.fits(self.dtype)]
+            if unfit:
+                raise InputError(
+                    f"the wall fill {unfit[0]} of axis {dec.topology.names[dim]} does not fit fields of {self.dtype}"
+                )
+            extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
+            needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
+            thinnest = int(dec.all_owned()[dim].min())
+            if thinnest < needed:
+                name = dec.topology.names[dim]
+                raise InputError(
+                    f"the walls of axis {name} need blocks of {needed} points, the thinnest has {thinnest}",
+                    do="use fewer ranks along that axis",
+                )
+
+    def fill_walls(self, array: Any, fills: WallFills, rank: int) -> None:
+        """Fill the halo beyond the walls that this rank has, dim by dim in the order of the dims."""
+        dec = self.decomposition
+        for dim in sorted(fills):
+            width, name = dec.halo[dim], dec.topology.names[dim]
+            if not width:
+                continue
+            on_face = dec.location[dim] == "face"
+            layers = np.moveaxis(array, len(self.components) + dim, 0)
+            low, high = fills[dim]
+            if low is not None and dec.topology.shift(rank, name, -1) is None:
+                low.apply(layers[:width][::-1], layers[width:-width], on_face)
+            if high is not None and dec.topology.shift(rank, name, +1) is None:
+                high.apply(layers[-width:], layers[width:-width][::-1], on_face)

@@ -1,0 +1,54 @@
+"""Open what `FieldWriter` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.io.fields.frames import missing_sources
+from hpckit.io.fields.master import MASTER
+from hpckit.io.probe import require_sound
+
+
+def open_fields(path: Path | str) -> Any:
+    """The fields of a run as an `xarray.Dataset`, read lazily; close it after use.
+
+    `path`: a `fields.h5`, the directory it stands in, or a run directory. Raises `InputError` when there is none,
+    `CorruptDataError` when it is damaged or a file below it is gone (HDF5 would show NaN), and `SetupError` without
+    xarray and h5netcdf (extra `analysis`).
+    """
+    try:
+        import h5netcdf  # noqa: F401
+        import xarray
+    except ImportError as problem:
+        raise SetupError(
+            f"reading fields needs {problem.name}",
+            likely="hpckit was installed without the extra `analysis`",
+            do="pip install 'hpckit[analysis]'",
+        ) from problem
+    file = find_fields(path)
+    require_sound([file])
+    missing = missing_sources(file)
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CorruptDataError(
+            f"files of the output are missing: {', '.join(missing[:3])}{more}",
+            where=str(file),
+            likely="the master file was moved or copied without its folder frames/",
+            do="keep fields.h5 and frames/ together",
+        )
+    return xarray.open_dataset(file, engine="h5netcdf", decode_timedelta=False)
+
+
+def find_fields(path: Path | str) -> Path:
+    """The `fields.h5` meant by a file, its directory, or a run directory; raises `InputError` when there is none."""
+    given = Path(path)
+    for candidate in (given, given / MASTER, given / "output" / MASTER):
+        if candidate.is_file():
+            return candidate
+    raise InputError(
+        f"no {MASTER} in {given}",
+        likely="the run has not written a frame yet, or this is no run directory",
+        do="name a run directory, its output directory or a fields.h5",
+    )

@@ -1,0 +1,281 @@
+"""Fields of a decomposed grid on disk: one file that xarray and VTK open, written by all ranks."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.io.fields import frames as fr
+from hpckit.io.fields.layout import make_layout
+from hpckit.io.fields.master import write_master
+from hpckit.io.fields.mpio import write_mpio_frame
+from hpckit.io.files import sync_directory
+from hpckit.io.together import bcast_json, together
+from hpckit.plan.grid.decomposition import Decomposition
+
+Array = npt.NDArray[Any]
+Blocks = dict[str, Array]
+DRIVERS = ("auto", "shards", "gather", "mpio")
+SMALL_FRAME = 1 << 20  # bytes: below, one file a frame is less work than a file a rank
+
+
+class FieldWriter:
+    """Writes frames of fields below `directory`, visible as `directory/fields.h5` (dims `time`, then the axes).
+
+    `decomposition` says which points each rank owns; `coords` maps dims to their global points (`x`; `x_face` for
+    faces), `units` to their units. `variables` maps names to attributes (`units`, `long_name`) and, where it differs,
+    `location` ("center", "face", or one a dim). `attributes` become global attributes of the file.
+
+    Drivers: "shards", each rank writes a file of its own and rank 0 a virtual dataset over them; "gather", rank 0
+    collects the blocks and writes one file a frame; "mpio", all ranks write one file through parallel HDF5. "auto" is
+    "gather" on one rank or for frames under 1 MiB, else "shards". A rank needs memory for its compressed blocks
+    (with "gather" rank 0 for the whole frame) while it writes.
+
+    Every file is written beside its place, forced to disk and moved there, the master last: whoever opens
+    `fields.h5`, at any instant and after any kill, sees complete frames only. `append=True` goes on after the frames
+    that are there, whatever number of ranks wrote them; frames at or after the first time written are replaced.
+    `resume` goes on where a writer was whose `kept` said so, and forgets later frames; {} forgets all there are.
+
+    All methods are collective. Raises `InputError` for arguments that do not fit and `SetupError` where the disk or
+    its permissions do not allow it, on all ranks alike. `nbytes` and `seconds` count what was written so far (all
+    ranks, after compression) and the time in `write`.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        mesh: Any,
+        decomposition: Decomposition,
+        coords: Mapping[str, npt.ArrayLike],
+        units: Mapping[str, str],
+        variables: Mapping[str, Mapping[str, Any]],
+        attributes: Mapping[str, Any] | None = None,
+        driver: str = "auto",
+        compression: int = 1,
+        append: bool = False,
+        resume: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not 0 <= compression <= 9:
+            raise InputError(f"compression is a gzip level from 0 (none) to 9, not {compression}")
+        self.directory = Path(directory)
+        self.comm = mesh.comm
+        self.layout = make_layout(decomposition, coords, units, variables, attributes)
+        self.driver = choose_driver(driver, self.comm.size, self.layout.frame_bytes)
+        self.compression = compression
+        self.nbytes = 0
+        self.seconds = 0.0
+        self._open = True
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        self._frames: list[fr.Frame] = []  # on rank 0 only
+        self._last = -math.inf
+        self._next = 0
+        together(self.comm, self.directory, lambda: self._start(append, resume))
+        self._share_start()
+
+    def write(self, time: float, fields: Mapping[str, Array]) -> None:
+        """Add a frame at `time` in seconds; `fields` maps each variable to the block this rank owns (float32 or
+        float64, shape `owned(rank)` at the variable's location; no halo).
+        """
+        begin = clock.perf_counter()
+        blocks: Blocks = {}
+        path = fr.frame_directory(self.directory, self._next)
+        together(self.comm, path, lambda: self._check(time, fields, blocks))
+        self._agree_on_dtypes(blocks)
+        self.nbytes += together(self.comm, path, lambda: self._make_directory(path))
+        if self.driver == "gather":
+            whole = self._gather(blocks)
+            self.nbytes += together(self.comm, path, lambda: self._write_whole(path, time, whole))
+        elif self.driver == "mpio":
+            self.nbytes += together(self.comm, path, lambda: self._write_parallel(path, time, blocks))
+        else:
+            self.nbytes += together(self.comm, path, lambda: self._write_shard(path, blocks))
+        self.nbytes += together(self.comm, path, lambda: self._publish(path, time))
+        self._last = time
+        self._next += 1
+        self.seconds += clock.perf_counter() - begin
+
+    def close(self) -> None:
+        """End writing; every frame written is complete already."""
+        self._open = False
+
+    def __enter__(self) -> FieldWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def kept(self) -> dict[str, Any]:
+        """On rank 0 what a resumed run needs to go on here: the frames there are, and their types."""
+        frames = [[frame.number, frame.time] for frame in self._frames]
+        return {"frames": frames, "dtypes": {name: dtype.str for name, dtype in self._dtypes.items()}}
+
+    @property
+    def speed(self) -> str:
+        """Bytes written and seconds taken as a line of text."""
+        rate = self.nbytes / self.seconds / 1e6 if self.seconds else 0.0
+        return f"{self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s ({rate:.0f} MB/s, {self.driver})"
+
+    def _start(self, append: bool, resume: Mapping[str, Any] | None) -> int:
+        """Rank 0 makes the directory and looks at what is there."""
+        if self.comm.rank:
+            return 0
+        (self.directory / fr.FRAMES).mkdir(parents=True, exist_ok=True)
+        self._next = 1 + max(fr.numbers(self.directory), default=-1)
+        if resume is not None:
+            self._go_on(resume)
+            return 0
+        self._frames = fr.complete_frames(self.directory)
+        if self._frames and not append:
+            raise InputError(
+                f"{len(self._frames)} frames stand in the output directory already",
+                where=str(self.directory),
+                do="choose an empty directory, or open the writer with append=True",
+            )
+        if self._frames:
+            self._refuse_other_grid()
+        return 0
+
+    def _go_on(self, resume: Mapping[str, Any]) -> None:
+        """Take up the frames that a writer had; raises `CorruptDataError` where one is gone."""
+        self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
+        for frame in self._frames:
+            if not (self.directory / frame.file).is_file():
+                raise CorruptDataError(
+                    f"the frame at {frame.time:g} s is gone",
+                    where=str(self.directory / frame.file),
+                    do="put it back, or start the run again: hpckit run DIR/run.toml",
+                )
+        self._last = self._frames[-1].time if self._frames else -math.inf
+        self._dtypes = {name: np.dtype(text) for name, text in resume.get("dtypes", {}).items()}
+
+    def _refuse_other_grid(self) -> None:
+        """Frames to go on after must hold the same variables on the same grid."""
+        there = fr.dtypes_of(self.directory, self._frames[-1])
+        ours = {name: variable.shape for name, variable in self.layout.variables.items()}
+        if {name: shape for name, (_, shape) in there.items()} != ours:
+            shapes = {name: shape for name, (_, shape) in there.items()}
+            raise InputError(
+                f"the frames there hold {shapes}, not {ours}",
+                where=str(self.directory),
+                do="append to frames of the same variables and grid, or choose another directory",
+            )
+        self._dtypes = {name: there[name][0] for name in ours}
+
+    def _share_start(self) -> None:
+        """Numbers and types that only rank 0 has read."""
+        types = {name: dtype.str for name, dtype in self._dtypes.items()}
+        last = None if math.isinf(self._last) else self._last
+        self._next, types, last = bcast_json(self.comm, [self._next, types, last])
+        self._last = -math.inf if last is None else last
+        self._dtypes = {name: np.dtype(text) for name, text in types.items()}
+
+    def _check(self, time: float, fields: Mapping[str, Array], blocks: Blocks) -> int:
+        """Put the fields into `blocks` in the layout's order, or say what does not fit."""
+        if not self._open:
+            raise InputError("the writer is closed")
+        if not math.isfinite(time) or time <= self._last:
+            raise InputError(f"the time of a frame must rise: {time} s after {self._last} s")
+        names = list(self.layout.variables)
+        if set(fields) != set(names):
+            raise InputError(f"a frame needs the variables {', '.join(names)}, not {', '.join(fields)}")
+        for name, variable in self.layout.variables.items():
+            values = np.asarray(fields[name])
+            owned = variable.decomposition.owned(self.comm.rank)
+            if values.shape != owned:
+                raise InputError(
+                    f"{name} has shape {values.shape}, this rank owns {owned}",
+                    where=f"rank {self.comm.rank}",
+                    likely="the halo was not stripped, or the location is another",
+                    do="give field.interior",
+                )
+            if values.dtype not in (np.float32, np.float64) or values.dtype != self._dtypes.get(name, values.dtype):
+                wanted = self._dtypes.get(name, "float32 or float64")
+                raise InputError(f"{name} is {values.dtype}, not {wanted}", where=f"rank {self.comm.rank}")
+            blocks[name] = np.ascontiguousarray(values)
+        return 0
+
+    def _agree_on_dtypes(self, blocks: Blocks) -> None:
+        """The first frame settles the types; ranks that differ would be converted silently, so they are refused."""
+        if self._dtypes:
+            return
+        mine = np.array([values.dtype.itemsize for values in blocks.values()], np.int64)
+        every = np.empty((self.comm.size, mine.size), np.int64)
+        self.comm.Allgather(mine, every)
+        for name, sizes in zip(blocks, every.T, strict=True):
+            if len(set(sizes.tolist())) > 1:
+                raise InputError(f"{name} has {sizes.tolist()} bytes a value on ranks 0 to {self.comm.size - 1}")
+        self._dtypes = {name: values.dtype for name, values in blocks.items()}
+
+    def _make_directory(self, path: Path) -> int:
+        if self.comm.rank == 0:
+            path.mkdir(exist_ok=True)  # a write that failed may have made it
+        return 0
+
+    def _write_shard(self, path: Path, blocks: Blocks) -> int:
+        return fr.write_shard(path / fr.shard_name(self.comm.rank), blocks, self.compression)
+
+    def _write_whole(self, path: Path, time: float, whole: Blocks) -> int:
+        if self.comm.rank:
+            return 0
+        return fr.write_whole_frame(path / fr.FRAME_FILE, time, whole, self.compression)
+
+    def _write_parallel(self, path: Path, time: float, blocks: Blocks) -> int:
+        return write_mpio_frame(path / fr.FRAME_FILE, self.comm, time, self.layout, blocks, self.compression)
+
+    def _gather(self, blocks: Blocks) -> Blocks:
+        """All blocks on rank 0, put in place."""
+        whole: Blocks = {}
+        for name, values in blocks.items():
+            where = self.layout.variables[name].decomposition
+            if self.comm.rank:
+                self.comm.Send(values, dest=0)
+                continue
+            whole[name] = np.empty(where.global_shape, values.dtype)
+            whole[name][where.global_slices(0)] = values
+            for rank in range(1, self.comm.size):
+                block = np.empty(where.owned(rank), values.dtype)
+                self.comm.Recv(block, source=rank)
+                whole[name][where.global_slices(rank)] = block
+        return whole
+
+    def _publish(self, path: Path, time: float) -> int:
+        """Rank 0, after all blocks are on disk: complete the frame, then show it in the master."""
+        if self.comm.rank:
+            return 0
+        written = 0
+        sync_directory(path)
+        if self.driver == "shards":
+            written += fr.write_virtual_frame(path / fr.FRAME_FILE, time, self.layout, self._dtypes)
+        sync_directory(path.parent)
+        kept = fr.drop_from([*self._frames, fr.Frame(self._next, time)], self._next)
+        written += write_master(self.directory, self.layout, kept, self._dtypes)
+        if len(kept) != len(fr.numbers(self.directory)):
+            fr.prune(self.directory, kept)
+        self._frames = kept
+        return written
+
+
+def choose_driver(driver: str, ranks: int, frame_bytes: int) -> str:
+    """The driver that "auto" stands for here; raises `InputError` for an unknown and `SetupError` for an absent one."""
+    if driver not in DRIVERS:
+        raise InputError(f"no output driver is called {driver!r}", do=f"choose one of {', '.join(DRIVERS)}")
+    if driver == "mpio" and not h5py.get_config().mpi:
+        raise SetupError(
+            'the output driver "mpio" needs an h5py that is built with MPI',
+            likely="h5py came as a wheel, and wheels are built without MPI",
+            do='use driver "shards", which needs nothing, or build h5py with HDF5_MPI=ON',
+        )
+    if driver == "auto":
+        return "gather" if ranks == 1 or frame_bytes < SMALL_FRAME else "shards"
+    return driver

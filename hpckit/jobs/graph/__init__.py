@@ -1,0 +1,1 @@
+"""Graphs of tasks: their state, and the drivers that run them."""

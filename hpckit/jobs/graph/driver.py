@@ -1,0 +1,218 @@
+"""Drives a graph under a budget of cores: starts what is ready, tries again, starts copies, stops at failures.
+
+Nothing is kept in memory that is not on disk too: a driver that is killed takes its tasks with it, and the next one
+finds what was done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.state import FAILED, LOG, GraphState
+
+POLL_SECONDS = 0.02
+LOOK_SECONDS = 1.0
+LONGEST_BACKOFF = 600.0  # s
+TAIL_LINES = 5  # of the log of a failure
+
+
+class Running(Protocol):
+    """A running attempt, wherever it runs."""
+
+    work: Path
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at work."""
+
+    def poll(self) -> int | None:
+        """None while it runs; 0 once its outputs are published; else the exit code of its failure."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+@dataclass
+class _Waiting:
+    """A task that can start at `when` (monotonic seconds), after so many failures."""
+
+    key: str
+    failures: int = 0
+    when: float = 0.0
+
+
+class Driver:
+    """One pass through a graph. `start(name, key)` begins an attempt; `say` gets a line for each event.
+
+    `others`: another driver may be at the same task, in another job: "copied", this is the first of the two; "copy", it
+    is the second, which leaves what the first has begun, and fails without a record. Whoever comes first counts.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        state: GraphState,
+        cores: int,
+        start: Callable[[str, str], Running],
+        say: Callable[[str], None] = lambda line: None,
+        others: str = "",
+    ) -> None:
+        self.graph, self.state, self.cores = graph, state, max(1, cores)
+        self.outcome: dict[str, str] = {}  # name -> done, kept, failed, skipped
+        self._start, self._say, self._others = start, say, others
+        self._waiting: dict[str, _Waiting] = {}
+        self._working: dict[str, _Waiting] = {}  # what is known of the tasks that run
+        self._running: dict[str, list[Running]] = {}
+        self._ended: list[str] = []  # the tasks that were done here, in this order
+        self._depth = _depths(graph)
+        self._look_at = 0.0  # for what another driver may have done
+
+    def run(self) -> Mapping[str, str]:
+        """Run to the end; returns the outcome of every task: "done", "kept" (was done before), "failed", "skipped".
+
+        Whatever ends this ends all tasks that run.
+        """
+        try:
+            self._settle()
+            while self._waiting or self._running:
+                self._begin()
+                self._begin_copies()
+                if not self._collect():
+                    time.sleep(POLL_SECONDS)
+            return self.outcome
+        finally:
+            for attempts in self._running.values():
+                for attempt in attempts:
+                    attempt.kill()
+
+    def _settle(self) -> None:
+        """Sort the tasks that have just become ready: done already, or to be started; skip those that never will be."""
+        for name in self.graph.order:
+            if name in self.outcome or name in self._waiting or name in self._running:
+                continue
+            parents = [self.outcome.get(parent) for parent in self.graph.parents[name]]
+            if any(parent in ("failed", "skipped") for parent in parents):
+                self.outcome[name] = "skipped"
+                self._say(f"{name}: skipped")
+            elif all(parent in ("done", "kept") for parent in parents):
+                key = self.graph.key(name)
+                if self.state.is_done(name, key) or (self._others != "copy" and self.state.recover(name, key)):
+                    self.outcome[name] = "kept"
+                else:
+                    if self._others != "copy":
+                        self.state.forget_failure(name)
+                    self._waiting[name] = _Waiting(key)
+
+    def _begin(self) -> None:
+        """Start waiting tasks as far as cores are free: those near what was just done first, then long chains."""
+        now = time.monotonic()
+        ready = [name for name, waiting in self._waiting.items() if waiting.when <= now]
+        for name in sorted(ready, key=self._rank):
+            if self._fits(name):
+                waiting = self._waiting.pop(name)
+                self._working[name] = waiting
+                self._running[name] = [self._start(name, waiting.key)]
+                self._say(f"{name}: started" + (f", try {waiting.failures + 1}" if waiting.failures else ""))
+
+    def _rank(self, name: str) -> tuple[int, int, int]:
+        near = self.graph.tasks[name].near
+        fresh = -self._ended.index(near) - 1 if near in self._ended else 0
+        return (fresh, -self._depth[name], self.graph.order.index(name))
+
+    def _free(self) -> int:
+        used = sum(self.graph.tasks[name].slots * len(attempts) for name, attempts in self._running.items())
+        return self.cores - used
+
+    def _fits(self, name: str) -> bool:
+        """There are cores for it; a task that wants more than all of them runs alone."""
+        return self.graph.tasks[name].slots <= self._free() or not self._running
+
+    def _begin_copies(self) -> None:
+        """Start a second copy of a task that takes too long, where cores would be idle and the task allows it."""
+        if self._waiting:
+            return
+        for name, attempts in self._running.items():
+            task = self.graph.tasks[name]
+            late = task.twice_after and len(attempts) == 1 and attempts[0].seconds > task.twice_after
+            if late and task.slots <= self._free():
+                attempts.append(self._start(name, self._working[name].key))
+                self._say(f"{name}: takes long, a second copy is started")
+
+    def _collect(self) -> bool:
+        """See which attempts have ended; True where one has."""
+        seen = self._others != "" and self._others_were_first()
+        for name, attempts in list(self._running.items()):
+            for attempt in list(attempts):
+                code = attempt.poll()
+                if code is None:
+                    continue
+                seen = True
+                attempts.remove(attempt)
+                if code == 0:
+                    for other in attempts:
+                        other.kill()
+                        self.state.clear(other.work)
+                    del self._running[name]
+                    self.outcome[name] = "done"
+                    self._ended.append(name)
+                    self._say(f"{name}: done in {attempt.seconds:.1f} s")
+                elif attempts:  # the other copy may do better
+                    self.state.clear(attempt.work)
+                    continue
+                else:
+                    del self._running[name]
+                    self._failed(name, attempt, code)
+                self._settle()
+                break
+        return seen
+
+    def _others_were_first(self) -> bool:
+        """End what another driver has done by now; True where it has. Looks once a second: the disk may be far."""
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        ended = [name for name in self._running if self.state.is_done(name, self._working[name].key)]
+        for name in ended:
+            for attempt in self._running.pop(name):
+                attempt.kill()
+                self.state.clear(attempt.work)
+            self.outcome[name] = "kept"
+            self._say(f"{name}: another job was first")
+        return bool(ended)
+
+    def _failed(self, name: str, attempt: Running, code: int) -> None:
+        waiting = self._working[name]
+        task = self.graph.tasks[name]
+        (attempt.work / FAILED).touch()
+        if waiting.failures < task.retries:
+            pause = min(LONGEST_BACKOFF, task.backoff * 2**waiting.failures)
+            self._waiting[name] = _Waiting(waiting.key, waiting.failures + 1, time.monotonic() + pause)
+            self._say(f"{name}: failed ({code}), tried again in {pause:g} s")
+            return
+        if self._others != "copy":
+            self.state.fail(name, waiting.key, code, attempt.work)
+        self.outcome[name] = "failed"
+        self._say(failure_words(name, {"exit_code": code, "log": str(attempt.work / LOG)}))
+
+
+def failure_words(name: str, failure: Mapping[str, Any]) -> str:
+    """What a failure that is on record is told by: exit code, log and its last lines."""
+    try:
+        tail = Path(failure["log"]).read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+    except OSError:
+        tail = []
+    return "\n".join([f"{name}: failed ({failure['exit_code']}), {failure['log']}", *(f"    {line}" for line in tail)])
+
+
+def _depths(graph: Graph) -> dict[str, int]:
+    """How many tasks follow each one on the longest way."""
+    depth = dict.fromkeys(graph.order, 0)
+    for name in reversed(graph.order):
+        for parent in graph.parents[name]:
+            depth[parent] = max(depth[parent], depth[name] + 1)
+    return depth

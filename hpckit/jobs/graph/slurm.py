@@ -1,0 +1,119 @@
+"""A graph as jobs of Slurm: one for each task, or for a chain of tasks that want to be near, with `--dependency`.
+
+The jobs need no driver: each checks, does and records its own task. A driver that is killed and started again finds the
+jobs that wait or run by their name and comment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from hpckit.jobs import slurm
+from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.state import GraphState
+from hpckit.jobs.script import Job, job_script, seconds
+from hpckit.jobs.site import Site
+
+Say = Callable[[str], None]
+
+
+def chains(graph: Graph, tasks: list[str]) -> list[list[str]]:
+    """`tasks` (in the order of the graph) in groups that run one after the other in one job.
+
+    A task joins the one it wants to be near where that one need not wait for anything more: what else the task needs is
+    done, or done before that job begins.
+    """
+    found: list[list[str]] = []
+    for name in tasks:
+        near = graph.tasks[name].near
+        home = next((chain for chain in found if chain[-1] == near), None)
+        if home is not None and all(
+            parent not in tasks or parent in home or any(_reaches(graph, parent, first) for first in home)
+            for parent in graph.parents[name]
+        ):
+            home.append(name)
+        else:
+            found.append([name])
+    return found
+
+
+def submit_graph(
+    graph: Graph,
+    state: GraphState,
+    tasks: list[str],
+    site: Site,
+    command: Callable[[list[str]], list[str]],
+    say: Say,
+) -> dict[str, str]:
+    """Submit the jobs of `tasks`, which are not done; returns task -> number of its job.
+
+    `command(names)` is the command line that does these tasks one after the other, inside the job.
+    """
+    state.make()
+    (state.folder / "jobs").mkdir(exist_ok=True)
+    mark = _mark(state)
+    alive = slurm.jobs_with_comment(mark)
+    jobs: dict[str, str] = {}
+    for chain in chains(graph, tasks):
+        name = f"{graph.name}.{chain[0]}"
+        if name in alive:
+            number = alive[name]
+            say(f"{', '.join(chain)}: job {number} is there already")
+        else:
+            waits = dict.fromkeys(jobs[parent] for task in chain for parent in graph.parents[task] if parent in jobs)
+            script = _script(graph, state, chain, site, command, name)
+            options = [f"--comment={mark}", "--kill-on-invalid-dep=yes"]
+            if waits:
+                options.append("--dependency=afterok:" + ":".join(waits))
+            number = str(slurm.submit(script, options, graph.folder))
+            say(f"{', '.join(chain)}: job {number}" + (f" after {', '.join(waits)}" if waits else ""))
+        jobs |= dict.fromkeys(chain, number)
+    return jobs
+
+
+def submit_copy(
+    graph: Graph, state: GraphState, name: str, site: Site, command: Callable[[list[str]], list[str]], say: Say
+) -> str:
+    """Submit a second job for a task that takes long, where there is none yet; returns its number."""
+    job, mark = f"{graph.name}.{name}.copy", _mark(state)
+    number = slurm.jobs_with_comment(mark).get(job)
+    if number is None:
+        script = _script(graph, state, [name], site, lambda names: [*command(names), "--copy"], job)
+        number = str(slurm.submit(script, [f"--comment={mark}"], graph.folder))
+        say(f"{name}: takes long, job {number} does it too")
+    return number
+
+
+def _mark(state: GraphState) -> str:
+    """Tells the jobs of this graph from all others."""
+    return hashlib.sha256(str(state.folder).encode()).hexdigest()[:16]
+
+
+def _script(
+    graph: Graph, state: GraphState, chain: list[str], site: Site, command: Callable[[list[str]], list[str]], name: str
+) -> Path:
+    """Write the job's script, wide enough for the widest of its tasks."""
+    slots = max(graph.tasks[task].slots for task in chain)
+    a_node = site.cpu.ranks_per_node or slots
+    nodes = math.ceil(slots / a_node)
+    longest = max((graph.tasks[task].time for task in chain), key=seconds)
+    job = Job(
+        name=name,
+        nodes=nodes,
+        time=longest,
+        start=command(chain),
+        ranks_per_node=math.ceil(slots / nodes),
+        serial=True,
+        output=str(state.folder / "jobs" / f"{chain[0]}-%j.out"),
+        about=f"task {' '.join(chain)}",
+    )
+    path = state.folder / "jobs" / f"{name.removeprefix(f'{graph.name}.')}.sh"
+    path.write_text(job_script(job, site), encoding="utf-8")
+    return path
+
+
+def _reaches(graph: Graph, ancestor: str, name: str) -> bool:
+    return name == ancestor or name in graph.descendants(ancestor)

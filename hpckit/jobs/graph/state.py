@@ -1,0 +1,219 @@
+"""What is known of a graph on disk: records of done tasks, attempts, failures. Every file appears whole or not at all.
+
+.hpckit-graph/NAME/
+  lock                      held by the driver and by every task that it started
+  records/TASK.json         key of a done task, hashes of its outputs, seconds, attempt
+  failures/TASK.json        key, exit code and log of a task that failed for good
+  work/TASK-001/            the folder of an attempt; attempt.json, log; done.json once all outputs are complete
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import InputError
+from hpckit.jobs.graph.graph import Graph, content_hash
+
+FOLDER = ".hpckit-graph"
+LOG, ATTEMPT, DONE, FAILED = "log", "attempt.json", "done.json", "failed"  # FAILED keeps an attempt for its log
+LOCK_SECONDS = 10.0  # for the tasks of a driver that was killed to be gone
+
+
+class GraphState:
+    """The folder with the state of one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.folder = graph.folder / FOLDER / graph.name
+        self._known: dict[Path, tuple[tuple[int, int, int], str]] = {}
+
+    def make(self) -> None:
+        """Make the folders."""
+        for name in ("records", "failures", "work"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[int]:
+        """The one driver of the graph; gives the open lock, which its tasks inherit.
+
+        Raises `InputError` where another driver, or a task of one that was killed, still holds it.
+        """
+        self.make()
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            deadline = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise InputError(
+                            f"the graph {self.graph.name} is being run already",
+                            do="hpckit graph status FILE; wait for it, or end that hpckit graph run",
+                        ) from None
+                    time.sleep(0.05)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def record(self, name: str) -> dict[str, Any] | None:
+        """What is known of a task that was done once."""
+        return read_json(self.folder / "records" / f"{name}.json")
+
+    def failure(self, name: str) -> dict[str, Any] | None:
+        """How a task failed for good."""
+        return read_json(self.folder / "failures" / f"{name}.json")
+
+    def is_done(self, name: str, key: str) -> bool:
+        """The task was done with this key, and all of its outputs are those that it made."""
+        record = self.record(name)
+        return record is not None and record["key"] == key and self._outputs_are(record["outputs"])
+
+    def forget_failure(self, name: str) -> None:
+        """A task is tried anew: what its failed attempts left is removed."""
+        for work in self.attempts(name):
+            if (work / FAILED).exists():
+                self.clear(work)
+        (self.folder / "failures" / f"{name}.json").unlink(missing_ok=True)
+
+    def fail(self, name: str, key: str, code: int, work: Path) -> None:
+        """Note that a task failed for good."""
+        (work / FAILED).touch()
+        write_json(
+            self.folder / "failures" / f"{name}.json",
+            {"key": key, "exit_code": code, "log": str(work / LOG), "time": time.time()},
+        )
+
+    def begin(self, name: str, key: str) -> Path:
+        """A new folder for an attempt, with links to the inputs at their places."""
+        number = 1 + max((int(path.name.rpartition("-")[2]) for path in self.attempts(name)), default=0)
+        while True:
+            work = self.folder / "work" / f"{name}-{number:03d}"
+            try:
+                work.mkdir()
+                break
+            except FileExistsError:
+                number += 1
+        task = self.graph.tasks[name]
+        made_by_run = tuple(path for path in task.outputs if task.run and path.startswith(f"{name}/"))
+        for path in (*task.reads, *(path for path in task.outputs if path not in made_by_run)):
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+        for path in task.reads:
+            (work / path).symlink_to(self.graph.folder / path)
+        about = {"task": name, "key": key, "host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}
+        write_json(work / ATTEMPT, about)
+        return work
+
+    def attempts(self, name: str) -> list[Path]:
+        """The folders of the attempts of a task, the newest last."""
+        found = self.folder.glob(f"work/{name}-*")
+        return sorted(path for path in found if path.name[len(name) + 1 :].isdigit())
+
+    def complete(self, work: Path, seconds: float) -> list[str]:
+        """Note in the attempt's folder that all outputs are complete; returns those that are missing instead."""
+        about = read_json(work / ATTEMPT) or {}
+        outputs = self.graph.tasks[about["task"]].outputs
+        missing = [path for path in outputs if not (work / path).exists() or (work / path).is_symlink()]
+        if not missing:
+            hashes = {path: content_hash(work / path) for path in outputs}
+            write_json(work / DONE, {**about, "outputs": hashes, "seconds": seconds, "ended": time.time()})
+        return missing
+
+    def publish(self, work: Path) -> None:
+        """Move the outputs of a complete attempt to their places, and put the task on record.
+
+        May be cut short anywhere and done again. Where another copy of the task came first, its outputs stay.
+        """
+        done = read_json(work / DONE)
+        assert done is not None, work
+        name = done["task"]
+        with self._one_at_a_time(name):
+            if not self.is_done(name, done["key"]):
+                for path in self._moved(name):
+                    if (work / path).exists():
+                        target = self.graph.folder / path
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        if target.is_dir() and not target.is_symlink():
+                            os.rename(target, work / f"old-{secrets.token_hex(4)}")
+                        os.replace(work / path, target)
+                if self._outputs_are(done["outputs"]):
+                    write_json(self.folder / "records" / f"{name}.json", {**done, "attempt": work.name})
+                    self.forget_failure(name)
+        self.clear(work)
+
+    def recover(self, name: str, key: str) -> bool:
+        """Publish an attempt that was complete when its driver was killed, if there is one; clear all others."""
+        for work in self.attempts(name):
+            done = read_json(work / DONE)
+            if done is not None and done["key"] == key and not self.is_done(name, key):
+                self.publish(work)
+        for work in self.attempts(name):
+            if not (work / FAILED).exists():
+                self.clear(work)
+        return self.is_done(name, key)
+
+    def clear(self, work: Path) -> None:
+        """Remove the folder of an attempt."""
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _moved(self, name: str) -> list[str]:
+        """What is moved out of an attempt's folder: outputs, or the folder of a run with those in it."""
+        task = self.graph.tasks[name]
+        if not task.run:
+            return list(task.outputs)
+        return [name, *(path for path in task.outputs if path != name and not path.startswith(f"{name}/"))]
+
+    def _outputs_are(self, hashes: dict[str, str]) -> bool:
+        return all(self._hash(self.graph.folder / path) == digest for path, digest in hashes.items())
+
+    def _hash(self, path: Path) -> str | None:
+        """The hash of a file's content, taken again only where the file looks changed; None where there is none."""
+        try:
+            if path.is_dir():
+                return content_hash(path)
+            status = path.stat()
+            look = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._known.get(path, ((), ""))[0] != look:
+                self._known[path] = (look, content_hash(path))
+            return self._known[path][1]
+        except OSError:
+            return None
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, name: str) -> Iterator[None]:
+        lock = os.open(self.folder / "records" / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is no whole one."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Replace a file by an object, on disk when this returns."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

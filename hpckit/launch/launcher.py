@@ -1,0 +1,83 @@
+"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpckit.errors import SetupError
+from hpckit.launch.mpi_kind import PMI, mpi_kind
+
+# (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
+LAUNCHERS = (
+    ("PMI_SIZE", "PMI_RANK", "mpiexec"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The launcher that started this process, with the number of ranks it meant and which of them this is."""
+
+    size: int
+    rank: int
+    launcher: str
+
+
+def joined(environment: Mapping[str, str]) -> Joined | None:
+    """The launcher above this process; None where there is none and `hpckit` starts mpiexec itself.
+
+    A Slurm step of one task counts as none: that is what an interactive allocation's shell looks like.
+    """
+    for size_name, rank_name, launcher in LAUNCHERS:
+        size, rank = environment.get(size_name, ""), environment.get(rank_name, "0")
+        if size.isdigit() and rank.isdigit() and not (launcher == "srun" and int(size) == 1):
+            return Joined(int(size), int(rank), launcher)
+    return None
+
+
+def check_world(above: Joined, world_size: int) -> None:
+    """Refuse the trap of N worlds of one rank each: the launcher speaks another dialect than this MPI library.
+
+    Raises `SetupError` with the line to type.
+    """
+    if above.size == world_size:
+        return
+    in_slurm = "SLURM_STEP_NUM_TASKS" in os.environ
+    beside = Path(sys.executable).parent / "mpiexec"
+    mpiexec = beside if beside.exists() else "the mpiexec of the MPI that mpi4py uses:  mpiexec"
+    do = f"srun --mpi={_pmi()} -n {above.size} …" if in_slurm else f"{mpiexec} -n {above.size} …"
+    raise SetupError(
+        f"{above.launcher} started {above.size} ranks, but MPI sees a world of {world_size}",
+        likely="the launcher belongs to another MPI library, so that each rank would do the whole job alone",
+        do=f"{do}   or without a launcher:  hpckit run … -n {above.size}",
+    )
+
+
+def _pmi() -> str:
+    """What srun must speak for the MPI library that is loaded."""
+    from mpi4py import MPI
+
+    return PMI.get(mpi_kind(MPI.Get_library_version()), "pmi2")
+
+
+def leave(above: Joined | None, code: int) -> int:
+    """The exit code of this process. Under a launcher rank 0 alone tells a code other than 0, and last: a launcher
+    ends the other ranks at the first one that reports a failure, and mixes their codes.
+    """
+    if above is None:
+        return code
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
+    if above.rank:
+        return 0
+    if code:
+        time.sleep(0.3)
+    return code

@@ -1,0 +1,102 @@
+"""The lock of a run directory: of two that want to run in it, one does, and the other is told who."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from hpckit.errors import InUseError, SetupError
+from hpckit.run.context import utc_now
+from hpckit.run.directory import RunDirectory
+
+LOCK_FILE = "lock"
+PATIENCE = 10.0  # s that ranks whose front end is gone get to end
+_MOST_BYTES = 4096
+
+
+@contextlib.contextmanager
+def locked(directory: RunDirectory, verb: str) -> Iterator[int]:
+    """Hold the lock; gives its descriptor, which ranks started with it hold too, so that it is free when all are gone.
+
+    Raises `InUseError` that names the holder, `SetupError` where the folder cannot be written.
+    """
+    path = directory.path / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SetupError(
+            f"the run directory cannot be locked: {error.strerror}",
+            where=str(path),
+            likely="the file system is read-only or full, or its permissions have changed",
+            do="make it writable; the checkpoints there are as they were",
+        ) from None
+    try:
+        _take(descriptor, directory)
+        holder = {"host": socket.gethostname(), "pid": os.getpid(), "verb": verb, "since": utc_now()}
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without a name on it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, directory: RunDirectory) -> None:
+    """Take the lock; waits a little where its holder is gone and only its ranks have not ended yet."""
+    patience = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                print(
+                    f"warning: this file system has no locks ({error.strerror}): nothing keeps a second run out",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                return
+        holder = _holder(descriptor)
+        if not _is_gone(holder) or time.monotonic() > patience:
+            raise InUseError(
+                f"{directory.path} is in use by {_text(holder)}",
+                where=str(directory.path / LOCK_FILE),
+                do="wait for its end, or stop it (Ctrl-C there, or SIGTERM to that process), then resume",
+            )
+        time.sleep(0.1)
+
+
+def _holder(descriptor: int) -> dict[str, Any]:
+    try:
+        holder = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
+    except (OSError, ValueError):
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def _is_gone(holder: dict[str, Any]) -> bool:
+    """The process that took the lock was on this host and is no longer there."""
+    if holder.get("host") != socket.gethostname() or not isinstance(holder.get("pid"), int):
+        return False
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _text(holder: dict[str, Any]) -> str:
+    if not holder:
+        return "another process, which has not said its name"
+    verb, process, host, since = (holder.get(name) for name in ("verb", "pid", "host", "since"))
+    return f"`hpckit {verb}`, process {process} on {host}, since {since}"

@@ -1,0 +1,264 @@
+"""Starting MPI ranks: the right mpiexec, its environment, its output line by line, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import InputError, SetupError
+from hpckit.jobs.with_parent import with_parent
+from hpckit.launch import memory
+from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.memory import available_bytes
+from hpckit.launch.mpi_kind import OPEN_MPI, mpi_kind
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# What only Open MPI's launcher is told: more ranks than cores are meant, and cores are not given out.
+SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
+RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
+# Where one of these is set, mpiexec may start ranks on other nodes too.
+SEVERAL_NODES = (
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "COBALT_JOBID",
+    "PE_HOSTFILE",
+    "HYDRA_HOST_FILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+)
+KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
+ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
+# What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
+NOISE = re.compile(
+    r"=   |={20}|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page for debug"
+    r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
+    r"|\S+ noticed that process rank"
+)
+ABORTED = re.compile(r"application called MPI_Abort|MPI_ABORT was invoked")
+# MPICH names the process of any rank, after it has ended all of them: only the signal is taken from it.
+LOST = (
+    re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
+    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<how>signal .+)\."),
+)
+
+
+@dataclass
+class JobEnd:
+    """How a job ended: mpiexec's exit code, what is known of a lost rank, how often the user asked to stop, what the
+    launcher said, and whether a rank ended the job in words of MPI.
+    """
+
+    code: int
+    lost: dict[str, str] = field(default_factory=dict)
+    stops: int = 0
+    noise: list[str] = field(default_factory=list)
+    aborted: bool = False
+
+
+def find_mpiexec() -> str:
+    """The launcher of this Python's environment, else the first on PATH.
+
+    Raises `SetupError` where there is none.
+    """
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
+    if found is None:
+        raise SetupError(
+            "no mpiexec",
+            likely="no MPI is installed in this environment, and none is on PATH",
+            do="pip install 'hpckit[mpi]', or load the cluster's MPI module",
+        )
+    return found
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def command(ranks: int, words: list[str], *python_options: str, module: str = "mpi4py") -> list[str]:
+    """The command line that runs `python [python_options] -m MODULE WORDS` on `ranks` ranks.
+
+    Ranks are not bound to cores: two jobs on one machine would both be bound to its first cores; a batch system binds
+    by itself. Under `-m mpi4py` an exception on one rank ends all of them.
+    """
+    return [*on_ranks(ranks), sys.executable, *python_options, "-m", module, *words]
+
+
+def on_ranks(ranks: int) -> list[str]:
+    """The launcher's words before a program that is to run on `ranks` ranks."""
+    mpiexec = find_mpiexec()
+    options = []
+    if is_open_mpi(mpiexec):
+        options = list(SHARED_CORES)
+        if os.geteuid() == 0:
+            options.append("--allow-run-as-root")
+    return [mpiexec, *options, "-n", str(ranks)]
+
+
+def rank_environment(ranks: int) -> dict[str, str]:
+    """The environment of the ranks: threads for each so that all together fill the cores, unless the user set them.
+
+    MPIEXEC_TIMEOUT is taken out: mpiexec would end the job with exit code 0.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "MPIEXEC_TIMEOUT"}
+    for name in THREAD_VARIABLES:
+        environment.setdefault(name, str(max(1, cores() // ranks)))
+    return environment
+
+
+def run_job(
+    words: list[str],
+    environment: dict[str, str],
+    on_line: Callable[[str, bool], None],
+    on_stop: Callable[[int, subprocess.Popen], None],
+    on_tick: Callable[[], None] = lambda: None,
+    first: FirstExit | None = None,
+    keep: Sequence[int] = (),
+) -> JobEnd:
+    """Run mpiexec to its end in a session of its own, so that Ctrl-C reaches only us.
+
+    `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called when the user asks for the
+    n-th time (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) to stop; from the second time on the job is ended. `on_tick` runs a few
+    times a second. A job that goes on without the rank that `first` saw leave is ended too. The ranks inherit the open
+    files `keep`.
+    """
+    # Killed, Open MPI's launcher would leave its ranks behind; MPICH's proxies see that theirs is gone.
+    last = signal.SIGTERM if SHARED_CORES[1] in words else signal.SIGKILL
+    words = with_parent(shutil.which(words[0]) or words[0], words[1:], last)
+    end = JobEnd(0)
+    asked: list[int] = []
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    # Before the process is made: a signal that comes meanwhile is one to this job.
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
+    process = None
+    try:
+        process = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            pass_fds=keep,
+        )
+        readers = [
+            threading.Thread(target=_read, args=(stream, is_error, on_line, end), daemon=True)
+            for stream, is_error in ((process.stdout, False), (process.stderr, True))
+        ]
+        for reader in readers:
+            reader.start()
+        while process.poll() is None:
+            if len(asked) > end.stops:
+                end.stops += 1
+                on_stop(end.stops, process)
+                if end.stops > 1:
+                    kill(process)
+            on_tick()
+            if first is not None and first.when is not None and time.monotonic() - first.when > ALONE_SECONDS:
+                end.lost["how"] = "its process left while the others went on"
+                kill(process)
+            time.sleep(0.1)
+        for reader in readers:
+            reader.join(timeout=5)
+    finally:
+        if process is not None:
+            kill(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if first is not None:
+        first.settle()
+        if first.rank is not None:
+            end.lost |= {"rank": str(first.rank), "host": first.host}
+            if first.how:  # the launcher's words may be those of a rank that it ended itself
+                end.lost["how"] = first.how
+    end.aborted = any(ABORTED.search(line) for line in end.noise)
+    end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return end
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End mpiexec and with it all ranks: first in words; then for good, which its proxies pass on to the ranks."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
+    """Pass the lines of the ranks on, and keep what the launcher itself says, with the empty lines before it."""
+    empty = 0
+    for line in stream:
+        text = line.rstrip("\n")
+        if NOISE.match(text):
+            end.noise.append(text)
+            for pattern in LOST:
+                if found := pattern.search(text):
+                    end.lost.update(found.groupdict())
+        elif text:
+            for _ in range(empty):
+                on_line("", is_error)
+            on_line(text, is_error)
+        empty = 0 if text else empty + 1
+
+
+def is_open_mpi(mpiexec: str) -> bool:
+    """The launcher is Open MPI's: it needs to be told that more ranks than cores are meant, and speaks PMIx."""
+    try:
+        said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{mpiexec} does not start: {error}", do="hpckit doctor") from None
+    return mpi_kind(said) == OPEN_MPI
+
+
+def require_room(ranks: int, where: str = "") -> None:
+    """Raise `InputError` where ranks must share cores and this machine has no memory for so many: it would come to a
+    stand. where: what asks for them.
+    """
+    here, free = cores(), available_bytes()
+    if ranks > here and not _several_nodes() and ranks * RANK_BYTES > free:
+        raise InputError(
+            f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
+            f" {free / 2**30:.3g} GiB free",
+            where=where,
+            do=f"-n {here} fills its cores; what so many ranks would do: hpckit run … -n {ranks} --dry-run;"
+            " for a cluster: hpckit submit",
+        )
+
+
+def require_memory(each: int, ranks: int) -> None:
+    """Raise `InputError` where ranks that take `each` bytes cannot be together on this machine, and are to be; ranks
+    that a batch system may place elsewhere find out there (`require_memory_on_nodes`).
+    """
+    if not _several_nodes():
+        memory.require_memory(each, ranks)
+
+
+def _several_nodes() -> bool:
+    """A batch system or a host file says where ranks go."""
+    return any(name in os.environ for name in SEVERAL_NODES)
+
+
+def warn_if_crowded(ranks: int) -> None:
+    """Say so where ranks must share cores: allowed, and slower than one rank a core."""
+    here = cores()
+    if ranks > here and not _several_nodes():
+        print(f"warning: {ranks} ranks share {here} cores; -n {here} is faster", file=sys.stderr, flush=True)

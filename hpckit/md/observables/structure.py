@@ -1,0 +1,89 @@
+"""The static structure factor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.errors import InputError
+from hpckit.kernels.observables.dispatch import density_sums
+from hpckit.md.observables.frame import Floats, Frame, Ints, own_block, summed
+
+
+@dataclass(frozen=True)
+class Structure:
+    """k: float64[shells], mean length of the wave vectors of a shell. s: float64[shells]. waves: how many it has."""
+
+    k: Floats
+    s: Floats
+    waves: Ints
+
+
+class StructureFactor:
+    """S(k) = |sum of exp(-i k . r)|^2 / N over the wave vectors of the box up to `k_max`, averaged in `shells` shells.
+
+    Of more than `most` wave vectors a fixed random choice is taken, as many of each shell as there are: all of the
+    small ones. For fully periodic boxes of constant size; k = 0 is left out. Raises `InputError` otherwise.
+    """
+
+    def __init__(self, k_max: float, shells: int = 100, most: int = 4000) -> None:
+        if not k_max > 0 or shells < 1 or most < 1:
+            raise InputError(f"a structure factor takes k_max above 0 and shells, not {k_max} and {shells}")
+        self.k_max, self.shells, self.most, self.frames = k_max, shells, most, 0
+        self._edges: Floats | None = None
+        self._waves: Ints = np.zeros((0, 3), np.int64)
+        self._squares = np.zeros(0)
+
+    def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
+        """Sum over the particles of a frame. Collective with a communicator."""
+        edges = np.asarray(frame.upper - frame.lower, np.float64)
+        if not all(frame.periodic):
+            raise InputError("a structure factor needs a box that is periodic in x, y and z")
+        if self._edges is None:
+            self._edges, self._waves = edges, self._choose(edges)
+            self._squares = np.zeros(len(self._waves))
+        elif not np.array_equal(edges, self._edges):
+            raise InputError("a structure factor needs a box of constant size")
+        own = own_block(frame, comm)
+        sums = np.zeros((2, len(self._waves)))
+        density_sums(np.ascontiguousarray(frame.positions[own]), edges, self._waves, sums[0], sums[1])
+        sums = summed(sums, comm)
+        self._squares += (sums**2).sum(0) / max(len(frame.positions), 1)
+        self.frames += 1
+
+    def result(self, comm: MPI.Comm | None = None) -> Structure:
+        """What the frames so far give; the same on every rank."""
+        if self._edges is None or not self.frames:
+            raise InputError("a structure factor needs a frame first")
+        length = np.linalg.norm(2 * np.pi * self._waves / self._edges, axis=1)
+        shell = self._shells(length)
+        waves = np.bincount(shell, minlength=self.shells)
+        full = waves > 0
+        s = np.bincount(shell, self._squares / self.frames, self.shells)[full] / waves[full]
+        return Structure(np.bincount(shell, length, self.shells)[full] / waves[full], s, waves[full])
+
+    def _shells(self, length: Floats) -> Ints:
+        """The shells of wave vectors of these lengths."""
+        return np.minimum((length / self.k_max * self.shells).astype(np.int64), self.shells - 1)
+
+    def _choose(self, edges: Floats) -> Ints:
+        """The wave vectors, one of each pair k and -k."""
+        most = np.floor(self.k_max * edges / (2 * np.pi)).astype(np.int64)
+        axes = [np.arange(-n, n + 1) for n in most]
+        waves = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+        waves = waves[len(waves) // 2 + 1 :]  # in this order the second half is the first one with all signs changed
+        length = np.linalg.norm(2 * np.pi * waves / edges, axis=1)
+        waves = waves[length <= self.k_max]
+        if len(waves) > self.most:
+            waves = waves[_evenly(self._shells(length[length <= self.k_max]), self.most)]
+        return np.ascontiguousarray(waves)
+
+
+def _evenly(shell: Ints, most: int) -> Ints:
+    """Which `most` of these shells' waves to take, in order: shells take turns, each with a random one of its own."""
+    mixed = np.random.default_rng(0).permutation(len(shell))
+    order = mixed[np.argsort(shell[mixed], kind="stable")]  # by shell, at random within each
+    turn = np.arange(len(shell)) - np.searchsorted(shell[order], shell[order])
+    return np.sort(order[np.argsort(turn, kind="stable")[:most]])

@@ -1,0 +1,187 @@
+"""Gossip: averaging with neighbors on a graph of the ranks, in place of an all-reduce, as a plan.
+
+A round replaces the buffer x_r of each rank by sum over s of W[r, s] x_s, where W is not zero for neighbors only. W is
+doubly stochastic, so the mean over the ranks stays as it is and all buffers tend to it; the spectral gap of W says how
+fast (Xiao and Boyd 2004). With local steps of a gradient method between the rounds it is decentralized SGD (Lian et
+al. 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import numpy as np
+
+from hpckit.errors import InputError, PlanError
+from hpckit.plan.collective.plan import CollectivePlan, Step, messages
+from hpckit.plan.collective.rows import Ints
+from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.numbers import count as whole_number
+
+# Dense matrices of more ranks take minutes.
+MOST_DENSE = 4096
+
+
+@dataclass(frozen=True)
+class GossipPlan(CollectivePlan):
+    """One round. Slot 0 is the buffer of a rank; what arrives in step i goes to slot i + 1.
+
+    shares: int64[1 + steps, ranks], the weight that each rank gives to its own buffer and to what arrives in each step,
+    in parts of `parts`: whole numbers, so that the proof is exact.
+    """
+
+    shares: Ints = field(default_factory=lambda: np.ones((1, 1), np.int64))
+    parts: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """A slot is a whole buffer."""
+        return 1
+
+    def sizes(self, count: int) -> Ints:
+        """Elements in each slot."""
+        return np.full(self.slots, count)
+
+
+@dataclass(frozen=True)
+class GossipProof:
+    """What was proved: a doubly stochastic round of so many steps and messages between so many ranks."""
+
+    ranks: int
+    steps: int
+    messages: int
+
+
+def gossip_plan(graph: str, ranks: int, turn: int = 0, *, shape: tuple[int, int] | None = None) -> GossipPlan:
+    """Round number `turn` on a graph.
+
+    "ring": both neighbors. "torus": four neighbors on `shape`, rows and columns (as square as can be). "hypercube": the
+    log2(p) ranks whose number differs in one bit. "exponential": the rank 2^k places on, k = turn modulo log2(p), so
+    that for p a power of two log2(p) rounds give the exact mean (Ying et al. 2021). All neighbors weigh as much as the
+    rank itself. Raises `InputError` for names and numbers that cannot be.
+    """
+    if graph not in GRAPHS:
+        near = get_close_matches(str(graph), GRAPHS, n=1)
+        known = f"choose {', '.join(GRAPHS)}"
+        raise InputError(f"there is no graph {graph!r}", do=f"did you mean {near[0]!r}?" if near else known)
+    ranks, turn = whole_number(ranks, "the number of ranks"), whole_number(turn, "the turn")
+    if ranks < 1 or turn < 0:
+        raise InputError(f"round {turn} of gossip on {ranks} ranks", do="give 1 rank or more, and turns from 0 on")
+    if shape is not None and graph != "torus":
+        raise InputError(f"gossip on a {graph} takes no shape", do='choose graph="torus"')
+    peers = GRAPHS[graph](ranks, turn, shape)
+    none, one = np.zeros(ranks, np.int64), np.ones(ranks, np.int64)
+
+    def step(i: int) -> Step:
+        return messages(peers[i], none, one, into=np.full(ranks, i + 1))
+
+    degree = len(peers)
+    return GossipPlan(
+        "gossip",
+        graph,
+        ranks,
+        1 + degree,
+        degree,
+        step,
+        lag=max(degree, 1),
+        shares=np.ones((1 + degree, ranks), np.int64),
+        parts=1 + degree,
+    )
+
+
+def prove_gossip(plan: GossipPlan) -> GossipProof:
+    """Raise `PlanError` unless a round keeps the mean: every send is met by one receive, each rank's weights add up to
+    1, and so do the weights that its buffer gets on all ranks (exactly, in whole numbers); none is negative.
+    """
+    if (plan.shares < 0).any():
+        rank = int(np.argwhere(plan.shares < 0)[0][1])
+        raise PlanError(f"rank {rank} gives a negative weight")
+    ranks = np.arange(plan.ranks)
+    rows, columns = plan.shares[0].copy(), plan.shares[0].copy()
+    sent = 0
+    for number, step in enumerate(plan.steps()):
+        active = ranks[step.send_to >= 0]
+        taken = ranks[step.recv_from >= 0]
+        for name, some, there, back in (
+            ("sends to", active, step.send_to, step.recv_from),
+            ("takes from", taken, step.recv_from, step.send_to),
+        ):
+            if (there[some] >= plan.ranks).any() or (back[there[some]] != some).any():
+                wrong = some[(there[some] >= plan.ranks) | (back[np.minimum(there[some], plan.ranks - 1)] != some)]
+                raise PlanError(f"step {number + 1}: rank {wrong[0]} {name} rank {there[wrong[0]]}, which does not")
+        share = plan.shares[number + 1]
+        rows[taken] += share[taken]
+        columns[active] += share[step.send_to[active]]
+        sent += int((step.send_to[active] != active).sum())
+    for what, sums in (("the weights that it gives", rows), ("the weights that its buffer gets", columns)):
+        if (sums != plan.parts).any():
+            rank = int(np.argmax(sums != plan.parts))
+            raise PlanError(f"rank {rank}: {what} add up to {sums[rank]}/{plan.parts}, and the mean is not kept")
+    return GossipProof(plan.ranks, plan.length, sent)
+
+
+def mixing_matrix(plan: GossipPlan) -> np.ndarray:
+    """The matrix W of a round, float64[ranks, ranks]."""
+    if plan.ranks > MOST_DENSE:
+        raise InputError(f"a matrix of {plan.ranks} ranks is too large", do=f"ask for at most {MOST_DENSE}")
+    matrix = np.diag(plan.shares[0].astype(np.float64))
+    for number, step in enumerate(plan.steps()):
+        taken = np.flatnonzero(step.recv_from >= 0)
+        np.add.at(matrix, (taken, step.recv_from[taken]), plan.shares[number + 1][taken])
+    return matrix / plan.parts
+
+
+def spectral_gap(*rounds: GossipPlan) -> float:
+    """1 less the factor by which the rounds together bring the ranks nearer to their mean, at least: 0 none, 1 at once.
+
+    The largest singular value of their W but that of the mean. Ring of p > 2: 1 - max |1 + 2 cos(2 pi k / p)| / 3 over
+    k = 1 … p - 1; hypercube of p > 1: 2 / (1 + log2 p).
+    """
+    mean = np.full((rounds[0].ranks,) * 2, 1.0 / rounds[0].ranks)
+    together = np.eye(rounds[0].ranks)
+    for plan in rounds:
+        together = mixing_matrix(plan) @ together
+    return float(1.0 - np.linalg.norm(together - mean, 2))
+
+
+def _ring(ranks: int, turn: int, shape: tuple[int, int] | None) -> list[Ints]:
+    return _around(np.arange(ranks), ranks)
+
+
+def _torus(ranks: int, turn: int, shape: tuple[int, int] | None) -> list[Ints]:
+    rows, columns = best_factorization(ranks, None, (0, 0), (True, True), (1, 1)) if shape is None else shape
+    if rows * columns != ranks or rows < 1:
+        raise InputError(f"a torus of {rows} x {columns} is not one of {ranks} ranks", do="give rows x columns = ranks")
+    rank = np.arange(ranks)
+    row, column = rank // columns, rank % columns
+    along = [row * columns + place for place in _around(column, columns)]
+    return along + [place * columns + column for place in _around(row, rows)]
+
+
+def _around(place: Ints, size: int) -> list[Ints]:
+    """The places to both sides on a ring: none on one of 1, one on one of 2."""
+    return [(place + shift) % size for shift in ((1, -1) if size > 2 else (1,) if size == 2 else ())]
+
+
+def _hypercube(ranks: int, turn: int, shape: tuple[int, int] | None) -> list[Ints]:
+    if ranks & (ranks - 1):
+        raise InputError(
+            f"a hypercube has 2, 4, 8, … ranks, not {ranks}", do="take a ring, a torus or the exponential graph"
+        )
+    return [np.arange(ranks) ^ 2**bit for bit in range(ranks.bit_length() - 1)]
+
+
+def _exponential(ranks: int, turn: int, shape: tuple[int, int] | None) -> list[Ints]:
+    if ranks == 1:
+        return []
+    return [(np.arange(ranks) + 2 ** (turn % (ranks - 1).bit_length())) % ranks]
+
+
+GRAPHS: dict[str, Callable[[int, int, tuple[int, int] | None], list[Ints]]] = {
+    "ring": _ring,
+    "torus": _torus,
+    "hypercube": _hypercube,
+    "exponential": _exponential,
+}

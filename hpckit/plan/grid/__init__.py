@@ -1,0 +1,1 @@
+"""Plans of grids: decompositions, splits and halo exchanges."""

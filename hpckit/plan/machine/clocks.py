@@ -1,0 +1,220 @@
+"""The clocks of all ranks while a plan is priced: when each has its data complete and its links and adder free."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hpckit.plan.collective.rows import Ints
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.machine.timeline import Flight, Floats
+
+PARTS = ("latency", "transfer", "contention", "reduction")
+# The rows of the clocks: data complete, link out free, link in free, adder free.
+COMPLETE, OUT, IN, ADDER = range(4)
+# The part of a measured empty step in which the links are busy.
+OVERHEAD = 0.25
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A flight on a machine. What a stage of it adds to a clock stands in columns: the time, then each of PARTS.
+
+    occupy: float64[n, 1 + parts], while the links are busy. arrive: until the data is there. add: until it is added
+    (None where it is stored). load: for each level what leaves its units. at: the senders as an index, a slice where
+    they are all ranks.
+    """
+
+    sender: Ints
+    receiver: Ints
+    lag: int
+    occupy: Floats
+    arrive: Floats
+    add: Floats | None
+    load: dict[str, Floats]
+    at: Ints | slice
+
+    def repeats(self, unit: int, ranks: int) -> bool:
+        """Whether every rank sends and all looks the same from each unit of so many ranks."""
+        if len(self.sender) != ranks:
+            return False
+        costs = np.concatenate([self.occupy, self.arrive, *([] if self.add is None else [self.add])], axis=1)
+        return bool(
+            ((self.receiver[unit:] - self.receiver[:-unit]) % ranks == unit).all()
+            and (costs[unit:] == costs[:-unit]).all()
+        )
+
+    def folded(self, unit: int) -> Prepared:
+        """The flight within one unit, whose last ranks send to its first."""
+        return replace(
+            self,
+            sender=self.sender[:unit],
+            receiver=self.receiver[:unit] % unit,
+            occupy=self.occupy[:unit],
+            arrive=self.arrive[:unit],
+            add=None if self.add is None else self.add[:unit],
+        )
+
+
+class Clocks:
+    """When each rank has done what, and what the path to there is made of.
+
+    state: float64[4, ranks, 1 + parts], for each row of clocks the time, s, and its parts; load: bytes that left the
+    units of each level. depth: how far back the data that flights send was complete.
+    """
+
+    def __init__(self, ranks: int, machine: Machine, depth: int, nbytes: float = 0.0) -> None:
+        self.ranks = ranks
+        self.machine = machine
+        self.nbytes = nbytes
+        self.state = np.zeros((4, ranks, 1 + len(PARTS)))
+        # What a rank does before its first message counts as latency.
+        self.state[..., :2] = max((it.start for it in machine.tables(ranks)), default=0.0)
+        self.load = {level.name: np.zeros(ranks) for level in machine.levels}
+        # Complete data after the last flights; with a depth of 1 the present state says it.
+        self._recent: deque[Floats] = deque([self.state[COMPLETE].copy()] * depth, maxlen=depth if depth > 1 else 0)
+
+    def prepare(self, flight: Flight) -> Prepared:
+        """What the messages of a flight cost on this machine, without waiting for anything."""
+        if self.machine.measured:
+            return self._prepare_measured(flight)
+        s, d, levels, overhead = flight.sender, flight.receiver, self.machine.levels, self.machine.overhead
+        away = s != d
+        level = self.machine.level_of(s, d)
+        alone = flight.nbytes / np.array([x.bandwidth for x in levels])[level]
+        shared = np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
+        latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
+        nothing = np.zeros(len(s))
+        add = flight.nbytes / self.machine.reduction
+        return Prepared(
+            sender=s,
+            receiver=d,
+            lag=flight.lag,
+            occupy=np.stack([overhead + shared, nothing + overhead, alone, shared - alone, nothing], axis=1),
+            arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.reduce else None,
+            load=self._load(s, d, level, flight.nbytes),
+            at=slice(None) if len(s) == self.ranks else s,
+        )
+
+    def _prepare_measured(self, flight: Flight) -> Prepared:
+        """The same from the times of steps of as many messages, which are those of cores that copy and add."""
+        s, d = flight.sender, flight.receiver
+        away = s != d
+        messages = max(int(away.sum()), 1)
+        latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
+        nothing = np.zeros(len(s))
+        alone = flight.nbytes * (np.minimum(stored, added) if flight.reduce else stored)
+        overhead = np.where(away, OVERHEAD * latency, 0.0)
+        rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
+        add = flight.nbytes * np.maximum(added - stored, 0.0)
+        level = self.machine.level_of(s, d)
+        return Prepared(
+            sender=s,
+            receiver=d,
+            lag=flight.lag,
+            occupy=np.stack([overhead + alone, overhead, alone, nothing, nothing], axis=1),
+            arrive=np.stack([rest, rest, nothing, nothing, nothing], axis=1),
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.reduce else None,
+            load=self._load(s, d, level, flight.nbytes),
+            at=slice(None) if len(s) == self.ranks else s,
+        )
+
+    def fly(self, flight: Prepared) -> tuple[Floats, Floats]:
+        """Let the messages of one flight depart, arrive and be added; when each begins and ends, s."""
+        at, d, state = flight.at, flight.receiver, self.state
+        ready = self._recent[-flight.lag] if self._recent.maxlen else state[COMPLETE]
+        begin = _latest(_latest(ready[at], state[OUT][at]), state[IN][d])
+        now = begin + flight.occupy
+        state[OUT][at] = now
+        state[IN][d] = now
+        if self.machine.measured:  # one core does both ends of a rank
+            state[IN][at] = _latest(state[IN][at], now)
+            state[OUT][d] = _latest(state[OUT][d], now)
+        now = now + flight.arrive
+        if flight.add is not None:
+            now = _latest(now, state[ADDER][d]) + flight.add
+            state[ADDER][d] = now
+            if self.machine.measured:  # a core that adds does not copy
+                state[OUT][d] += flight.add
+                state[IN][d] += flight.add
+        state[COMPLETE][d] = _latest(state[COMPLETE][d], now)
+        if self._recent.maxlen:
+            self._recent.append(state[COMPLETE].copy())
+        return begin[:, 0], now[:, 0]
+
+    def count(self, flight: Prepared, times: int = 1) -> None:
+        """Add what a flight, flown so many times, sends over the links."""
+        for name, load in flight.load.items():
+            self.load[name] += times * load
+
+    def done(self) -> tuple[Floats, Floats]:
+        """When each rank has its data and its links are free, and the parts of that: float64[ranks], [ranks, parts]."""
+        last = _latest(_latest(self.state[COMPLETE], self.state[OUT]), self.state[IN])
+        return last[:, 0], last[:, 1:]
+
+    def move_on(self, step: Floats, times: int) -> None:
+        """Add what one period added to the state, so many times."""
+        self.state += times * step
+        self._recent = deque((complete + times * step[COMPLETE] for complete in self._recent), self._recent.maxlen)
+
+    def repeats(self, unit: int) -> bool:
+        """Whether all units of so many ranks show the same clocks."""
+        return bool((self.state[:, unit:] == self.state[:, :-unit]).all())
+
+    def folded(self, unit: int) -> Clocks:
+        """The clocks of the first unit alone. The loads stay those of all ranks."""
+        return self._of(unit, lambda values: values[..., :unit, :].copy())
+
+    def tiled(self, ranks: int) -> Clocks:
+        """The clocks of so many ranks, unit after unit the same as here."""
+        if ranks == self.ranks:
+            return self
+        return self._of(ranks, lambda values: np.concatenate([values] * (ranks // self.ranks), axis=-2))
+
+    def _of(self, ranks: int, change: Callable[[Floats], Floats]) -> Clocks:
+        other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1), self.nbytes)
+        other.state, other.load = change(self.state), self.load
+        other._recent = deque(map(change, self._recent), self._recent.maxlen)
+        return other
+
+    def _seconds_per_byte(self, s: Ints, d: Ints, level: Ints) -> Floats:
+        """The slowest shared link on the way of each message."""
+        slowest = np.zeros(len(s))
+        for number, unit in enumerate(self.machine.levels):
+            if unit.shared:
+                inside = (level == number) & (s != d)
+                sharers = _sharers(self._unit(s, number), inside)
+                slowest = np.where(inside, np.maximum(slowest, sharers / unit.shared), slowest)
+            if unit.uplink:
+                leaves = level > number
+                for end in (s, d):
+                    sharers = _sharers(self._unit(end, number), leaves)
+                    slowest = np.where(leaves, np.maximum(slowest, sharers / unit.uplink), slowest)
+        return slowest
+
+    def _unit(self, rank: Ints, number: int) -> Ints:
+        size = self.machine.levels[number].ranks
+        return rank // size if size else np.zeros_like(rank)
+
+    def _load(self, s: Ints, d: Ints, level: Ints, nbytes: Floats) -> dict[str, Floats]:
+        """The bytes that leave each unit of a level (for the outermost: that each rank sends across it)."""
+        load: dict[str, Floats] = {}
+        for number, unit in enumerate(self.machine.levels):
+            over = (level > number if unit.ranks else level == number) & (s != d)
+            at = self._unit(s, number) if unit.ranks else s
+            load[unit.name] = np.bincount(at[over], nbytes[over], self.ranks).astype(np.float64)
+        return load
+
+
+def _latest(first: Floats, other: Floats) -> Floats:
+    """The later of two clocks, element by element, with its parts: columns as in `Clocks.state`."""
+    return np.where((other[:, 0] > first[:, 0])[:, None], other, first)
+
+
+def _sharers(unit: Ints, counted: np.ndarray) -> Ints:
+    """For each message how many of the counted ones have the same unit, at least 1."""
+    return np.maximum(np.bincount(unit[counted], minlength=int(unit.max(initial=0)) + 1)[unit], 1)

@@ -1,0 +1,258 @@
+"""What a plan is priced on: the levels of a machine, from the cores of a node to the network."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.errors import InputError
+from hpckit.plan.collective.rows import Ints
+
+Floats = npt.NDArray[np.float64]
+
+SHIPPED = Path(__file__).parent
+MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
+SMALL = 1 << 16  # bytes of a message whose cost is mostly its own, not that of its bytes
+NUMBERS = ("latency", "bandwidth", "uplink", "shared")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: units of `ranks` ranks each, 0 for the outermost, which holds all.
+
+    A message belongs to the innermost level with a unit that holds both its ranks. latency: s until its first byte
+    arrives. bandwidth: bytes/s of one message alone. uplink: bytes/s out of a unit, and as much into it, shared by the
+    messages that leave it for the levels above; 0 is no limit. shared: bytes/s of all messages of this level in a unit
+    together, as of a memory bus; 0 is no limit.
+    """
+
+    name: str
+    ranks: int
+    latency: float
+    bandwidth: float
+    uplink: float = 0.0
+    shared: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
+
+    start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
+    ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
+    """
+
+    ranks: int
+    messages: int
+    start: float
+    latency: float
+    nbytes: tuple[float, ...]
+    stored: tuple[float, ...]
+    added: tuple[float, ...]
+
+    def seconds_per_byte(self, rates: tuple[float, ...], nbytes: float, moved: Floats) -> Floats:
+        """Of each message of `moved` bytes, of buffers of `nbytes`; rates: `stored` or `added`."""
+        # Where all ranks send and take at once, the messages that were measured were half a buffer each.
+        largest = nbytes / 2 if self.messages >= self.ranks else nbytes
+        sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
+        return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Levels from the innermost out; overhead: s a rank spends on sending, and on taking, a message; reduction:
+    bytes/s of the data that a rank adds; source: where the numbers come from.
+
+    measured: of a node whose cores copy the messages themselves; takes the place of the numbers of the levels. There a
+    rank that adds does not copy meanwhile.
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    overhead: float
+    reduction: float
+    source: str = ""
+    measured: tuple[Measured, ...] = ()
+
+    def largest_unit(self) -> int:
+        """Ranks in a unit of the largest level below the outermost, 0 where there is none."""
+        return max((level.ranks for level in self.levels[:-1]), default=0)
+
+    def level_of(self, sender: Ints, receiver: Ints) -> Ints:
+        """The level of the messages between ranks, counted from the innermost: int64, as many as senders."""
+        level = np.full(len(sender), len(self.levels) - 1)
+        for number in reversed(range(len(self.levels) - 1)):
+            size = self.levels[number].ranks
+            level[sender // size == receiver // size] = number
+        return level
+
+    def tables(self, ranks: int) -> list[Measured]:
+        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
+        counts = sorted({it.ranks for it in self.measured})
+        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
+        return sorted((it for it in self.measured if it.ranks == nearest), key=lambda it: it.messages)
+
+    def step(self, ranks: int, messages: int, nbytes: float, moved: Floats) -> tuple[float, Floats, Floats]:
+        """Of a step of so many messages at once on so many ranks with buffers of `nbytes`, as measured: s of an empty
+        one, s a byte of each message of `moved` bytes that is stored, and of each that is added.
+
+        What a byte takes depends on the buffer, of which caches hold much or little, however it is cut. Only messages
+        of up to `SMALL` bytes also take what small ones do. Between numbers of messages, and between sizes, it is
+        interpolated; beyond the most messages they share what those had.
+        """
+        tables = self.tables(ranks)
+        at = [float(it.messages) for it in tables]
+        beyond = max(messages / at[-1], 1.0)
+        latency = float(np.interp(messages, at, [it.latency for it in tables]))
+        stored = _between(messages, at, [it.seconds_per_byte(it.stored, nbytes, moved) for it in tables])
+        added = _between(messages, at, [it.seconds_per_byte(it.added, nbytes, moved) for it in tables])
+        return latency, stored * beyond, added * beyond
+
+
+def _between(x: float, at: list[float], rows: list[Floats]) -> Floats:
+    """Linear interpolation of whole rows, constant beyond the ends."""
+    above = min(int(np.searchsorted(at, x)), len(at) - 1)
+    if above == 0 or x >= at[-1]:
+        return rows[above]
+    part = (x - at[above - 1]) / (at[above] - at[above - 1])
+    return (1 - part) * rows[above - 1] + part * rows[above]
+
+
+def machine_of(name: str | Path) -> Machine:
+    """A machine from a TOML file, or a shipped one by its name.
+
+    Raises `InputError` with all that is wrong in the file; the message for an unknown name lists the shipped ones.
+    """
+    path = Path(name)
+    if not path.exists():
+        path = SHIPPED / f"{name}.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        known = ", ".join(shipped())
+        raise InputError(f"there is no machine {str(name)!r}", do=f"give a file, or one of {known}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"the machine file is no UTF-8 text: {error.reason}", where=str(path)) from error
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the machine file is no TOML: {error}", where=str(path)) from error
+    faults: list[str] = []
+    machine = _machine(given, path.stem, faults)
+    if faults or machine is None:
+        raise InputError("a machine file is wrong", where=str(path), do="mend: " + "; ".join(faults))
+    return machine
+
+
+def toml_of(machine: Machine) -> str:
+    """A machine as the text of its file."""
+    lines = [f"name = {json.dumps(machine.name)}", f"source = {json.dumps(machine.source)}"]
+    lines += [f"{key} = {getattr(machine, key):.6g}" for key in ("overhead", "reduction")]
+    for level in machine.levels:
+        numbers = [f"{key} = {getattr(level, key):.6g}" for key in NUMBERS if getattr(level, key)]
+        lines += ["", "[[level]]", f"name = {json.dumps(level.name)}", f"ranks = {level.ranks}", *numbers]
+        if not level.latency:
+            lines.append("latency = 0")
+    for it in machine.measured:
+        lines += ["", "[[measured]]", f"ranks = {it.ranks}", f"messages = {it.messages}"]
+        lines += [f"start = {it.start:.6g}", f"latency = {it.latency:.6g}"]
+        for key, values in (("bytes", it.nbytes), ("stored", it.stored), ("added", it.added)):
+            lines.append(f"{key} = [{', '.join(f'{value:.6g}' for value in values)}]")
+    return "\n".join(lines) + "\n"
+
+
+def shipped() -> list[str]:
+    """The names of the machine files that come with hpckit."""
+    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
+
+
+def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
+    known = ("name", "source", "overhead", "reduction", "level", "measured")
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        faults.append(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
+    overhead = _number(given, "overhead", "overhead (s)", faults, least=0.0)
+    reduction = _number(given, "reduction", "reduction (bytes/s)", faults)
+    tables = given.get("level")
+    if not isinstance(tables, list) or not tables:
+        faults.append("give at least one [[level]] with name, ranks, latency, bandwidth")
+        return None
+    levels = [_level(table, number, number == len(tables) - 1, faults) for number, table in enumerate(tables)]
+    sizes = [level.ranks for level in levels[:-1]]
+    for inner, outer in pairwise(sizes):
+        if inner <= 0 or outer <= inner or outer % inner:
+            faults.append(f"ranks of the levels grow by whole factors from the innermost out, not {inner} to {outer}")
+    rows = given.get("measured", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        faults.append(f"[[measured]] are tables with {', '.join(MEASURED)}")
+        rows = []
+    measured = tuple(_measured(row, number, faults) for number, row in enumerate(rows))
+    return Machine(
+        str(given.get("name", name)), tuple(levels), overhead, reduction, str(given.get("source", "")), measured
+    )
+
+
+def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Level:
+    name = str(table.get("name", number))
+    unknown = sorted(set(table) - {"name", "ranks", *NUMBERS})
+    if unknown:
+        faults.append(f"level {name}: unknown {', '.join(unknown)} (known: name, ranks, {', '.join(NUMBERS)})")
+    ranks = table.get("ranks", 0)
+    if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < (0 if outermost else 1):
+        faults.append(f"level {name}: ranks is a whole number, 1 or more (0 for the outermost), not {ranks!r}")
+        ranks = 0
+    latency = _number(table, "latency", f"level {name}: latency (s)", faults, least=0.0)
+    bandwidth = _number(table, "bandwidth", f"level {name}: bandwidth (bytes/s)", faults)
+    limits = [
+        _number(table, key, f"level {name}: {key} (bytes/s)", faults, least=0.0) if key in table else 0.0
+        for key in ("uplink", "shared")
+    ]
+    return Level(name, 0 if outermost else ranks, latency, bandwidth, *limits)
+
+
+def _measured(table: dict, number: int, faults: list[str]) -> Measured:
+    name = f"measured {number + 1}"
+    unknown = sorted(set(table) - set(MEASURED))
+    if unknown:
+        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join(MEASURED)})")
+    whole = []
+    for key in ("ranks", "messages"):
+        value = table.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            faults.append(f"{name}: {key} is a whole number, 1 or more, not {value!r}")
+            value = 1
+        whole.append(value)
+    seconds = [_number(table, key, f"{name}: {key} (s)", faults, least=0.0) for key in ("start", "latency")]
+    lists = []
+    for key in ("bytes", "stored", "added"):
+        values = table.get(key)
+        numbers = [value for value in values if _is_positive(value)] if isinstance(values, list) else []
+        if not numbers or len(numbers) != len(values or []):
+            faults.append(f"{name}: {key} is a list of numbers above 0, not {values!r}")
+            numbers = [1.0]
+        lists.append(tuple(map(float, numbers)))
+    if len({len(each) for each in lists}) > 1 or any(b <= a for a, b in pairwise(lists[0])):
+        faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
+        lists = [(1.0,)] * 3
+    return Measured(whole[0], whole[1], seconds[0], seconds[1], *lists)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value)) and value > 0
+
+
+def _number(table: dict, key: str, what: str, faults: list[str], least: float | None = None) -> float:
+    """A finite number, above 0 or from `least` on; notes a fault otherwise."""
+    value = table.get(key)
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
+    if np.isfinite(number) and (number > 0 or (least is not None and number >= least)):
+        return number
+    allowed = "above 0" if least is None else f"{least:g} or more"
+    faults.append(f"{what} is a number {allowed}, not {value!r}")
+    return 1.0

@@ -1,0 +1,1 @@
+"""Plans of particles: the domains of ranks and snapshots."""

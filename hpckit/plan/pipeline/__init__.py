@@ -1,0 +1,1 @@
+"""Schedules and programs of pipelines: proofs, prices and drawings."""

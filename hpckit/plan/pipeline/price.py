@@ -1,0 +1,161 @@
+"""What a pipeline schedule costs: when each action runs, and how much of the ranks' time is bubble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.pipeline.schedule import Action, Schedule
+from hpckit.plan.pipeline.times import UNIT, StageTimes
+
+
+class Interval(NamedTuple):
+    """One action on the time axis, s."""
+
+    rank: int
+    action: Action
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class SchedulePrice:
+    """The step of a pipeline on the time axis, s.
+
+    intervals: every action with its times. busy: the time that each rank computes. sent: bytes that each rank sends.
+    messages: between ranks, in all.
+    """
+
+    intervals: tuple[Interval, ...]
+    busy: tuple[float, ...]
+    sent: tuple[float, ...]
+    messages: int
+
+    @property
+    def seconds(self) -> float:
+        """When the last rank is done."""
+        return max(interval.end for interval in self.intervals)
+
+    @property
+    def period(self) -> float:
+        """The time from step to step where they follow each other without a barrier, and none overtakes.
+
+        It is the longest time of a rank from its first action to its last: all ranks shifted by it, no action comes
+        before what it needs.
+        """
+        begin, end = [float("inf")] * len(self.busy), [0.0] * len(self.busy)
+        for interval in self.intervals:
+            begin[interval.rank] = min(begin[interval.rank], interval.begin)
+            end[interval.rank] = max(end[interval.rank], interval.end)
+        return max(stop - start for start, stop in zip(begin, end, strict=True))
+
+    @property
+    def bubble(self) -> float:
+        """Share of the ranks' time in which they do not compute, from the start of the step until all are done."""
+        return self._idle(self.seconds)
+
+    @property
+    def open_bubble(self) -> float:
+        """The same where steps follow each other without a barrier (Qi et al. 2024 count so), see `period`."""
+        return self._idle(self.period)
+
+    def _idle(self, seconds: float) -> float:
+        total = len(self.busy) * seconds
+        return (total - sum(self.busy)) / total if total else 0.0
+
+
+def price_schedule(
+    schedule: Schedule,
+    machine: Machine | None = None,
+    nbytes: float = 0.0,
+    times: StageTimes = UNIT,
+    stride: int = 1,
+) -> SchedulePrice:
+    """The price of a step. times: of the stages, by default 1 for each of F, I and W.
+
+    machine: what messages cost; without one nothing. A message is an activation, or its gradient, of one microbatch:
+    `nbytes`. It costs both ranks the overhead, and waits for the ones that its sender sent before; links are not
+    shared with other pipelines. stride: ranks of the machine from one rank of the pipeline to the next. Raises
+    `InputError` for numbers that cannot be, `PlanError` for a schedule that waits for ever.
+    """
+    if stride < 1 or nbytes < 0:
+        raise InputError(f"a stride of {stride} and messages of {nbytes} bytes", do="give 1 or more, and 0 or more")
+    done = tuple(intervals(schedule, times, machine, nbytes, stride))
+    busy, sent, messages = [0.0] * schedule.ranks, [0.0] * schedule.ranks, 0
+    seconds, goes_to = times.table(schedule), receivers(schedule)
+    for rank, action, *_ in done:
+        busy[rank] += seconds[action[:2]]
+        if action[:2] in goes_to:
+            sent[rank] += nbytes
+            messages += 1
+    return SchedulePrice(done, tuple(busy), tuple(sent), messages)
+
+
+def intervals(
+    schedule: Schedule,
+    times: StageTimes = UNIT,
+    machine: Machine | None = None,
+    nbytes: float = 0.0,
+    stride: int = 1,
+) -> Iterator[Interval]:
+    """Every action of a schedule with its times, each after what it needs; arguments as of `price_schedule`."""
+    seconds, goes_to = times.table(schedule), receivers(schedule)
+    costs = _message_costs(schedule, machine, nbytes, stride)
+    overhead = machine.overhead if machine else 0
+    done: dict[Action, float] = {}  # on the rank that made it
+    arrived: dict[Action, float] = {}  # on the rank that was sent it
+    free: list[float] = [0] * schedule.ranks  # ints stay ints: equal times give exact bubbles
+    link: list[float] = [0] * schedule.ranks
+    for rank, action in schedule.in_order():
+        begin, taken = free[rank], 0
+        for need in schedule.needs(action):
+            own = schedule.rank_of[need.stage] == rank
+            begin = max(begin, done[need] if own else arrived[need])
+            taken += not own
+        begin += overhead * taken
+        end = begin + seconds[action[:2]]
+        yield Interval(rank, action, begin, end)
+        free[rank] = end
+        made = action.makes()
+        done.update(dict.fromkeys(made, end))
+        peer = goes_to.get(action[:2])
+        if peer is not None:
+            transfer, latency = costs[rank, peer]
+            free[rank] += overhead
+            link[rank] = max(link[rank], free[rank]) + transfer
+            arrived[made[0]] = link[rank] + latency
+
+
+def _message_costs(
+    schedule: Schedule, machine: Machine | None, nbytes: float, stride: int
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """For the pairs of ranks that hold neighboring stages: how long the link is busy, and the latency, s."""
+    pairs = [pair for pair in pairwise(schedule.rank_of) if pair[0] != pair[1]]
+    pairs += [(b, a) for a, b in pairs]
+    if machine is None:
+        return dict.fromkeys(pairs, (0, 0))
+    costs = {}
+    for pair in pairs:
+        sender, receiver = (np.array([rank * stride]) for rank in pair)
+        level = machine.levels[int(machine.level_of(sender, receiver)[0])]
+        costs[pair] = (nbytes / level.bandwidth, level.latency)
+    return costs
+
+
+def receivers(schedule: Schedule) -> dict[tuple[int, str], int]:
+    """The rank that gets what a stage makes by a kind of action, where it is another one.
+
+    Outputs (F) go to the next stage, gradients of inputs (I, B) to the one before.
+    """
+    found = {}
+    for stage, rank in enumerate(schedule.rank_of):
+        for kind, other in (("F", stage + 1), ("I", stage - 1), ("B", stage - 1)):
+            if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
+                found[stage, kind] = schedule.rank_of[other]
+    return found

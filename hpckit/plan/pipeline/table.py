@@ -1,0 +1,86 @@
+"""Schedules as tables in CSV files: a line a rank, a cell an action (`0F3`), empty cells where the rank waits."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from hpckit.errors import InputError, PlanError
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.prove import MOST_FAULTS, prove_schedule
+from hpckit.plan.pipeline.schedule import COMPUTE, NONE, Action, Schedule
+
+# A number beyond says a typing error, not a pipeline.
+MOST_NUMBER = 10_000
+
+
+def read_schedule(path: str | Path) -> Schedule:
+    """The schedule in a CSV file, proved. Which stage is on which rank is what the lines say.
+
+    The order of a line is what counts; empty cells only let columns stand for moments. Lines that start with # are
+    skipped. Raises `InputError` with every cell that is no action, `PlanError` for a table with a hole: an action that
+    is missing, twice, or on two ranks, or ranks that wait for each other.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(f"the schedule table cannot be read: {reason}", where=str(path)) from error
+    lists, faults = _actions(text)
+    if faults or not any(lists):
+        do = "mend: " + "; ".join(faults[:MOST_FAULTS]) if faults else "write a line a rank, as in 0F0,0F1,0B0,0B1"
+        more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+        raise InputError("the schedule table is wrong" if faults else "it is empty", where=str(path), do=do + more)
+    rank_of: dict[int, int] = {}
+    for rank, actions in enumerate(lists):
+        for action in actions:
+            rank_of.setdefault(action.stage, rank)
+    missing = sorted(set(range(max(rank_of) + 1)) - set(rank_of))
+    if missing:
+        some = ", ".join(map(str, missing[:MOST_FAULTS]))
+        raise PlanError(f"the schedule table has no action of stage {some}", where=str(path))
+    microbatches = 1 + max(action.microbatch for actions in lists for action in actions)
+    placed = tuple(rank_of[stage] for stage in range(len(rank_of)))
+    schedule = Schedule(Path(path).name, microbatches, placed, tuple(map(tuple, lists)))
+    try:
+        prove_schedule(schedule)
+    except PlanError as error:  # whose message begins with the schedule's name, which is the file's
+        told = error.message.removeprefix(f"{schedule.name}: ")
+        raise PlanError(told, where=str(path), do=error.do) from error
+    return schedule
+
+
+def write_schedule(schedule: Schedule, path: str | Path) -> None:
+    """Write a table that `read_schedule` reads; a column is a moment where F, I and W take one each, and B two."""
+    price = price_schedule(schedule)
+    rows = [[""] * int(price.seconds) for _ in range(schedule.ranks)]
+    for rank, action, begin, _ in price.intervals:
+        rows[rank][int(begin)] = str(action)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    try:
+        Path(path).write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the table cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
+    """The actions of each line, and what is wrong in its cells."""
+    lists: list[list[Action]] = []
+    faults = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        lists.append([])
+        for column, cell in enumerate(next(csv.reader([line])), 1):
+            if not cell.strip():
+                continue
+            try:
+                action = Action.parse(cell)
+                if action.kind not in COMPUTE or action.peer != NONE or max(action[0], action[2]) > MOST_NUMBER:
+                    raise InputError(f"{cell.strip()!r} is no F, B, I or W of a stage and a microbatch")
+                lists[-1].append(action)
+            except InputError as error:
+                faults.append(f"line {number}, cell {column}: {error.message}")
+    return lists, faults

@@ -1,0 +1,165 @@
+"""How a training step is laid out on the ranks: replicas, stages, microbatches, schedule; checked without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hpckit.errors import InputError
+from hpckit.plan.blocks import block_starts
+from hpckit.plan.numbers import count as whole
+from hpckit.plan.pipeline.partition import Partition, partition_layers
+from hpckit.plan.pipeline.program import Program, pipeline_program
+from hpckit.plan.pipeline.schedule import Schedule
+from hpckit.plan.pipeline.schedules import pipeline_schedule
+from hpckit.plan.pipeline.table import read_schedule
+from hpckit.plan.prove import prove
+
+MOST_NAMED = 6  # meshes that a message offers
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A training step on `dp` replicas of a pipeline of `pp` ranks; made and proved by `training_plan`.
+
+    batch: samples of a step, over all replicas. program: what each rank of a pipeline does. partition: the layers of
+    each stage. tied: the first and the last layer share a weight.
+    """
+
+    dp: int
+    pp: int
+    batch: int
+    program: Program
+    partition: Partition
+    tied: bool
+
+    @property
+    def schedule(self) -> Schedule:
+        """The order of the compute actions."""
+        return self.program.schedule
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of a replica in a step."""
+        return self.schedule.microbatches
+
+    def __str__(self) -> str:
+        layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
+        return (
+            f"{self.dp} x {self.pp} ranks (dp x pp), {self.batch} samples a step; {self.schedule.title()}; "
+            f"layers of the stages: {layers}"
+        )
+
+    def cuts(self, samples: int) -> list[slice]:
+        """The microbatches of a replica that has so many samples: of equal sizes in a full batch.
+
+        At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty.
+        """
+        starts = block_starts(samples, self.microbatches).tolist()
+        return [slice(first, end) for first, end in pairwise(starts)]
+
+    def stages_of(self, rank: int) -> list[int]:
+        """The stages of a rank of the pipeline, in their order."""
+        return [stage for stage, home in enumerate(self.schedule.rank_of) if home == rank]
+
+
+def training_plan(
+    ranks: int,
+    layers: int,
+    *,
+    batch: int,
+    dp: int = 0,
+    pp: int = 1,
+    microbatches: int = 1,
+    schedule: str | Schedule = "1f1b",
+    chunks: int | None = None,
+    costs: Sequence[float] | None = None,
+    tied: bool = False,
+) -> TrainingPlan:
+    """The plan of a step on so many ranks, proved.
+
+    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. batch: samples of a step over all replicas, dealt
+    evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value.
+    chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that
+    take equally long; without them layers count alike. tied: the first and the last layer share a weight.
+
+    Raises `InputError` with everything that does not fit and what would.
+    """
+    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "microbatches": microbatches}
+    for name, value in numbers.items():
+        if whole(value, name) < 1:
+            raise InputError(f"{name} is {value}", do="give a whole number, 1 or more")
+    replicas = whole(dp, "dp") or ranks // pp or 1
+    if dp < 0:
+        raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
+    faults = list(_mesh_faults(ranks, replicas, pp))
+    order: Schedule | None = None
+    try:
+        order = _schedule(schedule, pp, microbatches, chunks)
+        microbatches = order.microbatches
+    except InputError as error:
+        where = f"{error.where}: " if error.where else ""
+        faults.append((where + error.message, error.do))
+    faults += _batch_faults(batch, replicas, microbatches)
+    stages = order.stages if order else pp
+    if layers < stages:
+        held = f"{stages // pp} stages on each of {pp} ranks" if stages != pp else f"pp={pp} stages"
+        faults.append((f"a model of {layers} layers cannot be cut into {held}", f"cut it into 1 to {layers}"))
+    if costs is not None and len(costs) != layers:
+        faults.append((f"there are {len(costs)} costs for {layers} layers", "give one a layer"))
+    if faults or order is None:
+        raise InputError(
+            "; ".join(message for message, _ in faults), do="; ".join(dict.fromkeys(do for _, do in faults if do))
+        )
+    program = pipeline_program(order, reduce=True, tied=tied and order.stages > 1)
+    prove(order)
+    prove(program)
+    partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied)
+
+
+def _mesh_faults(ranks: int, dp: int, pp: int) -> Iterator[tuple[str, str]]:
+    if dp * pp == ranks:
+        return
+    pairs = [f"dp={ranks // n} pp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
+    shown = ", ".join(pairs[:MOST_NAMED]) + (", ..." if len(pairs) > MOST_NAMED else "")
+    yield (
+        f"dp={dp} x pp={pp} is {dp * pp} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
+        f"take {shown}" + (f", or start {dp * pp} ranks" if dp * pp > ranks else ""),
+    )
+
+
+def _batch_faults(batch: int, dp: int, microbatches: int) -> Iterator[tuple[str, str]]:
+    parts = dp * microbatches
+    if batch % parts == 0:
+        return
+    near = " or ".join(str(n) for n in (batch - batch % parts, batch - batch % parts + parts) if n)
+    fit = [str(m) for m in range(1, batch // dp + 1) if batch % (dp * m) == 0]
+    some = ", ".join(fit[:MOST_NAMED]) + (", ..." if len(fit) > MOST_NAMED else "")
+    yield (
+        f"a batch of {batch} samples does not divide into {microbatches} microbatches on each of {dp} replicas",
+        f"take a batch of {near}" + (f", or microbatches={some}" if fit else ""),
+    )
+
+
+def _schedule(given: str | Schedule, pp: int, microbatches: int, chunks: int | None) -> Schedule:
+    """The schedule that is meant, for pp ranks. Raises `InputError`."""
+    if isinstance(given, str) and not given.lower().endswith(".csv"):
+        return pipeline_schedule(given, pp, microbatches, **({} if chunks is None else {"chunks": chunks}))
+    order = read_schedule(given) if isinstance(given, str) else given
+    prove(order)
+    wrong = [
+        f"{what} {has}, not {wanted}"
+        for what, has, wanted in (
+            ("ranks:", order.ranks, pp),
+            ("microbatches:", order.microbatches, microbatches),
+        )
+        if has != wanted
+    ]
+    if wrong:
+        raise InputError(
+            f"the schedule {order.name} is for {'; '.join(wrong)}",
+            do=f"take pp={order.ranks} and microbatches={order.microbatches}",
+        )
+    return order

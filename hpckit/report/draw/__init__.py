@@ -1,0 +1,1 @@
+"""Pictures of a report: charts, maps and diagrams."""

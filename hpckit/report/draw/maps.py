@@ -1,0 +1,241 @@
+"""Fields at several times as small multiples that share one color scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.report.sections.slices import Slices
+from hpckit.report.style import INK, pyplot, to_svg
+from hpckit.report.units import MINUS, length_scale, moment, number, pretty
+
+Array = npt.NDArray[Any]
+SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
+DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
+TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
+SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
+WIDTH = 3.7  # inches of one panel
+LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
+CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
+
+
+def color_scale(field: Slices) -> tuple[float, float, str]:
+    """Lowest and highest value of the scale and the name of the color map.
+
+    Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
+    makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
+    A field that brings its own scale keeps it.
+    """
+    if field.scale is not None:
+        return field.scale
+    values = field.values[np.isfinite(field.values)]
+    if not values.size:
+        return 0.0, 1.0, SEQUENTIAL
+    middle = field.middle
+    if middle is not None:
+        size = np.abs(values - middle)
+        top, most = float(np.quantile(size, 0.998)), float(size.max())
+        limit = top if top > 0.35 * most else most
+        return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
+    cmap = WARM if field.units in ("K", "degC") or "temperature" in field.long_name.lower() else SEQUENTIAL
+    low, high = (float(end) for end in np.quantile(values, TAILS))
+    if not high > low:  # nearly the same everywhere: the exception is what there is to see
+        low, high = float(values.min()), float(values.max())
+    return (low, high, cmap) if high > low else (low - 0.5, low + 0.5, cmap)
+
+
+def edges(points: Array) -> tuple[float, float]:
+    """Where the first and the last cell end, for points at their centers."""
+    if len(points) == 1:
+        return float(points[0]) - 0.5, float(points[0]) + 0.5
+    return float(1.5 * points[0] - 0.5 * points[1]), float(1.5 * points[-1] - 0.5 * points[-2])
+
+
+def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bool = True) -> Any:
+    """The field at one of its times on `axes`, with contours and the arrows of its wind; returns the image."""
+    low, high, cmap = color_scale(field)
+    (bottom, top), (left, right) = edges(field.coords[0]), edges(field.coords[1])
+    scales, units = scales_of(field)
+    extent = [left / scales[1], right / scales[1], bottom / scales[0], top / scales[0]]
+    values = field.values[index]
+    image = axes.imshow(
+        values,
+        origin="lower",
+        extent=extent,
+        vmin=low,
+        vmax=high,
+        cmap=cmap,
+        interpolation="none",
+        aspect=_aspect(field),
+    )
+    if contours:
+        _contours(axes, field, values, scales)
+    if arrows and field.wind is not None:
+        _arrows(axes, field, index, scales)
+    for name, set_label in ((1, axes.set_xlabel), (0, axes.set_ylabel)):
+        set_label(f"{field.dims[name]} ({units[name]})" if units[name] else field.dims[name], fontsize=7.5)
+    axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
+    axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
+    axes.ticklabel_format(style="plain", useOffset=False)
+    return image
+
+
+def scales_of(field: Slices) -> tuple[tuple[float, float], tuple[str, str]]:
+    """What the places of the dims are divided by, and their units then: the same where equal lengths look equal."""
+    extents = [float(abs(np.subtract(*edges(points)))) for points in field.coords]
+    if _aspect(field) == "equal":
+        extents = [max(extents)] * 2
+    (rows, row_unit), (columns, column_unit) = map(length_scale, extents, field.coord_units)
+    return (rows, columns), (row_unit, column_unit)
+
+
+def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, float]) -> None:
+    """Thin lines at tenths of the color scale."""
+    if min(values.shape) < 8 or not np.isfinite(values).all():
+        return
+    low, high, _ = color_scale(field)
+    levels = np.linspace(low, high, 11)[1:-1]
+    if field.middle is not None:
+        levels = np.delete(levels, 4)  # the middle itself, where rounding decides
+    inside = levels[(levels > values.min()) & (levels < values.max())]
+    if inside.size:
+        color = INK if field.middle is not None else "#ffffff"
+        points = (field.coords[1] / scales[1], field.coords[0] / scales[0])
+        axes.contour(*points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid")
+
+
+def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
+    """The flow; the longest arrow of all times is as long as arrows are apart, and a half."""
+    wind = field.wind
+    assert wind is not None
+    color = INK if field.middle is not None else "#ffffff"
+    gap = WIDTH * ACROSS / len(wind.columns)
+    places = np.meshgrid(wind.columns / scales[1], wind.rows / scales[0])
+    long = np.hypot(wind.across[index], wind.up[index]) > SHORTEST * wind.most
+    if not long.any():
+        return
+    axes.quiver(
+        *(place[long] for place in places),
+        wind.across[index][long],
+        wind.up[index][long],
+        color=color,
+        alpha=0.75,
+        angles="uv",
+        scale_units="inches",
+        scale=wind.most / (1.5 * gap),
+        width=0.0032,
+        headwidth=3.6,
+        headlength=4.2,
+        minlength=0.0,
+    )
+
+
+def panels(field: Slices) -> list[str]:
+    """One SVG for each time; for a 1-D field a single one with a line for each time."""
+    if field.values.ndim == 2:
+        return [_lines(field)]
+    return [_panel(field, index) for index in range(len(field.times))]
+
+
+def colorbar(field: Slices) -> str:
+    """The color scale of all panels as an SVG, '' for 1-D fields."""
+    if field.values.ndim == 2:
+        return ""
+    plt = pyplot()
+    low, high, cmap = color_scale(field)
+    figure = plt.figure(figsize=(WIDTH, 0.42))
+    axes = figure.add_axes((0.03, 0.55, 0.94, 0.3))
+    scale = plt.cm.ScalarMappable(norm=plt.Normalize(low, high), cmap=cmap)
+    extend = extend_of(field)
+    locator = plt.MaxNLocator(7, steps=(1, 2, 5, 10))
+    bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend, ticks=locator)
+    bar.outline.set_visible(False)
+    bar.ax.set_xlim(*shown_range(field))
+    bar.ax.xaxis.set_major_formatter(_tick_text(bar.ax.get_xticks()))
+    units = f" in {pretty(field.units)}" if pretty(field.units) else ""
+    return to_svg(figure, f"color scale of {field.long_name}{units}: {number(low)} to {number(high)}", "bar")
+
+
+def _tick_text(ticks: Array) -> Callable[[float, int], str]:
+    """The text of a tick with the decimals that tell it from the next one; powers of ten for small values."""
+    step = float(np.diff(ticks).min())
+    if np.abs(ticks).max() < 1e-3:
+        return lambda value, _: number(value, 2) if abs(value) > 0.01 * step else "0"
+    decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
+    return lambda value, _: f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", MINUS)
+
+
+def extend_of(field: Slices) -> str:
+    """At which ends of the color scale values lie beyond it, as Matplotlib's `extend`."""
+    low, high, _ = color_scale(field)
+    return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+        (field.low < low, field.high > high), "neither"
+    )
+
+
+def shown_range(field: Slices) -> tuple[float, float]:
+    """The part of the color scale that has values: a field of one sign needs no bar for the other."""
+    low, high, _ = color_scale(field)
+    span = 0.04 * (high - low)
+    return max(low, min(field.low, high) - span), min(high, max(field.high, low) + span)
+
+
+def _panel(field: Slices, index: int) -> str:
+    plt = pyplot()
+    height = ACROSS * WIDTH * shape_of(field) + 0.58
+    label = f"t = {moment(field.times[index], field.times[-1])}"
+    title = f"{label}, {field.places[index]}" if field.places else label
+    text = ""
+    for contours in (True, False):
+        figure = plt.figure(figsize=(WIDTH, height))
+        axes = figure.add_axes((LEFT, 0.36 / height, ACROSS, (height - 0.58) / height))
+        draw(axes, field, index, contours)
+        axes.set_title(title, pad=4)
+        _keep_on_page(axes)
+        text = to_svg(figure, f"{field.long_name} at {title}", "panel")
+        if len(text) - _image_bytes(text) < CONTOUR_BYTES:
+            break
+    return text
+
+
+def _keep_on_page(axes: Any) -> None:
+    """Narrow the picture from the left where numbers of five and more digits would push the label off the page."""
+    figure = axes.figure
+    over = -axes.yaxis.get_tightbbox(figure.canvas.get_renderer()).x0 / figure.bbox.width
+    if over > 0:
+        left, bottom, width, height = axes.get_position(original=True).bounds
+        axes.set_position((left + over, bottom, width - over, height))
+
+
+def _lines(field: Slices) -> str:
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(2 * WIDTH, 2.6), layout="constrained")
+    scale, unit = length_scale(float(np.subtract(*edges(field.coords[0])[::-1])), field.coord_units[0])
+    shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(field.times)))
+    for time, values, color in zip(field.times, field.values, shades, strict=True):
+        axes.plot(field.coords[0] / scale, values, color=color, label=moment(time, field.times[-1]))
+    axes.set_xlabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0])
+    axes.grid(axis="y")
+    axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return to_svg(figure, f"{field.long_name} along {field.dims[0]}", "wide")
+
+
+def shape_of(field: Slices) -> float:
+    """Height over width of a panel."""
+    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
+    return float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
+
+
+def _aspect(field: Slices) -> str:
+    """Equal lengths look equal where the dims have one unit and the picture does not become a thread."""
+    rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
+    return "equal" if field.coord_units[0] == field.coord_units[1] and 0.2 <= rows / columns <= 5 else "auto"
+
+
+def _image_bytes(svg: str) -> int:
+    start = svg.find("data:image/png;base64,")
+    return svg.find('"', start) - start if start >= 0 else 0

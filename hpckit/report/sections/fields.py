@@ -1,0 +1,136 @@
+"""The fields on the page: panels of each at several times, and sections through the main one of a 3-D run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpckit.report.draw.maps import colorbar, panels
+from hpckit.report.draw.wind import Wind
+from hpckit.report.field_file import FieldFile, Variable, evenly
+from hpckit.report.page import caption, escape, grid, section
+from hpckit.report.sections.slices import Slices, middle_of, read_slice, sharing_scale
+from hpckit.report.units import moment, number, pretty, with_units
+
+CUT_TIMES = 3
+READ_BYTES = 600_000_000  # of the main field to look for extremes in; beyond, the last time or the middle has to do
+
+
+def extremum(file: FieldFile, variable: Variable, frame: int) -> tuple[int, ...]:
+    """The cell where the field at a frame is farthest from its middle; the middle of the grid for a field of one value
+    or values that are not finite.
+    """
+    low, high, at_low, at_high = np.inf, -np.inf, 0, 0
+    first = None
+    row = int(np.prod(variable.shape[1:]))
+    for where, values in file.slabs(variable, frame):
+        first = values if first is None else first
+        if not np.isfinite(values).all():
+            return tuple(n // 2 for n in variable.shape)
+        if values.min() < low:
+            low, at_low = float(values.min()), where.start * row + int(values.argmin())
+        if values.max() > high:
+            high, at_high = float(values.max()), where.start * row + int(values.argmax())
+    assert first is not None
+    if not high > low:
+        return tuple(n // 2 for n in variable.shape)
+    middle = middle_of(f"{variable.name} {variable.long_name}", low, high, first)
+    at = at_low if middle is not None and middle - low > high - middle else at_high
+    return tuple(int(i) for i in np.unravel_index(at, variable.shape))
+
+
+def cut_place(file: FieldFile, variable: Variable, how: str) -> tuple[int, ...]:
+    """Where fields of 3 dims are cut: the extremum of the main one at the last time, or the middle."""
+    if how == "center" or len(variable.dims) != 3 or file.frame_bytes(variable) > READ_BYTES:
+        return tuple(n // 2 for n in variable.shape)
+    return extremum(file, variable, len(file.times) - 1)
+
+
+def cross_sections(file: FieldFile, variable: Variable, how: str, most_points: int) -> list[Slices]:
+    """The main field of a 3-D run on the planes across each of its dims at up to three times, with the flow in them and
+    one color scale; each time is cut through its own extremum, or all in the middle.
+    """
+    if len(variable.dims) != 3:
+        return []
+    frames = [int(frame) for frame in evenly(len(file.times), CUT_TIMES)]
+    size = file.frame_bytes(variable)
+    frames = frames[-max(1, min(len(frames), READ_BYTES // max(size, 1))) :]
+    middle = tuple(n // 2 for n in variable.shape)
+    follow = how == "extremum" and size <= READ_BYTES
+    places = [extremum(file, variable, frame) if follow else middle for frame in frames]
+    made = []
+    for dim in (1, 2, 0):  # along x, along y, from above
+        parts = [
+            read_slice(file, variable, [frame], most_points, {dim: place[dim]}, wind=True)
+            for frame, place in zip(frames, places, strict=True)
+        ]
+        made.append(_joined(parts))
+    return sharing_scale([one for one in made if one.high > one.low])
+
+
+def _joined(parts: Sequence[Slices]) -> Slices:
+    """One field of several times from fields of one time each; those of one value are left out."""
+    drawn = [one for one in parts if one.high > one.low] or [parts[0]]
+    winds = [one.wind for one in drawn]
+    first = drawn[0]
+    wind = None
+    if any(winds):
+        some = next(one for one in winds if one is not None)
+        across, up = (
+            np.concatenate([getattr(one, name) if one else np.zeros((1, *some.up.shape[1:])) for one in winds])
+            for name in ("across", "up")
+        )
+        wind = Wind(some.rows, some.columns, across, up, max(one.most for one in winds if one), some.units)
+    return Slices(
+        first.name,
+        first.long_name,
+        first.units,
+        [one.times[0] for one in drawn],
+        np.concatenate([one.values for one in drawn]),
+        first.dims,
+        first.coords,
+        first.coord_units,
+        min(one.low for one in drawn),
+        max(one.high for one in drawn),
+        all(one.finite for one in drawn),
+        blank=[one.times[0] for one in parts if not one.high > one.low],
+        wind=wind,
+        places=[one.note.removeprefix("cut at ") for one in drawn],
+    )
+
+
+def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
+    """Each field at several times with one color scale; of a 3-D run first the sections through the main one."""
+    parts = []
+    if cuts:
+        field = cuts[0]
+        heading = f"sections through {field.long_name}"
+        said = f"{number(field.low)} to {number(field.high)}; each time through its own place"
+        parts.append(f"<h3>{escape(with_units(heading, field.units))} <span>{escape(said)}</span></h3>")
+        parts.append(colorbar(field))
+        parts += [grid(panels(one)) + _notes(one) for one in cuts]
+    for field in slices:
+        if cuts and field.name == cuts[0].name:
+            continue
+        said = f"{number(field.low)} to {number(field.high)}" + (f"; {field.note}" if field.note else "")
+        parts.append(f"<h3>{escape(with_units(field.long_name, field.units))} <span>{escape(said)}</span></h3>")
+        if field.low == field.high:
+            parts.append(caption("The same value everywhere at all times shown."))
+            continue
+        parts += [colorbar(field), grid(panels(field)) if field.values.ndim > 2 else "".join(panels(field))]
+        parts.append(_notes(field))
+    return section("Fields", *parts)
+
+
+def _notes(field: Slices) -> str:
+    """What the panels do not say themselves."""
+    said = []
+    if field.wind is not None and field.values.ndim > 2:
+        said.append(
+            f"Arrows: the flow in the plane; the longest is {number(field.wind.most, 3)} {pretty(field.wind.units)}."
+        )
+    if field.blank:
+        times = ", ".join(moment(time, field.times[-1]) for time in field.blank)
+        said.append(f"Not drawn: t = {times}, where the field is the same everywhere.")
+    return caption(" ".join(said)) if said else ""

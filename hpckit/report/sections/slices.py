@@ -1,0 +1,165 @@
+"""Fields of a run as pictures need them: few times, two dims, few points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.report.draw.wind import Wind, read_wind
+from hpckit.report.field_file import Dim, FieldFile, Variable, evenly
+from hpckit.report.units import pretty, scaled_place
+
+Array = npt.NDArray[Any]
+SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
+BLANK = 1e-3  # of the range of all times: a time with less of its own would be a panel of one color
+
+
+@dataclass
+class Slices:
+    """A variable at several times: `values` [times, rows, columns] (or [times, columns] in 1-D), thinned out.
+
+    `low`, `high` are the extremes of all values shown; `note` says how a 3-D field was cut; `blank` are the times left
+    out because the field is the same everywhere. `center` is the value that deviations are seen from, where the reader
+    of the file knows it; `scale` (low, high, color map) comes before the field's own. `ends` is where the first and the
+    last cell of the last dim end, where points were joined.
+    """
+
+    name: str
+    long_name: str
+    units: str
+    times: list[float]
+    values: Array
+    dims: tuple[str, ...]
+    coords: tuple[Array, ...]
+    coord_units: tuple[str, ...]
+    low: float
+    high: float
+    finite: bool
+    note: str = ""
+    blank: list[float] = field(default_factory=list)
+    center: float | None = None
+    scale: tuple[float, float, str] | None = None
+    ends: tuple[float, float] | None = None
+    wind: Wind | None = None
+    places: list[str] = field(default_factory=list)  # where each time is cut, if not all at the same place
+
+    @property
+    def middle(self) -> float | None:
+        """The value that deviations are seen from: 0 for perturbations and values of both signs, the start value of a
+        field that was uniform at first, None for others.
+        """
+        if self.center is not None:
+            return self.center
+        return middle_of(f"{self.name} {self.long_name}", self.low, self.high, self.values[0])
+
+
+def middle_of(words: str, low: float, high: float, first: Array) -> float | None:
+    """The value that a field called by `words`, with these extremes and values at first, deviates from, or None."""
+    if any(word in words.lower() for word in SIGNED):
+        return 0.0
+    if low < 0 < high and min(-low, high) > 0.05 * max(-low, high):
+        return 0.0
+    return float(first.flat[0]) if np.ptp(first) <= 1e-6 * (high - low) else None
+
+
+def sharing_scale(made: list[Slices]) -> list[Slices]:
+    """The same fields with one color scale, that of all of them together."""
+    from hpckit.report.draw.maps import color_scale
+
+    if not made:
+        return []
+    low, high = min(one.low for one in made), max(one.high for one in made)
+    every = np.concatenate([one.values.ravel() for one in made])
+    scale = color_scale(replace(made[0], values=every[None, None], low=low, high=high, center=made[0].middle))
+    return [replace(one, scale=scale, low=low, high=high, center=made[0].middle) for one in made]
+
+
+def read_slices(
+    file: FieldFile, most_times: int = 6, most_points: int = 400, main: str = "", place: tuple[int, ...] | None = None
+) -> list[Slices]:
+    """Each variable of the file at up to `most_times` times with at most `most_points` points a dim.
+
+    Fields of 3 dims are cut across the second one, in the middle or at the cell `place`: a section with the first dim
+    upward, the vertical of an atmosphere. The field called `main` gets the vectors of the flow.
+    """
+    frames = [int(frame) for frame in evenly(len(file.times), most_times)]
+    made = []
+    for variable in file.variables.values():
+        cut = {1: _index(variable, 1, place)} if len(variable.dims) == 3 else {}
+        made.append(read_slice(file, variable, frames, most_points, cut, variable.name == main))
+    return made
+
+
+def read_slice(
+    file: FieldFile,
+    variable: Variable,
+    frames: list[int],
+    most_points: int,
+    cut: dict[int, int],
+    wind: bool = False,
+    keep_blank: bool = False,
+) -> Slices:
+    """A variable at some frames on the dims that are left when those of `cut` (dim -> index) are fixed.
+
+    Times of one value everywhere are left out unless `keep_blank`; `wind` adds the flow.
+    """
+    kept = [dim for number, dim in enumerate(variable.dims) if number not in cut]
+    index = tuple(cut.get(number, slice(None)) for number in range(len(variable.dims)))
+    steps = [-(-len(dim.points) // most_points) for dim in kept]
+    shown, ends, finite = [], [], True
+    for frame in frames:
+        values = file.read(variable, frame, index)
+        good = values[np.isfinite(values)]
+        finite = finite and good.size == values.size
+        ends.append((float(good.min()), float(good.max())) if good.size else (np.nan, np.nan))
+        shown.append(thin(values, steps))
+    every = np.array(ends)[~np.isnan([end[0] for end in ends])]
+    low, high = (float(every[:, 0].min()), float(every[:, 1].max())) if every.size else (np.nan, np.nan)
+    least = -1.0 if keep_blank else BLANK * (high - low)
+    drawn = [i for i, (a, b) in enumerate(ends) if not b - a <= least] or list(range(len(frames)))
+    flow = read_wind(file, [frames[i] for i in drawn], kept, dict(_axes(variable, cut))) if wind else None
+    return Slices(
+        variable.name,
+        variable.long_name,
+        variable.units,
+        [float(file.times[frames[i]]) for i in drawn],
+        np.stack([shown[i] for i in drawn]),
+        tuple(dim.axis for dim in kept),
+        tuple(thin(dim.points, [step]) for dim, step in zip(kept, steps, strict=True)),
+        tuple(dim.units for dim in kept),
+        low,
+        high,
+        finite,
+        _cut_text(variable, cut),
+        [float(file.times[frame]) for i, frame in enumerate(frames) if i not in drawn],
+        wind=flow,
+    )
+
+
+def thin(values: Array, steps: list[int]) -> Array:
+    """Means over blocks of `steps` points; what does not fill a block at the end is left out."""
+    for axis, step in enumerate(steps):
+        if step > 1:
+            whole = values.shape[axis] // step
+            values = np.take(values, np.arange(whole * step), axis=axis)
+            shape = (*values.shape[:axis], whole, step, *values.shape[axis + 1 :])
+            values = values.reshape(shape).mean(axis=axis + 1)
+    return values
+
+
+def _index(variable: Variable, dim: int, place: tuple[int, ...] | None) -> int:
+    return min(place[dim], variable.shape[dim] - 1) if place else variable.shape[dim] // 2
+
+
+def _axes(variable: Variable, cut: dict[int, int]) -> list[tuple[str, int]]:
+    return [(variable.dims[number].axis, index) for number, index in cut.items()]
+
+
+def _cut_text(variable: Variable, cut: dict[int, int]) -> str:
+    def text(dim: Dim, index: int) -> str:
+        return f"{dim.axis} = {scaled_place(float(dim.points[index]), pretty(dim.units))}"
+
+    return ", ".join(f"cut at {text(variable.dims[number], index)}" for number, index in cut.items())

@@ -1,0 +1,1 @@
+"""What a program gets for one run: directory, steps, checkpoints, progress and guards."""

@@ -1,0 +1,191 @@
+"""Checkpoints of a user's own program, which goes on from the newest one on any number of ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+from pydantic import ValidationError
+
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import InputError
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint import manifest
+from hpckit.io.checkpoint.durations import seconds_of
+from hpckit.io.checkpoint.manager import Keeper
+from hpckit.io.checkpoint.settings import Checkpoint
+from hpckit.io.checkpoint.state import Piece, State, read_into
+from hpckit.io.together import together
+from hpckit.particles.swarm import Swarm
+from hpckit.plan.numbers import count
+from hpckit.run.step_boundary import StepEdge
+from hpckit.run.swarm_state import pieces_of, restore
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class Checkpoints:
+    """Checkpoints of `fields` and swarms in `folder`, and going on from the newest whole one that is there.
+
+    fields: by their names; those without are given one here, as swarms are: `Checkpoints(mesh, dir, T, flock=swarm)`.
+    every: elapsed time ("10 min"), a number of steps, or "never" (only where the program stops early); keep: how many
+    stay; asynchronous: written beside the computation, from a copy; limit: elapsed time ("11 h 50 min") after which
+    `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank. A folder is one program's at a time;
+    remove it to begin anew.
+
+    Making one is collective: `step` is then the step to go on from, 0 where there is no checkpoint, the fields and
+    swarms hold what they held, and `values` what was saved with them; a warning names newer ones that are damaged.
+    Raises `InputError` for fields without names or with other shapes than those saved, `CorruptDataError` where no
+    checkpoint is whole, and `SetupError` for a folder that cannot be written.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh | MPI.Intracomm,
+        folder: str | Path,
+        *fields: Field,
+        every: str | int = "10 min",
+        keep: int = 2,
+        asynchronous: bool = True,
+        limit: str | None = None,
+        **named: Field | Swarm,
+    ) -> None:
+        self._parts = _by_name(fields, named)
+        try:
+            settings = Checkpoint(every=every, keep=keep, asynchronous=asynchronous)
+            self._limit = None if limit is None else seconds_of(str(limit))
+        except (ValidationError, ValueError) as error:
+            told = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise InputError(f"checkpoints cannot be made so: {told}") from None
+        comm: Any = mesh.comm if isinstance(mesh, Mesh) else mesh
+        if not isinstance(comm, MPI.Intracomm):
+            raise InputError(f"checkpoints are those of a mesh or a communicator, not of {mesh!r}")
+        together(comm, Path(folder), lambda: _require_writable(Path(folder)) if comm.rank == 0 else 0)
+        self._began, self._asked, self._is_known = time.monotonic(), False, False
+        self._keeper = Keeper(comm, Path(folder), settings, {}, resume=True)
+        if self._keeper.notes and comm.rank == 0:
+            passed = "; ".join(self._keeper.notes)
+            found = self._keeper.restored
+            after = f"going on from step {found.step}" if found else "there is none before it"
+            warnings.warn(f"checkpoints in {folder} that are not used: {passed}; {after}", stacklevel=2)
+        self._edge = StepEdge(comm, self._keeper, self._is_asked, dict)
+        self.values: dict[str, Any] = {}
+        self.step = 0
+        self._load()
+        with contextlib.suppress(ValueError):  # not the main thread
+            for number in STOP_SIGNALS:
+                signal.signal(number, self._on_signal)
+
+    def _load(self) -> None:
+        restored = self._keeper.restored
+        if restored is None:
+            return
+        for name, part in self._parts.items():
+            if isinstance(part, Swarm):
+                restore(part, restored, name)
+                continue
+            shape = (*part.components, *part.decomposition.global_shape)
+            saved = restored.shape(name) if name in restored.names else None
+            if saved != shape:
+                found = "is not there" if saved is None else f"has {saved} points there"
+                raise InputError(
+                    f"{name} of {shape} points {found}",
+                    where=str(restored.path),
+                    do="go on with the program that wrote it, or give another folder",
+                )
+            read_into(restored, part, name)
+        self.step, self.values = restored.step, dict(restored.values)
+
+    def edge(self, step: int, **values: Any) -> bool:
+        """Collective, after every step: saves all parts where it is time to; True where the program is to stop early.
+
+        values: what JSON holds, NumPy's numbers and arrays (as lists), equal on all ranks, to go on with: a time, a
+        seed. A checkpoint is made where the answer is True. Raises `BlowUpError` where a field is not finite, and
+        `InputError` for other values (told at the first call) and a step that is no number of them.
+        """
+        if not self._is_known:
+            _plain(values)
+            self._is_known = True
+        return self._edge.come(count(step, "the step"), lambda: State(list(self._pieces()), _plain(values)))
+
+    def _pieces(self) -> Iterator[Piece]:
+        for name, part in self._parts.items():
+            yield from pieces_of(part, name) if isinstance(part, Swarm) else [Piece.of_field(part, name)]
+
+    def close(self) -> None:
+        """Collective: let the checkpoint that was begun count."""
+        self._keeper.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:  # else the other ranks may never come
+            self.close()
+
+    def _is_asked(self) -> bool:
+        return self._asked or (self._limit is not None and time.monotonic() - self._began >= self._limit)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._asked = True
+
+
+def _require_writable(folder: Path) -> int:
+    """Make the folder, and a file in it that goes again: a first checkpoint may be due after hours only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return 0
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The values as JSON gives them back: a copy, which later steps do not change. Raises `InputError`."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+            return value.tolist()
+        raise TypeError(f"{type(value).__name__} is nothing that JSON holds")
+
+    try:
+        return json.loads(json.dumps(values, default=plain))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"values of a checkpoint cannot be saved: {error}",
+            do="give numbers, texts, lists and dicts; large arrays are fields",
+        ) from None
+
+
+def _by_name(fields: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Field | Swarm]:
+    """What is saved, by the names of its arrays; raises `InputError` for what has none, or cannot be saved."""
+    for key, part in [*enumerate(fields), *named.items()]:
+        if isinstance(part, Swarm) and isinstance(key, int):
+            raise InputError("a swarm has no name", do='give it one, as in Checkpoints(mesh, "saved", flock=swarm)')
+        if not isinstance(part, Field | Swarm):
+            what = "what is to be saved" if isinstance(key, int) else f"{key}, which is no option,"
+            raise InputError(
+                f"{what} is neither Field nor Swarm, but {type(part).__name__}",
+                do="plain numbers go to edge(step, name=value); options are every, keep, asynchronous and limit",
+            )
+    names = [field.name for field in fields] + list(named)
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(
+            f"checkpoints tell fields by their names, and these are {names}",
+            do='give each its own, as in Field.zeros(…, name="T"), or Checkpoints(mesh, "saved", T=field)',
+        )
+    parts = dict(zip(names, (*fields, *named.values()), strict=True))
+    inner = [field for part in named.values() if isinstance(part, Swarm) for field in part.data.dtype.names or ()]
+    for name in (*names, *inner):
+        if not all(manifest.NAME.fullmatch(each) for each in name.split("/")) or name.startswith("-"):
+            raise InputError(f"{name!r} is no name for a file", do="take letters, digits and _, at most 100")
+    return parts

@@ -1,0 +1,397 @@
+"""What an app's `run` gets from whoever starts it: communicator, run directory, phase timer, progress, early stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hpckit.comm.json_bytes import gather_json, share_json
+from hpckit.comm.observe import waits
+from hpckit.comm.observe.clocks import clock_offset
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
+from hpckit.io.checkpoint.state import MakeState, Restored
+from hpckit.io.files import utc_now
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.run import trace
+from hpckit.run.directory import RunDirectory
+from hpckit.run.progress import progress_line
+from hpckit.run.redundant_step import Replay
+from hpckit.run.step_boundary import Keeper, StepEdge
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from hpckit.comm.device import Device
+    from hpckit.comm.observe.watch import Watch
+
+Result = TypeVar("Result")
+LINE_SECONDS = 5.0  # between two progress lines
+COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
+COMPILE_ALLOWANCE = 900.0  # s that compiling may take on a busy machine until it is a stall
+FILE_SECONDS = 0.5  # between two writes of progress.json
+STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
+_clock = time.monotonic  # `time` is also what apps call the simulated time
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would take, computed without MPI.
+
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: what is sent);
+    `memory_per_rank`: bytes; `output_bytes`: of `frames` frames in all; `notes`: whatever the user
+    should know before the start.
+    """
+
+    ranks: int
+    decomposition: list[str]
+    halo_bytes: int
+    memory_per_rank: int
+    output_bytes: int
+    frames: int
+    steps: int
+    notes: list[str] = field(default_factory=list)
+    moved: str = "halo"
+
+
+class Run:
+    """One run as each of its ranks sees it; made by `hpckit run`, or by hand: `Run(comm, "folder")`.
+
+    `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
+    `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
+    `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
+    another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
+    `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
+    `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
+    which the run ends early; `replay`: every so many steps one is computed twice (`hpckit.run.redundant_step`).
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        directory: RunDirectory | Path | str | None = None,
+        *,
+        app: str = "",
+        title: str = "",
+        lines: bool = True,
+        device: Device | None = None,
+        parent: Run | None = None,
+        start: Start | None = None,
+        watch: Watch | None = None,
+        traced: bool = False,
+        keeper: Keeper | None = None,
+        limit: float | None = None,
+        replay: int = 0,
+    ) -> None:
+        from hpckit.comm.device import HOST
+
+        self.comm = comm
+        self.device = device or HOST
+        self.rank = comm.rank
+        self.size = comm.size
+        self.app = app
+        self.title = title or app
+        self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
+        events = trace.events_of_a_rank(comm.size) if traced else 0
+        waits.current = waits.Waits(comm, events)
+        self.timer = PhaseTimer(waits.current, events)
+        self.step: int | None = None  # the last step told to `progress`
+        self.status = "running"
+        self._lines = lines
+        self._parent, self._start_app, self._watch = parent, start, watch
+        self._stop = False
+        self._keeper, self._limit, self._began = keeper, limit, _clock()
+        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
+        self._edge: StepEdge | None = None
+        self.replay = replay
+        self._replay = Replay(comm, replay) if replay else None
+        self._start: tuple[float, int, float] | None = None
+        self._marked = -1  # the step that the timeline has the end of
+        self._next_line = self._next_file = 0.0
+
+    def say(self, text: str) -> None:
+        """Print a line, from rank 0; a nested run is silent."""
+        if self.rank == 0 and self._parent is None:
+            # One write, so that lines of other ranks cannot come between text and line end.
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment, and
+        let the watch wait.
+        """
+        with contextlib.ExitStack() as stack:
+            if self._watch is not None:
+                stack.enter_context(self._watch.allow(COMPILE_ALLOWANCE))
+            if self.rank == 0:
+                stack.enter_context(self._telling())
+            yield
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell the user what takes so long."""
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        text = f"compiling the kernels of {self.app or 'this program'}: once per machine, about a minute …"
+        timer = threading.Timer(COMPILE_SECONDS, root.say, (text,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
+        """Tell how far the run is; cheap enough for every step.
+
+        A plain line early, then one every few seconds and one at `time` >= `end`; `progress.json` more often. `rate` is
+        the app's own figure with its unit.
+        """
+        self.step = step
+        self._mark(step)
+        if self._watch is not None:
+            self._watch.beat()
+        if self.rank:
+            return
+        now = _clock()
+        last = time >= end
+        if self._start is None:
+            # The rate counts from the second call on: the first step compiles kernels.
+            self._start = (now, step, time)
+            self._next_line = now + 1.0
+        elif not (last or now >= self._next_file or now >= self._next_line):
+            return
+        state = self._state(now, step, time, end, rate)
+        if last or now >= self._next_file:
+            self._next_file = now + FILE_SECONDS
+            self.directory.write_json("progress.json", state)
+        if self._lines and (last or now >= self._next_line):
+            self._next_line = now + LINE_SECONDS
+            self.say(progress_line(state))
+
+    def _mark(self, step: int) -> None:
+        """A step has ended, for the timeline: it may be told of twice, by `progress` and `edge`."""
+        if self.timer.traced and step != self._marked:
+            self._marked = step
+            self.timer.mark(step)
+
+    def metric(self, **values: Any) -> None:
+        """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
+        if self.rank == 0:
+            self.directory.append_metrics(values)
+
+    @property
+    def restored(self) -> Restored | None:
+        """The state that the run goes on from, None where it begins at its start."""
+        return None if self._keeper is None else self._keeper.restored
+
+    def kept(self, name: str) -> Any:
+        """How far the output file `name` was when the state was saved (see `keep`); None in a run that is new, {} in
+        one that was resumed without a state, so that whatever its files hold is of no use.
+        """
+        if self._keeper is None or not self._keeper.resumed:
+            return None
+        return {} if self.restored is None else self.restored.outputs.get(name, {})
+
+    def keep(self, name: str, tell: Callable[[], Any]) -> None:
+        """Save with every checkpoint what `tell()` returns on rank 0 (plain values): how far an output file is."""
+        self._outputs[name] = tell
+
+    def saves_after(self, step: int) -> bool:
+        """Whether a checkpoint belongs after this step by its number: `edge` is to see it, then."""
+        return self._keeper is not None and self._keeper.is_due_after(step)
+
+    def advance(
+        self, step: int, once: Callable[[], Result], state: MakeState, restore: Callable[[Restored], None]
+    ) -> Result:
+        """Collective: `once()`, which takes the model up to `step`; returns what it returns.
+
+        Where `[checks] replay` asks for it, it is done twice, from `state()` by `restore` as after a checkpoint, and
+        `SilentCorruptionError` is raised on every rank where the two states differ in a bit.
+        """
+        if self._replay is None or not self._replay.is_due(step):
+            return once()
+        return self._replay.twice(step, once, state, restore)
+
+    def edge(self, step: int, state: MakeState) -> bool:
+        """Collective, after every step but the last: whether the run is to stop early.
+
+        A checkpoint of `state()` is made where one is due, and where the run stops: on a signal (SIGTERM, SIGINT,
+        SIGUSR1) to any rank, the stop file, or the end of the elapsed time. The answer is the same on every rank. What
+        belongs to the step (metrics, frames) is written before; what is written only because the run stops, after.
+        """
+        self._mark(step)
+        if self._edge is None:
+            self._edge = StepEdge(self.comm, self._keeper, self._asked_to_stop, self._told_outputs)
+        return self._edge.come(step, state)
+
+    def _told_outputs(self) -> dict[str, Any]:
+        return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
+
+    def _time_is_up(self) -> bool:
+        """Rank 0: a checkpoint now ends about when the elapsed time does."""
+        if self.rank or self._limit is None:
+            return False
+        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
+        return _clock() - self._began + need >= self._limit
+
+    def listen(self) -> None:
+        """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def stop_requested(self) -> bool:
+        """Collective: the user (stop file in the run directory) or the batch system (signal to any rank) wants an
+        early, complete end. The answer is the same on every rank.
+        """
+        from mpi4py import MPI
+
+        flag = np.array([self._asked_to_stop()], dtype=np.int32)
+        self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
+        return bool(flag[0])
+
+    def nested(self, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
+        """Collective: run another app to its end in the folder `cases/NAME` of this run; returns that run's directory.
+
+        `target` is an app or APP/PRESET, `settings` are nested tables laid over it. So a program of runs needs to know
+        no other app but by its settings and its output. Raises what that run raises, and `SetupError` in a run made by
+        hand without `start`.
+        """
+        if self._start_app is None:
+            raise SetupError(
+                "this run cannot start another app",
+                likely="it was made by hand, without `start`",
+                do="start it with hpckit run",
+            )
+        return self._start_app(self, target, settings, name)
+
+    def _asked_to_stop(self) -> bool:
+        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
+        asked = self._stop or self._time_is_up() or (self.rank == 0 and self.directory.stop_requested())
+        return asked or (self._parent is not None and self._parent._asked_to_stop())
+
+    def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
+        """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done", "stopped" or
+        "missed" (a validation whose numbers are not what they should be).
+
+        `summary` holds the app's figures; its "decomposition" may be a `Decomposition`, which is written out with the
+        block and host of each rank.
+        """
+        if status not in STATUS_EXIT:
+            raise ValueError(f"status {status!r}; allowed: {', '.join(STATUS_EXIT)}")
+        self.status = status
+        checkpoints = {}
+        if self._keeper is not None:
+            self._keeper.close()
+            checkpoints = {"checkpoints": self._keeper.summary(), "attempt": self.directory.attempt_number}
+        own = {"phases": self.timer.seconds, "host": socket.gethostname()}
+        ranks = gather_json(self.comm, own)
+        waited = self._finish_timing()
+        if ranks is not None:
+            hosts = [entry["host"] for entry in ranks]
+            names = dict.fromkeys(name for entry in ranks for name in entry["phases"])
+            record = {
+                "status": status,
+                "app": self.app,
+                "title": self.title,
+                "ranks": self.size,
+                **({"steps_replayed": self._replay.count} if self._replay else {}),
+                **({"device": self.device.facts()} if self.device.is_gpu else {}),
+                **checkpoints,
+                **summary,
+                "phases": {name: [entry["phases"].get(name, 0.0) for entry in ranks] for name in names},
+                **({"waits": waited} if waited else {}),
+                "exit_code": STATUS_EXIT[status],
+            }
+            if "decomposition" in record:
+                record["decomposition"] = _decomposition_record(record["decomposition"], hosts)
+            self.directory.write_json("summary.json", record)
+            progress = self.directory.read_json("progress.json") or {}
+            self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
+
+    def _finish_timing(self) -> dict[str, Any] | None:
+        """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
+        timer = self.timer
+        assert timer.waits is not None
+        waits.current = None if self._parent is None else self._parent.timer.waits
+        offset = clock_offset(self.comm)
+        logs = waits.collect(self.comm, timer.waits.channels, offset)
+        timelines = trace.gather_timelines(self.comm, timer, offset) if timer.traced else None
+        if logs is None:
+            return None
+        if timelines is not None:
+            self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
+        return waits.split(logs)
+
+    def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
+        """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
+        assert self._start is not None
+        began, first_step, first_time = self._start
+        elapsed = now - began
+        gone = time - first_time
+        return {
+            "status": "running",
+            "step": step,
+            "time": time,
+            "end": end,
+            "fraction": min(1.0, time / end) if end > 0 else 1.0,
+            "steps_per_second": (step - first_step) / elapsed if elapsed > 0 and step > first_step else None,
+            "eta_seconds": max(0.0, end - time) * elapsed / gone if gone > 0 else None,
+            "elapsed_seconds": elapsed,
+            "rate": rate,
+            "updated": utc_now(),
+        }
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stop = True
+
+
+Start = Callable[[Run, str, Mapping[str, Any], str], RunDirectory]
+
+
+def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:
+    """The directory at `path`, made by rank 0 where it is not there."""
+    from hpckit.run.directory import run_name
+
+    made = None
+    if comm.rank == 0:
+        path = Path(path) if path is not None else Path("runs", run_name(app or "run", title, comm.size))
+        made = str((RunDirectory(path) if (path / "attempts").is_dir() else RunDirectory.create(path)).path)
+    return RunDirectory(share_json(comm, made))
+
+
+def _decomposition_record(decomposition: Any, hosts: list[str]) -> dict[str, Any]:
+    """Axes, sizes, shape, and the block and host of each rank."""
+    if not isinstance(decomposition, Decomposition):
+        record = dict(decomposition)
+        record["blocks"] = [{"host": hosts[block["rank"]], **block} for block in record.get("blocks", [])]
+        return record
+    topology = decomposition.topology
+    return {
+        "axes": list(topology.names),
+        "sizes": list(topology.sizes),
+        "shape": list(decomposition.global_shape),
+        "periodic": list(topology.periodic),
+        "blocks": [
+            {
+                "rank": rank,
+                "host": host,
+                "start": list(decomposition.start(rank)),
+                "shape": list(decomposition.owned(rank)),
+            }
+            for rank, host in enumerate(hosts)
+        ],
+    }

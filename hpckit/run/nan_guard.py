@@ -1,0 +1,62 @@
+"""No checkpoint of a solution that is lost: values that are not finite are found before anything is written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.errors import BlowUpError
+from hpckit.io.checkpoint.state import Piece, State
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def require_finite(comm: MPI.Comm, step: int, state: State) -> None:
+    """Collective: raise `BlowUpError` on every rank alike where a value of the state is not finite.
+
+    Else the last generations that are kept could all be of a solution that was lost between two looks at it. It takes
+    one reading of the state; the first such array and element of the lowest rank are named.
+    """
+    own = next(filter(None, map(_lost, state.pieces)), None)
+    found = first_of_ranks(comm, own)
+    if found is None:
+        return
+    rank, (name, element, value) = found
+    raise BlowUpError(
+        f"{name} is not finite, but {value}",
+        where=f"rank {rank}, step {step}, {name}[{', '.join(map(str, element))}]",
+        likely="a time step too long, or a start too violent for it",
+        do="lower the time step; checkpoints from before are whole, and none of this state was made",
+    )
+
+
+def first_of_ranks(comm: MPI.Comm, own: Any) -> tuple[int, Any] | None:
+    """Collective: the lowest rank whose plain value is not None, and its value; None where there is none."""
+    from mpi4py import MPI
+
+    from hpckit.comm.agree import broadcast_bytes
+
+    lowest = np.array([comm.size if own is None else comm.rank], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, lowest, op=MPI.MIN)
+    rank = int(lowest[0])
+    if rank == comm.size:
+        return None
+    return rank, json.loads(broadcast_bytes(comm, json.dumps(own).encode(), rank))
+
+
+def _lost(piece: Piece) -> tuple[str, list[int], str] | None:
+    """The first element of a piece that is not finite: name, place in the global array, value."""
+    block = piece.block
+    if block.dtype.kind not in "fc":
+        return None
+    with np.errstate(all="ignore"):
+        if np.isfinite(block.sum(dtype=np.result_type(block.dtype, np.float64))):
+            return None  # what is not finite stays so in sums; a sum alone may also be too large
+    places = np.argwhere(~np.isfinite(block))
+    if not len(places):
+        return None
+    place = tuple(map(int, places[0]))
+    return piece.name, [a + b for a, b in zip(place, piece.start, strict=True)], str(block[place])

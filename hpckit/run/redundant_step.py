@@ -1,0 +1,131 @@
+"""A step computed twice from the state that a checkpoint would hold: what differs was changed by nobody's doing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hpckit.errors import SilentCorruptionError
+from hpckit.io.checkpoint.state import MakeState, Restored, State
+from hpckit.run.directory import plain
+from hpckit.run.nan_guard import first_of_ranks
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Result = TypeVar("Result")
+
+
+class Replay:
+    """Computes every `every`-th step twice. It takes two copies of the state in memory, and the time of the step.
+
+    A checkpoint that leaves out what a step reads is found too, since the second step starts from what it would hold.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, every: int) -> None:
+        self._comm, self._every, self._next = comm, every, every
+        self.count = 0  # steps that were computed twice
+
+    def is_due(self, step: int) -> bool:
+        """Whether the steps up to `step` hold one that is to be computed twice; the same on every rank."""
+        return step >= self._next
+
+    def twice(
+        self, step: int, advance: Callable[[], Result], state: MakeState, restore: Callable[[Restored], None]
+    ) -> Result:
+        """Collective: `advance()` up to `step`, twice from the same state.
+
+        Raises `SilentCorruptionError` on every rank alike where the two ends differ in a bit.
+        """
+        self._next = step - step % self._every + self._every
+        before = Kept(step - 1, state())
+        advance()
+        first = Kept(step, state())
+        restore(before)
+        result = advance()
+        self.count += 1
+        second = Kept(step, state())
+        own = first.difference(second)
+        found = first_of_ranks(self._comm, None if own is None else {**own, "host": socket.gethostname()})
+        if found is not None:
+            restore(before)
+            advance()
+            self._refuse(step, *found, Kept(step, state()), (first, second))
+        return result
+
+    def _refuse(self, step: int, rank: int, it: dict[str, Any], third: Kept, before: Sequence[Kept]) -> None:
+        """Collective: tell what differs, and which of the two results a third computing does not have."""
+        other = [first_of_ranks(self._comm, each.difference(third)) is None for each in before]
+        likely = "the results of the same step differ each time: code that is not reproducible"
+        if any(other):
+            likely = f"a fault of a core or of memory of {it['host']} while the {'second' if other[0] else 'first'}"
+            likely += " result was computed: the other one came out again"
+        raise SilentCorruptionError(
+            f"step {step} computed twice from the same state gave {it['name']} {it['first']} and {it['second']}; "
+            f"{it['count']} elements of rank {rank} differ",
+            where=f"rank {rank} on {it['host']}, step {step}, {it['name']}[{', '.join(map(str, it['element']))}]",
+            likely=likely,
+            do=f"leave {it['host']} out, and go on from the last checkpoint: hpckit resume DIR",
+        )
+
+
+class Kept:
+    """A state in memory: `hpckit.io.checkpoint.state.Restored` for the rank that made it, on its own blocks."""
+
+    def __init__(self, step: int, state: State) -> None:
+        self.step = step
+        self.values: dict[str, Any] = json.loads(json.dumps(plain(state.values)))
+        self.outputs: dict[str, Any] = {}
+        self._pieces = {piece.name: (piece.shape, piece.start, piece.block.copy()) for piece in state.pieces}
+
+    @property
+    def names(self) -> list[str]:
+        """The arrays that this rank has a block of."""
+        return list(self._pieces)
+
+    def block(self, name: str) -> tuple[tuple[int, ...], np.ndarray]:
+        """Where this rank's block of an array starts, and the block itself."""
+        _, start, block = self._pieces[name]
+        return start, block
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The global shape of an array."""
+        return self._pieces[name][0]
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The type of its elements."""
+        return self._pieces[name][2].dtype
+
+    def read(self, name: str, start: Sequence[int], shape: Sequence[int]) -> np.ndarray:
+        """A copy of a box that lies in this rank's block."""
+        _, first, block = self._pieces[name]
+        inside = tuple(slice(a - b, a - b + n) for a, b, n in zip(start, first, shape, strict=True))
+        return block[inside].copy()
+
+    def difference(self, other: Kept) -> dict[str, Any] | None:
+        """The first element whose bits are others: array, place in it, both values, and how many there are."""
+        found: dict[str, Any] | None = None
+        count = 0
+        for name, (_, start, block) in self._pieces.items():
+            theirs = other._pieces[name][2]
+            places = np.argwhere(_bits(block) != _bits(theirs))
+            count += len(places)
+            if len(places) and found is None:
+                place = tuple(map(int, places[0]))
+                found = {
+                    "name": name,
+                    "element": [a + b for a, b in zip(place, start, strict=True)],
+                    "first": repr(block[place].item()),
+                    "second": repr(theirs[place].item()),
+                }
+        return None if found is None else {**found, "count": count}
+
+
+def _bits(block: np.ndarray) -> np.ndarray:
+    """The elements as numbers that are equal where their bits are: -0.0 is not 0.0, and NaN is itself."""
+    whole = np.ascontiguousarray(block)
+    return whole.view(f"u{whole.itemsize}") if whole.itemsize in (1, 2, 4, 8) else whole

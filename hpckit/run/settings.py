@@ -1,0 +1,62 @@
+"""Settings that every app has beside its own: how its ranks are watched, and what is checked while it runs."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+from hpckit.io.checkpoint.settings import Checkpoint
+
+WARN_SECONDS = 60.0  # no step of an app and no message takes so long; compiling and writing are allowed for
+ABORT_SECONDS = 600.0  # ten times: file systems and swapping hosts come back within minutes
+
+
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WatchSettings(Section):
+    """The watch over the ranks (docs/watch.md): what it takes for a stall, and when it ends the run, exit code 6."""
+
+    warn: float = Field(
+        WARN_SECONDS, ge=0.01, le=1e8, description="report ranks that others have waited for so long, s"
+    )
+    abort: float = Field(ABORT_SECONDS, ge=0.01, le=1e8, description="end a run that has stalled for so long, s")
+    off: bool = Field(False, description="true: nobody watches")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.abort < self.warn:
+            raise ValueError(f"abort is {self.abort:g} s, before warn at {self.warn:g} s")
+        return self
+
+
+class CheckSettings(Section):
+    """Looking for values that change by themselves (docs/reliability.md): both cost time, and are off."""
+
+    replay: int = Field(0, ge=0, le=2**53, description="every so many steps compute one twice and compare; 0: never")
+    messages: bool = Field(False, description="true: halos, ghosts, pipelines and collectives carry checksums")
+
+
+COMMON: dict[str, tuple[type[BaseModel], str]] = {
+    "checkpoint": (Checkpoint, "when the state is saved for `hpckit resume` (docs/restart.md)"),
+    "watch": (WatchSettings, "how the ranks are watched"),
+    "checks": (CheckSettings, "whether a step is computed twice, and messages are checked"),
+}
+
+
+@cache
+def with_common(config: type[BaseModel]) -> type[BaseModel]:
+    """The schema of an app with the sections that every app has; one that the app has itself stays its own."""
+    fields: dict[str, Any] = {
+        name: (section, Field(default_factory=section, description=description))
+        for name, (section, description) in COMMON.items()
+        if name not in config.model_fields
+    }
+    return create_model(
+        config.__name__, __base__=config, __doc__=config.__doc__, __module__=config.__module__, **fields
+    )

@@ -1,0 +1,1 @@
+"""Run files, the layers of settings and the schemas of apps."""

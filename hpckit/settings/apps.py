@@ -1,0 +1,147 @@
+"""The apps: those of hpckit, and those that other packages bring by an entry point of the group `hpckit.apps`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from hpckit.errors import InputError
+from hpckit.run.settings import with_common
+
+ENTRY_POINTS = "hpckit.apps"
+
+
+@dataclass(frozen=True)
+class App:
+    """A program that `hpckit run` starts: `package` holds the modules `config` (schema, presets) and `run`."""
+
+    name: str
+    package: str
+
+    @property
+    def config_module(self) -> ModuleType:
+        """The module with `Config`, `PRESETS` and `SUMMARY`."""
+        return importlib.import_module(f"{self.package}.config")
+
+    @property
+    def run_module(self) -> ModuleType:
+        """The module with `run` and `dry_run`; importing it may load kernels."""
+        return importlib.import_module(f"{self.package}.run")
+
+    @property
+    def report_module(self) -> ModuleType | None:
+        """The module with what it adds to reports (`hpckit.report.extension`), None for an app without one."""
+        name = f"{self.package}.report"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+    @property
+    def scaling_module(self) -> ModuleType | None:
+        """The module that tells scaling studies of it (`hpckit.apps.common.scaling`), None for an app without one."""
+        name = f"{self.package}.scaling"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+    @property
+    def config(self) -> type[BaseModel]:
+        """The schema of its settings: its own, and those that every app has."""
+        return with_common(self.config_module.Config)
+
+    @property
+    def presets(self) -> dict[str, tuple[str, dict]]:
+        """Preset name -> (one-line description, settings)."""
+        return self.config_module.PRESETS
+
+    @property
+    def summary(self) -> str:
+        """One line about it."""
+        return self.config_module.SUMMARY
+
+    @property
+    def has_gpu_form(self) -> bool:
+        """Whether its fields can live on a GPU: `GPU = True` in its `config`."""
+        return bool(getattr(self.config_module, "GPU", False))
+
+    def device_problems(self, config: BaseModel, gpu: bool) -> list[str]:
+        """What of these settings it cannot do on a GPU, or cannot do without: `device_problems` in its `config`."""
+        tell = getattr(self.config_module, "device_problems", None)
+        found = list(tell(config, gpu)) if tell else []
+        checks = getattr(config, "checks", None)
+        if gpu and checks is not None and checks.messages:
+            found.append("checks.messages = true takes fields on the host: leave it out, or --gpu")
+        return found
+
+    @property
+    def folder(self) -> Path:
+        """Where its modules and data files are."""
+        return Path(str(self.config_module.__file__)).parent
+
+
+@cache
+def apps() -> dict[str, App]:
+    """All apps by name, in alphabetical order. An app in the folder of another is called OUTER/INNER."""
+    folders = [Path(folder) for folder in importlib.import_module("hpckit.apps").__path__]
+    found = {}
+    for outer in pkgutil.iter_modules([str(folder) for folder in folders]):
+        inner = pkgutil.iter_modules([str(folder / outer.name) for folder in folders])
+        for name in (outer.name, *(f"{outer.name}/{module.name}" for module in inner if module.ispkg)):
+            if any((folder / name / "config.py").exists() for folder in folders):
+                found[name] = App(name, f"hpckit.apps.{name.replace('/', '.')}")
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, App(entry.name, entry.value))
+    return dict(sorted(found.items()))
+
+
+def find_app(name: str) -> App:
+    """The app called `name`; raises `InputError` with the nearest name."""
+    if name in apps():
+        return apps()[name]
+    raise InputError(f"no app {name!r}", likely=did_you_mean(name, apps()), do=f"apps: {', '.join(apps())}")
+
+
+def find_preset(name: str) -> tuple[App, str]:
+    """The app and preset that `name` means: a preset of any app, `APP/PRESET` or `APP.PRESET`, or an app alone (its
+    defaults, "").
+
+    Raises `InputError` with the nearest name, or where two apps have the preset.
+    """
+    if name in apps():
+        return apps()[name], ""
+    named = [(apps()[outer], last) for outer, _, last in map(name.rpartition, "/.") if outer in apps()]
+    for app, preset in named:
+        if preset in app.presets:
+            return app, preset
+    if named:
+        app, preset = named[0]
+        elsewhere = [f"{other.name}/{preset}" for other in apps().values() if preset in other.presets]
+        inner = [other.rpartition("/")[2] for other in apps() if other.startswith(f"{app.name}/")]
+        raise InputError(
+            f"the app {app.name} has no preset {preset!r}",
+            likely=f"did you mean {' or '.join(elsewhere)}?"
+            if elsewhere
+            else did_you_mean(preset, [*app.presets, *inner]),
+            do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
+        )
+    owners = [app for app in apps().values() if name in app.presets]
+    if len(owners) == 1:
+        return owners[0], name
+    if owners:
+        choices = ", ".join(f"{app.name}/{name}" for app in owners)
+        raise InputError(f"the preset {name!r} is in several apps", do=f"say which: {choices}")
+    known = [*apps(), *(preset for app in apps().values() for preset in app.presets)]
+    raise InputError(
+        f"{name!r} is no file, preset or app", likely=did_you_mean(name, known), do="hpckit init lists apps and presets"
+    )
+
+
+def did_you_mean(name: str, known: object) -> str:
+    """The nearest of the `known` names as a question; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)  # type: ignore[call-overload]
+    return f"did you mean {near[0]!r}?" if near else ""

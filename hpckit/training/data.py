@@ -1,0 +1,181 @@
+"""Data parallelism: every rank has the whole model and a part of the batch; gradients are summed as backward goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.collectives import LocalSGD
+from hpckit.comm.device import HOST, Device
+from hpckit.errors import InputError
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import Parameters
+from hpckit.training.replicas import Replicas, add_second
+from hpckit.training.stage import Stage
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Layer
+    from hpckit.nn.parameters import Parameter
+
+# Bytes of gradients that are summed at once between nodes, where messages fly while backward computes. Within a node
+# the cores themselves add, so nothing is won by starting early: there all gradients are one bucket.
+BUCKET = 25 << 20
+
+
+class DataParallel:
+    """A model on every rank of `mesh_axis`, kept the same on all.
+
+        data = hp.DataParallel(model, mesh["dp"])
+        data.initialize(seed=1)
+        optimizer = AdamW(data.parameters)
+        for share in ...:  # hp.Sampler
+            data.parameters.zero_grads()
+            y, saved = data.forward(x)
+            loss, kept = loss_of.forward(y, targets)
+            data.backward(saved, loss_of.backward(kept, 1 / data.total(targets.size)))
+            optimizer.step(rate)
+
+    Gradients are summed over the replicas, not averaged: the scale of the loss is one over the number of targets in the
+    whole batch, so that replicas with unequal parts, or with none, weigh what they should. Gradients lie in symmetric
+    memory where the replicas share a node. Within `no_sync` backward only accumulates; the next one outside sums all.
+
+    bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. averaging: a `LocalSGD`
+    on the same axis; gradients then stay where they are, and `after_step` averages parameters. device: where the
+    model is, and where it computes. Collective; raises `InputError` for what cannot be.
+    """
+
+    def __init__(
+        self,
+        model: Layer,
+        mesh_axis: Any,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+        bucket_bytes: int | None = None,
+        deterministic: bool = True,
+        averaging: LocalSGD | None = None,
+        device: Device = HOST,
+    ) -> None:
+        if not hasattr(model, "parameters"):
+            raise InputError(
+                f"a model is a layer or a Sequential of them, not a {type(model).__name__}",
+                do="give it forward, backward_input, backward_weight and parameters (docs/layers.md)",
+            )
+        self.replicas = Replicas(mesh_axis, deterministic, device)
+        self.averaging = averaging
+        self.parameters = Parameters(model.parameters(), np.dtype(dtype), self.replicas.allocate)
+        layers: Sequence[Layer] = getattr(model, "layers", [model])
+        self.stage = Stage(layers, self.replicas.move, self._complete)
+        if bucket_bytes is None:
+            bucket_bytes = self.parameters.grads.nbytes if self.replicas.share_node else BUCKET
+        if bucket_bytes < 0:
+            raise InputError(f"buckets of {bucket_bytes} bytes", do="give 0 (one a parameter) or more")
+        self._buckets = buckets_of(layers, self.parameters, bucket_bytes)
+        self._sync = True
+
+    def initialize(self, seed: int) -> None:
+        """Set the parameters by a seed, give all replicas those of the first, and check that they have them."""
+        self.parameters.initialize(seed)
+        self.broadcast()
+
+    def broadcast(self, root: int = 0) -> None:
+        """Give all replicas the parameters of one, as of a checkpoint that it read. Raises `MismatchError`."""
+        self.replicas.broadcast(self.parameters.values, root)
+
+    def check(self) -> None:
+        """Raise `MismatchError` on all replicas unless they hold the same parameters, to the bit."""
+        self.replicas.require_equal(self.parameters.values)
+
+    def total(self, number: float) -> float:
+        """The sum of a number over the replicas, as of the targets in a batch, or of a loss."""
+        return self.replicas.total(number)
+
+    def forward(self, x: Any, step: Pass | None = None) -> tuple[Any, Any]:
+        """The model's output for this rank's part of the batch, and what `backward` takes."""
+        return self.stage.forward(x, step or Pass())
+
+    def backward(self, saved: Any, dy: Any) -> Any:
+        """Add to the gradients, and sum them over the replicas; the gradient of x. Returns when all is there.
+
+        A replica without samples calls `skip` in its place.
+        """
+        self._started = 0
+        self._done: set[int] = set()
+        dx = self.stage.backward(saved, dy, last=self._sums)
+        self._finish()
+        return dx
+
+    def skip(self) -> None:
+        """What a replica does whose part of the batch is empty: it adds nothing to the sums of the others."""
+        self._started = 0
+        self._finish()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it gradients are accumulated on each replica, without communication."""
+        before, self._sync = self._sync, False
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    def after_step(self) -> bool:
+        """After the optimizer: average the parameters if local SGD is due to; whether it was."""
+        return self.averaging is not None and self.averaging.step(self.parameters.values)
+
+    @property
+    def _sums(self) -> bool:
+        return self._sync and self.averaging is None
+
+    def _complete(self, layer: int) -> None:
+        """Backward is done with a layer: start the sums of the buckets that wait for no other."""
+        self._done.add(layer)
+        while self._started < len(self._buckets) and self._buckets[self._started].layers <= self._done:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        bucket = self._buckets[self._started]
+        add_second(bucket.shared)
+        self.replicas.start_sum(bucket.gradients)
+        self._started += 1
+
+    def _finish(self) -> None:
+        """All sums are started, and done."""
+        if self._sums:
+            while self._started < len(self._buckets):
+                self._start_next()
+            self.replicas.finish_sums()
+        elif self._sync:
+            self.parameters.add_second_grads()
+
+
+class Bucket(NamedTuple):
+    """A part of the gradients that is summed at once, when backward is done with these layers.
+
+    shared: parameters in it that two layers use, each with a gradient of its own.
+    """
+
+    gradients: np.ndarray
+    layers: frozenset[int]
+    shared: tuple[Parameter, ...]
+
+
+def buckets_of(layers: Sequence[Layer], parameters: Parameters, nbytes: int) -> list[Bucket]:
+    """Contiguous parts of the gradients, of `nbytes` or a little more, from the last parameter to the first."""
+    users: dict[str, set[int]] = {}
+    for number, layer in enumerate(layers):
+        for parameter in layer.parameters():
+            users.setdefault(parameter.name, set()).add(number)
+    held: list[Parameter] = []
+    found, end = [], parameters.size
+    for parameter in reversed(parameters.list):
+        held.append(parameter)
+        start = parameters.offsets[parameter.name]
+        if (end - start) * parameters.dtype.itemsize >= nbytes or start == 0:
+            needs = frozenset().union(*(users[each.name] for each in held))
+            found.append(Bucket(parameters.grads[start:end], needs, tuple(each for each in held if each.shared)))
+            held, end = [], start
+    return found

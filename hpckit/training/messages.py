@@ -1,0 +1,215 @@
+"""Activations and gradients on their way between the stages of a pipeline: started, and waited for when needed."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.collectives.axis import MOST_TAGS, axis_of
+from hpckit.collectives.work import advance_all, flying
+from hpckit.comm import checksums
+from hpckit.comm.checksums import Due, SingleSeals
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.observe import waits, watch
+from hpckit.comm.observe.clocks import clock_offset
+from hpckit.kernels.device_array import address
+from hpckit.kernels.nn import memory
+
+TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
+SEAL_TAG = TAG + 1  # of checksums
+PATIENCE = 50  # fruitless looks before the core is offered to other processes
+MOST_DIMS = 8
+DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
+
+
+class Posted(NamedTuple):
+    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, where on a GPU it goes
+    from there, and its checksum.
+    """
+
+    request: MPI.Request
+    array: Any
+    peer: int
+    noted: tuple[waits.Channel, waits.Row] | None
+    target: Any = None
+    seal: Due | None = None
+
+
+class Messages:
+    """Messages of this rank on `comm`; whoever waits lets reductions under way go on.
+
+    `sent` has the bytes of each message, until it is cleared. Arrays of a GPU leave when it has computed them: by way
+    of pinned memory of the host, or straight from the device where MPI takes its memory.
+    """
+
+    def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
+        self._axis = axis_of(comm)
+        self._comm = self._axis.comm  # of the collectives, whose tags are others
+        self._device = device
+        self._seals = SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if checksums.on else None
+        self._leaving: list[tuple[MPI.Request, Any]] = []
+        self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
+        self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
+        self._landing: list[tuple[Any, np.ndarray]] = []  # event of the GPU, what it copies from until then
+        self.sent: list[int] = []
+
+    def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> Posted:
+        """Post a receive; goes to `wait`."""
+        return self.post_into(peer, memory.empty(shape, self._device.zeros((0,), dtype)))
+
+    def post_into(self, peer: int, array: Any) -> Posted:
+        """The same, of an array that is there."""
+        target = None
+        if self._device.is_gpu and self._device.direct:
+            self._device.wait()  # MPI writes without asking whether a kernel still reads what was in this memory
+        elif self._device.is_gpu:
+            target, array = array, self._pinned(array)
+        noted, kept = None, waits.current
+        if kept is not None:
+            now = perf_counter()
+            channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
+            noted = channel, channel.open(now, now)
+        seal = None if self._seals is None else self._seals.post(peer)
+        request = self._comm.Irecv(_bytes_of(array), peer, TAG)
+        self._coming.append(request)
+        return Posted(request, array, peer, noted, target, seal)
+
+    def send(self, peer: int, array: Any) -> None:
+        """Start to send an array, which nobody may change afterwards."""
+        array = array if array.flags.c_contiguous else array.copy()
+        self.sent.append(array.nbytes)
+        if not self._device.is_gpu:
+            self._leaving = [each for each in self._leaving if not each[0].Test()]
+            self._start(array, peer)
+            return
+        leaving = array if self._device.direct else self._pinned(array)
+        if not self._device.direct:
+            self._device.copy_out(array, leaving)
+        event = self._device.event()
+        event.record(self._device.current_stream())
+        self._packing.append((event, leaving, peer))
+        self._send_packed(wait=False)
+
+    def wait(self, posted: Posted, what: str) -> Any:
+        """The array that was received; `what` tells a watch what is waited for."""
+        request, array, peer, noted, target, seal = posted
+        self._send_packed(wait=True)
+        entered = perf_counter()
+        if not request.Test():
+            seen = watch.current
+            if seen is not None:
+                # A message: how many a rank waits for depends on who is early, and there is nothing to compare.
+                seen.enter_message(self._comm, f"pipeline: {what}", array.dtype.name, array.size, peer)
+            self._wait(request)
+            if seen is not None:
+                seen.leave()
+        if noted is not None:
+            channel, row = noted
+            channel.close(row, entered, perf_counter())
+        if self._seals is not None and seal is not None:
+            self._seals.check(seal, peer, array)
+        if target is None:
+            return array
+        self._device.copy_in(array, target)
+        event = self._device.event()
+        event.record(self._device.current_stream())
+        self._landing = [each for each in self._landing if not each[0].done] + [(event, array)]
+        return target
+
+    def move(self) -> None:
+        """Let messages and reductions under way go on."""
+        self._send_packed(wait=False)
+        if self._leaving:
+            self._leaving = [each for each in self._leaving if not each[0].Test()]
+        self._look_at_coming()
+        if flying:
+            advance_all()
+
+    def _look_at_coming(self) -> None:
+        """A large message arrives only while its receiver is in MPI; what has come is not kept here."""
+        while self._coming and self._coming[0].Test():
+            self._coming.popleft()
+
+    def finish(self) -> None:
+        """Wait until all that was sent has left."""
+        self._send_packed(wait=True)
+        for request, _ in self._leaving:
+            self._wait(request)
+        self._leaving.clear()
+        self._look_at_coming()
+        if self._seals is not None:
+            self._seals.finish()
+
+    def tell_form(self, peer: int, array: Any) -> None:
+        """Send the shape and dtype of an array."""
+        header = np.zeros(2 + MOST_DIMS, np.int64)
+        header[:2] = DTYPES.index(array.dtype.name), array.ndim
+        header[2 : 2 + array.ndim] = array.shape
+        self._comm.Send(header, peer, TAG)
+
+    def hear_form(self, peer: int) -> tuple[tuple[int, ...], np.dtype]:
+        """The shape and dtype that `tell_form` of a rank sent."""
+        header = np.zeros(2 + MOST_DIMS, np.int64)
+        self._comm.Recv(header, peer, TAG)
+        return tuple(header[2 : 2 + header[1]].tolist()), np.dtype(DTYPES[header[0]])
+
+    def gather(self, rows: np.ndarray) -> list[np.ndarray]:
+        """The rows of all ranks, float64[n, k] with a k that all share, on every rank."""
+        counts = np.zeros(self._comm.size, np.int64)
+        self._comm.Allgather(np.array([rows.size], np.int64), counts)
+        flat = np.empty(int(counts.sum()))
+        self._comm.Allgatherv(np.ascontiguousarray(rows).reshape(-1), (flat, counts))
+        parts = np.split(flat, np.cumsum(counts)[:-1])
+        return [part.reshape(-1, rows.shape[1]) for part in parts]
+
+    def clock_ahead(self) -> float:
+        """By how much this rank's clock is ahead of rank 0's, s, to about the time of a message. Collective.
+
+        0 within a node, which has one clock; else as `hpckit.comm.observe.clocks.clock_offset` finds it.
+        """
+        return 0.0 if self._axis.layout == "node" else -clock_offset(self._comm)
+
+    def _pinned(self, array: Any) -> np.ndarray:
+        """Pinned memory of the host for an array of the GPU, of its shape and dtype."""
+        return self._device.pinned(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
+
+    def _send_packed(self, wait: bool) -> None:
+        """Send in their order what the GPU is done with; with `wait` everything, once it is."""
+        while self._packing and (wait or self._packing[0][0].done):
+            event, array, peer = self._packing.pop(0)
+            event.synchronize()
+            self._start(array, peer)
+
+    def _start(self, array: Any, peer: int) -> None:
+        """Start to send memory that nobody changes any more."""
+        begun, kept = perf_counter(), waits.current
+        self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
+        if self._seals is not None:
+            self._seals.send(peer, array)
+        if kept is not None:
+            kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
+
+    def _wait(self, request: MPI.Request) -> None:
+        looks = 0
+        while flying and not request.Test():
+            looks = 0 if advance_all() else looks + 1
+            if looks > PATIENCE:
+                os.sched_yield()
+        request.Wait()
+
+
+def _bytes_of(array: Any) -> Any:
+    """The memory of a contiguous array, of the host or of a GPU, as MPI takes it."""
+    if type(array).__module__ == "cupy":
+        return MPI.memory.fromaddress(address(array), array.nbytes), MPI.BYTE
+    return array.reshape(-1).view(np.uint8), MPI.BYTE
+
+
+def form_of(array: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and dtype of an array."""
+    return tuple(array.shape), array.dtype

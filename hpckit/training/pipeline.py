@@ -1,0 +1,295 @@
+"""A pipeline in motion: one loop works off what the plan says for this rank, on any mesh dp x pp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpckit.collectives import all_reduce
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe import waits
+from hpckit.errors import InputError
+from hpckit.kernels.nn import dispatch
+from hpckit.nn.layer import Pass
+from hpckit.nn.parameters import SLOT, Parameters
+from hpckit.plan.pipeline.measured_step import MeasuredStep
+from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.schedule import COMPUTE, Action
+from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.messages import Messages, form_of
+from hpckit.training.replicas import Replicas
+from hpckit.training.stage import Stage, nothing
+from hpckit.training.step import Form, Holding, Step
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Sequential
+
+
+class StepResult(NamedTuple):
+    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank.
+
+    held: the most bytes that this rank kept for backward passes at once, if the step was weighed, else 0.
+    """
+
+    loss: float
+    targets: float
+    seconds: float
+    held: int = 0
+
+
+class Pipeline:
+    """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
+
+        plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
+        pipeline = hp.Pipeline(model, loss, hp.Mesh(comm, dp=plan.dp, pp=plan.pp), plan)
+        pipeline.initialize(seed=1)
+        optimizer = AdamW(pipeline.parameters)
+        for share in ...:  # hp.Sampler, the same on all ranks of a pipeline
+            pipeline.zero_grads()
+            result = pipeline.run(x, targets)
+            optimizer.step(rate, clip_scale(pipeline.squared_norm(), 1.0))
+
+    Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
+    in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
+    stages, one rank included. deterministic: see `Replicas`. device: where the stages are, and where they compute.
+    Collective; raises `InputError` where mesh, model and plan do not fit.
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: Any,
+        mesh: Mesh,
+        plan: TrainingPlan,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+        deterministic: bool = True,
+        device: Device = HOST,
+    ) -> None:
+        self.plan, self.mesh, self.device = plan, mesh, device
+        _check(model, mesh, plan)
+        line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
+        rank = line.rank
+        self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
+        layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
+        held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
+        self.parameters = Parameters(held, np.dtype(dtype), self.replicas.allocate)
+        self._every = [parameter.name for parameter in model.parameters()]
+        self._names = list(model.names)
+        messages, earlier = Messages(line, device), set[str]()
+        settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
+        self._own = Holding(
+            plan,
+            rank,
+            loss,
+            {s: Stage(own, messages.move, settle=settle) for s, own in layers.items()},
+            {s: _span(self.parameters, own, earlier) for s, own in layers.items()},
+            [parameter for parameter in self.parameters.list if parameter.shared],
+            messages,
+            self.replicas,
+        )
+        self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
+
+    def initialize(self, seed: int) -> None:
+        """Set the parameters by a seed, the same numbers whatever the mesh, and check that replicas agree."""
+        self.parameters.initialize(seed)
+        self.broadcast()
+
+    def broadcast(self, root: int = 0) -> None:
+        """Give all replicas the parameters of one, as of a checkpoint that it read. Raises `MismatchError`."""
+        self.replicas.broadcast(self.parameters.values, root)
+
+    def check(self) -> None:
+        """Raise `MismatchError` unless all replicas hold the same parameters, to the bit."""
+        self.replicas.require_equal(self.parameters.values)
+
+    def zero_grads(self) -> None:
+        """Set all gradients to 0."""
+        self.parameters.zero_grads()
+
+    def run(
+        self,
+        x: Any,
+        targets: Any,
+        passing: Pass | None = None,
+        *,
+        total: float | None = None,
+        sync: bool = True,
+        weigh: bool = False,
+    ) -> StepResult:
+        """Forward and backward of this replica's part of the batch; adds to the gradients.
+
+        x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
+        samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
+        targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
+        sums over the replicas. weigh: look after each action how much is kept, which takes time. Collective over the
+        mesh. Raises `InputError` for arrays that do not fit.
+        """
+        samples, most = len(x), self.plan.batch // self.plan.dp
+        if len(targets) != samples or samples > most:
+            raise InputError(
+                f"{samples} samples with {len(targets)} targets, where the plan has {most} samples a replica",
+                do="give as many targets as samples, and no more samples than planned",
+            )
+        begin = perf_counter()
+        self._own.messages.sent.clear()
+        if (
+            self.device.is_gpu and x.dtype.kind == "f"
+        ):  # tokens and targets: the layers that take them look at them first
+            x = self.device.to_device(x)
+        whole = self.replicas.total(_count(targets)) if total is None else float(total)
+        cuts = self.plan.cuts(samples)
+        for cut in cuts:
+            self._learn_forms(x[cut])
+        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
+        step.work_off(self.plan.program.actions[self._own.rank], sync)
+        self._done = step.done
+        if waits.current is not None:
+            for action, start, end in step.done:
+                waits.current.act(str(action), start, end)
+        return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
+
+    def squared_norm(self) -> float:
+        """The sum of squares of all gradients of the model, each parameter's counted once; the same on all ranks.
+
+        Added parameter by parameter in the order of the model, so that its bits do not depend on the stages.
+        Collective over the pipeline.
+        """
+        squares, offsets = np.zeros(len(self._every)), self.parameters.offsets
+        # The first stage counts a tied weight.
+        counted = [p for p in self.parameters.list if not p.shared or 0 in self._own.stages]
+        parts = np.array([(offsets[p.name], offsets[p.name] + p.size) for p in counted]).reshape(-1, 2)
+        own = dispatch.squared_sums(self.parameters.grads, parts)
+        squares[[self._every.index(p.name) for p in counted]] = self.device.to_host(own)
+        if self.plan.pp > 1:
+            all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
+        total = 0.0
+        for square in squares.tolist():
+            total += square
+        return total
+
+    def measured(self) -> MeasuredStep:
+        """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
+        ahead = self._own.messages.clock_ahead()
+        rows = [
+            (action.stage, COMPUTE.index(action.kind), action.microbatch, begin - ahead, end - ahead)
+            for action, begin, end in self._done
+        ]
+        sent = [(len(self._own.messages.sent), sum(self._own.messages.sent))]
+        sums = [(stage, *each.mean_times()) for stage, each in self._own.stages.items()]
+        return MeasuredStep.of(
+            self.plan.schedule,
+            self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 5)),
+            self._own.messages.gather(np.array(sent, np.float64)),
+            self._own.messages.gather(np.array(sums, np.float64).reshape(-1, 4)),
+        )
+
+    def layer_times(self) -> list[LayerTimes]:
+        """What each layer of the model took for a microbatch since `reset_times`, s; the last one's with the loss.
+
+        Collective over the pipeline.
+        """
+        rows = [
+            (number, *times)
+            for stage, each in self._own.stages.items()
+            for number, times in zip(self.plan.partition.layers(stage), each.means().tolist(), strict=True)
+        ]
+        every = np.concatenate(self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 4)))
+        every = every[np.argsort(every[:, 0])]
+        return [LayerTimes(self._names[int(number)], *times) for number, *times in every.tolist()]
+
+    def reset_times(self) -> None:
+        """Forget what the layers took, as after a step that compiled kernels."""
+        for stage in self._own.stages.values():
+            stage.reset_times()
+
+    def _learn_forms(self, x: Any) -> None:
+        """What the stages' inputs and outputs look like for such a microbatch, found by a forward pass at its first."""
+        form = form_of(x)
+        if form in self._own.forms or self.plan.pp == 1 or not len(x):
+            return
+        forms: dict[int, tuple[Form, Form]] = {}
+        rank_of, y = self.plan.schedule.rank_of, x
+        for stage, each in self._own.stages.items():
+            before = rank_of[stage - 1] if stage else self._own.rank
+            if before != self._own.rank:
+                y = self.device.zeros(*self._own.messages.hear_form(before))
+            came = form_of(y)
+            y, _ = each.forward(y, Pass(training=False))
+            forms[stage] = came, form_of(y)
+            if stage + 1 < len(rank_of) and rank_of[stage + 1] != self._own.rank:
+                self._own.messages.tell_form(rank_of[stage + 1], y)
+        self._own.forms[form] = forms
+        self.reset_times()
+
+    def _mean_loss(self, step: Step) -> float:
+        """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
+        sums = np.zeros(self.plan.dp)
+        if self.plan.schedule.stages - 1 in self._own.stages:
+            for loss in step.losses:
+                sums[self.replicas.rank] += float(loss)
+        if self.mesh.size > 1:
+            all_reduce(sums, self.mesh, "sum", deterministic=True).wait()
+        total = 0.0
+        for each in sums.tolist():
+            total += each
+        return total * step.scale
+
+
+def _count(targets: Any) -> float:
+    """How many targets there are; negative class numbers stand for none."""
+    return float(np.count_nonzero(targets >= 0) if targets.dtype.kind in "iu" else targets.size)
+
+
+def _span(parameters: Parameters, layers: Sequence[Any], earlier: set[str]) -> np.ndarray:
+    """The gradients of the layers' parameters, a view; a weight that a stage before holds too is left to that one."""
+    own = [p.name for layer in layers for p in layer.parameters() if p.name not in earlier]
+    earlier.update(own)
+    ends = {p.name: parameters.offsets[p.name] + -(-p.size // SLOT) * SLOT for p in parameters.list}
+    start = min((parameters.offsets[name] for name in own), default=0)
+    return parameters.grads[start : max((ends[name] for name in own), default=start)]
+
+
+def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
+    """Raise `InputError` unless mesh and model are those that the plan was made for."""
+    sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
+    wanted = {"dp": plan.dp, "pp": plan.pp}
+    if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
+        shown = " x ".join(f"{name}={size}" for name, size in sizes.items())
+        raise InputError(
+            f"the mesh is {shown}, and the plan is for dp={plan.dp} x pp={plan.pp}",
+            do=f"make it by Mesh(comm, dp={plan.dp}, pp={plan.pp})",
+        )
+    if len(model.layers) != plan.partition.starts[-1]:
+        raise InputError(
+            f"the model has {len(model.layers)} layers, and the plan is for {plan.partition.starts[-1]}",
+            do="give len(model.layers) to training_plan",
+        )
+    if is_tied(model) != plan.tied:
+        said, meant = ("ties", "not") if is_tied(model) else ("does not tie", "")
+        raise InputError(
+            f"the model {said} its first and last layer, and the plan does {meant}".rstrip(),
+            do=f"give tied={is_tied(model)} to training_plan",
+        )
+
+
+def is_tied(model: Sequential) -> bool:
+    """Whether the first and the last layer share a weight. Raises `InputError` where other layers share one."""
+    users: dict[str, set[int]] = {}
+    for number, layer in enumerate(model.layers):
+        for parameter in layer.parameters():
+            users.setdefault(parameter.name, set()).add(number)
+    several = {name: numbers for name, numbers in users.items() if len(numbers) > 1}
+    for name, numbers in several.items():
+        if numbers != {0, len(model.layers) - 1}:
+            raise InputError(
+                f"layers {', '.join(map(str, sorted(numbers)))} share {name}",
+                do="share a weight between the first and the last layer only, or within one layer",
+            )
+    return bool(several)

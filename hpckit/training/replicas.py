@@ -1,0 +1,94 @@
+"""Replicas of parameters on a mesh axis: where their gradients lie, how they are summed, and whether they agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.collectives import Work, all_reduce, broadcast
+from hpckit.collectives.axis import axis_of
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.shared.symmetric import empty_shared
+from hpckit.errors import MismatchError
+from hpckit.kernels.device_array import to_host
+
+if TYPE_CHECKING:
+    from hpckit.nn.parameters import Parameter
+
+
+class Replicas:
+    """The ranks that hold the same parameters, `mesh["dp"]` or any communicator.
+
+    deterministic: gradients are added in the order of the ranks, so that every run has the same bits; otherwise by
+    whatever is quickest, which within a node is the same. device: where parameters and gradients are.
+    """
+
+    def __init__(self, mesh_axis: Any, deterministic: bool = True, device: Device = HOST) -> None:
+        axis = axis_of(mesh_axis)
+        self.comm, self.rank, self.size = axis.given, axis.rank, axis.size
+        self.deterministic, self.device = deterministic, device
+        self.share_node = axis.layout == "node"
+        self._works: list[Work] = []
+
+    def allocate(self, count: int, dtype: Any) -> Any:
+        """A zeroed vector that all replicas make at once: on the host in memory that they share, so that sums copy
+        nothing.
+        """
+        if self.device.is_gpu:
+            return self.device.zeros((count,), dtype)
+        return np.zeros(count, dtype) if self.size == 1 else empty_shared(self.comm, count, dtype).array
+
+    def start_sum(self, part: Any) -> None:
+        """Start to sum a contiguous part of a vector over the replicas, in place; the same part on all, in turn."""
+        if self.size > 1 and part.size:
+            self._works.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
+
+    def move(self) -> None:
+        """Let the sums under way go on."""
+        if self._works:
+            self._works[-1].test()
+
+    def finish_sums(self) -> None:
+        """Wait until all sums are there."""
+        for work in self._works:
+            work.wait()
+        self._works.clear()
+
+    def total(self, number: float) -> float:
+        """The sum of a number over the replicas, on all of them."""
+        if self.size == 1:
+            return number
+        value = np.array([number], np.float64)
+        all_reduce(value, self.comm, "sum", deterministic=True).wait()
+        return float(value[0])
+
+    def broadcast(self, values: Any, root: int = 0) -> None:
+        """Give all replicas the values of `root`, and check that they arrived: see `require_equal`."""
+        if self.size > 1:
+            broadcast(values, self.comm, root).wait()
+        self.require_equal(values)
+
+    def require_equal(self, values: Any, what: str = "the parameters") -> None:
+        """Raise `MismatchError` on all replicas unless `values` are the same bytes on all. Collective."""
+        mine = np.frombuffer(hashlib.sha256(np.ascontiguousarray(to_host(values)).data).digest(), np.uint8)
+        every = np.empty((self.size, mine.size), np.uint8)
+        self.comm.Allgather([mine, MPI.BYTE], [every, MPI.BYTE])
+        other = np.flatnonzero((every != every[0]).any(axis=1))
+        if other.size:
+            raise MismatchError(
+                f"{what} of replica {other[0]} differ from those of replica 0",
+                where=f"axis of {self.size} ranks, bytes by SHA-256",
+                likely="an update that only some replicas made, or made with other gradients",
+                do="broadcast them from one replica, or start again from a checkpoint",
+            )
+
+
+def add_second(shared: Iterable[Parameter]) -> None:
+    """Add to the gradients of parameters that two layers share what the second layer found."""
+    for parameter in shared:
+        parameter.grad += parameter.second_grad
+        parameter.second_grad[...] = 0

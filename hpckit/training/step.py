@@ -1,0 +1,239 @@
+"""A step of a pipeline under way: what each action of the program does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.plan.pipeline.schedule import Action
+from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.held import held_bytes
+from hpckit.training.messages import Messages, form_of
+from hpckit.training.replicas import Replicas, add_second
+from hpckit.training.stage import FORWARD, INPUT, Left, Stage
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Pass
+    from hpckit.nn.parameters import Parameter
+
+Key = tuple[int, int]  # stage, microbatch
+Form = tuple[tuple[int, ...], np.dtype]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a rank of a pipeline holds from step to step.
+
+    stages: its own, by number. gradients: of each of them, a contiguous part of the rank's. shared: a weight of the
+    first and the last stage, if it has one of these. forms: of each stage's input and output, by the form of a
+    microbatch of x.
+    """
+
+    plan: TrainingPlan
+    rank: int
+    loss: Any
+    stages: dict[int, Stage]
+    gradients: dict[int, np.ndarray]
+    shared: list[Parameter]
+    messages: Messages
+    replicas: Replicas
+    forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
+
+
+class Step:
+    """Forward and backward of one batch. Microbatches without samples are left out, on all ranks alike.
+
+    losses: the sum of each microbatch where this rank has the last stage, a number or an array of one on a GPU. done:
+    the compute actions with their begin and end, s; on a GPU without a pipeline the last one ends when all is done.
+    held: with `weigh`, the most bytes that were kept for backward passes at once.
+    """
+
+    def __init__(
+        self,
+        own: Holding,
+        x: Any,
+        targets: Any,
+        cuts: Sequence[slice],
+        passing: Pass,
+        scale: float,
+        weigh: bool = False,
+    ) -> None:
+        self._own, self._weigh, self.held = own, weigh, 0
+        self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
+        self.passes = [replace(passing, first_sample=passing.first_sample + cut.start) for cut in cuts]
+        self.losses: list[Any] = [0.0] * len(cuts)
+        self.done: list[tuple[Action, float, float]] = []
+        self._outputs: dict[Key, Any] = {}  # made for the next stage
+        self._gradients: dict[Key, Any] = {}  # of a stage's input, made for the stage before
+        self._coming: dict[tuple[int, str, int], Any] = {}  # posted receives, by stage, kind and microbatch
+        self._kept: dict[Key, list[Any]] = {}  # what F saved
+        self._left: dict[Key, Left] = {}  # what W still needs
+        self._loss_kept: dict[int, Any] = {}
+        self._order = [number for number, cut in enumerate(cuts) if cut.start < cut.stop]
+        self._ready: set[Key] = set()  # whose W is due, and waits for those of the microbatches before
+        self._weighed: dict[int, int] = {}  # of each stage, how many W are done
+        self._do: dict[str, Callable[[Action], None]] = {
+            "F": self._forward,
+            "B": self._backward,
+            "I": self._backward_input,
+            "W": self._backward_weight,
+            "SEND_F": self._send_output,
+            "SEND_I": self._send_gradient,
+            "RECV_F": self._receive_output,
+            "RECV_I": self._receive_gradient,
+            "SEND_T": self._send_tied,
+            "RECV_T": self._receive_tied,
+            "TIE": self._tie,
+            "REDUCE": self._reduce,
+        }
+
+    def work_off(self, actions: Sequence[Action], sync: bool) -> None:
+        """Do what the program says; without `sync` gradients stay as they are on each replica and stage."""
+        for action in actions:
+            if action.microbatch >= 0:
+                cut = self.cuts[action.microbatch]
+                if cut.start < cut.stop:
+                    self._do[action.kind](action)
+                    if self._weigh:
+                        self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))
+            elif sync:
+                self._do[action.kind](action)
+        self._settle()
+        self._own.messages.finish()
+        self._own.replicas.finish_sums()
+
+    def _settle(self) -> None:
+        """Where a GPU still computes what was asked for, its last action ends when it has done so."""
+        if self._own.replicas.device.is_gpu and self.done:
+            self._own.replicas.device.wait()
+            action, begin, _ = self.done[-1]
+            self.done[-1] = action, begin, perf_counter()
+
+    def _forward(self, action: Action) -> None:
+        stage, _, number, _ = action
+        x = self.x[self.cuts[number]] if stage == 0 else self._handed(self._outputs, stage - 1, action)
+        begin = perf_counter()
+        y, self._kept[stage, number] = self._own.stages[stage].forward(x, self.passes[number])
+        if stage + 1 < self._own.plan.schedule.stages:
+            self._outputs[stage, number] = y
+        else:
+            own, targets, behind = self._own, self.targets[self.cuts[number]], perf_counter()
+            self.losses[number], self._loss_kept[number] = own.loss.forward(y, targets)
+            own.stages[stage].add_loss(FORWARD, behind)
+        self.done.append((action, begin, perf_counter()))
+
+    def _backward(self, action: Action) -> None:
+        stage, _, number, _ = action
+        if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for those of the microbatches before
+            self._backward_input(action)
+            self._send_gradient(action)
+            self._backward_weight(action)
+            return
+        dy, begin = self._output_gradient(action)
+
+        def ready(dx: Any) -> None:
+            self._keep_gradient(stage, number, dx)
+            self._send_gradient(action)
+
+        self._own.stages[stage].backward(self._kept.pop((stage, number)), dy, ready=ready)
+        self._weighed[stage] = self._weighed.get(stage, 0) + 1
+        self._weigh_ready(stage)
+        self.done.append((Action(stage, "B", number), begin, perf_counter()))
+
+    def _backward_input(self, action: Action) -> None:
+        stage, _, number, _ = action
+        dy, begin = self._output_gradient(action)
+        dx, self._left[stage, number] = self._own.stages[stage].backward_input(self._kept.pop((stage, number)), dy)
+        self._keep_gradient(stage, number, dx)
+        self.done.append((Action(stage, "I", number), begin, perf_counter()))
+
+    def _backward_weight(self, action: Action) -> None:
+        begin = perf_counter()
+        stage, _, number, _ = action
+        self._ready.add((stage, number))
+        self._weigh_ready(stage)
+        self.done.append((Action(stage, "W", number), begin, perf_counter()))
+
+    def _weigh_ready(self, stage: int) -> None:
+        """W of all microbatches whose turn has come: a stage adds to its gradients in the order of the microbatches."""
+        done = self._weighed.get(stage, 0)
+        while done < len(self._order) and (stage, self._order[done]) in self._ready:
+            self._own.stages[stage].backward_weight(self._left.pop((stage, self._order[done])))
+            done += 1
+        self._weighed[stage] = done
+
+    def _output_gradient(self, action: Action) -> tuple[Any, float]:
+        """The gradient of a stage's output, and when its work began."""
+        stage, _, number, _ = action
+        if stage + 1 < self._own.plan.schedule.stages:
+            dy = self._handed(self._gradients, stage + 1, action)
+            return dy, perf_counter()
+        begin = perf_counter()
+        dy = self._own.loss.backward(self._loss_kept.pop(number), self.scale)
+        self._own.stages[stage].add_loss(INPUT, begin)
+        return dy, begin
+
+    def _handed(self, made: dict[Key, Any], source: int, action: Action) -> Any:
+        """What stage `source` made for this one: on this rank, or received."""
+        stage, kind, number, _ = action
+        if self._own.plan.schedule.rank_of[source] == self._own.rank:
+            return made.pop((source, number))
+        posted = self._coming.pop((stage, "F" if kind == "F" else "I", number))
+        return self._own.messages.wait(posted, f"{stage}{kind}")
+
+    def _keep_gradient(self, stage: int, number: int, dx: Any) -> None:
+        if not stage:
+            return
+        if dx is None:
+            raise InputError(
+                f"stage {stage} begins with a layer that gives no gradient of its input",
+                likely="a layer for data (input_gradient=False) that is not in the first stage",
+                do="make it one layer with those before it: Sequential([before, it])",
+            )
+        self._gradients[stage, number] = dx
+
+    def _send_output(self, action: Action) -> None:
+        self._own.messages.send(action.peer, self._outputs.pop((action.stage, action.microbatch)))
+
+    def _send_gradient(self, action: Action) -> None:
+        if action.sends is not None:
+            self._own.messages.send(action.peer, self._gradients.pop((action.stage, action.microbatch)))
+
+    def _receive_output(self, action: Action) -> None:
+        self._receive(action, "F", 0)
+
+    def _receive_gradient(self, action: Action) -> None:
+        self._receive(action, "I", 1)
+
+    def _receive(self, action: Action, kind: str, side: int) -> None:
+        stage, _, number, peer = action
+        form = self._own.forms[form_of(self.x[self.cuts[number]])][stage][side]
+        self._coming[stage, kind, number] = self._own.messages.post(peer, *form)
+
+    # A weight of the first and the last stage: the first adds to `grad`, the last to `second_grad`; both get the sum.
+
+    def _send_tied(self, action: Action) -> None:
+        for parameter in self._own.shared:
+            self._own.messages.send(action.peer, parameter.grad if action.stage == 0 else parameter.second_grad)
+
+    def _receive_tied(self, action: Action) -> None:
+        self._coming[action.stage, "T", -1] = [
+            self._own.messages.post_into(action.peer, parameter.second_grad if action.stage == 0 else parameter.grad)
+            for parameter in self._own.shared
+        ]
+
+    def _tie(self, action: Action) -> None:
+        for posted in self._coming.pop((action.stage, "T", -1), ()):
+            self._own.messages.wait(posted, "tied weights")
+        self._own.messages.finish()  # what is sent is added to now
+        add_second(self._own.shared)
+
+    def _reduce(self, action: Action) -> None:
+        if not self._own.plan.program.tied:
+            add_second(self._own.shared)
+        self._own.replicas.start_sum(self._own.gradients[action.stage])
