@@ -1,19 +1,24 @@
-"""Seconds from a clone with nothing installed to the report of a run on 2 ranks, and what takes them."""
+"""Seconds from a clone with nothing installed to the report of a run on 2 ranks, and what takes them.
+
+`python -m tests.first_run --json` measures them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from hpckit.bench.measure import machine
+from hpckit.bench.command import main_of
+from hpckit.bench.measure import result, spread
 from hpckit.errors import SetupError
 from hpckit.launch.scratch import scratch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 README = re.compile(r"<!-- command: run -->\n```sh\n(?P<command>.+)\n```")
 LIMIT = 120.0  # s: what a newcomer is willing to wait
 # Nothing of earlier runs: kernels, settings, an installation that a variable points to.
@@ -33,8 +38,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         for name, seconds in parts.items()
     ]
     rows.append({"part": "in all", "seconds": round(total, 2), "share": 1.0})
-    ratio = {"median": total, "low": total, "high": total, "rounds": 1}
-    return {"bench": "first_run", "machine": machine(), "results": rows, "ratios": {"first_run_s": ratio}}
+    return result("first_run", rows, {"first_run_s": spread([total])})
 
 
 def first_run(folder: Path) -> dict[str, float]:
@@ -79,3 +83,7 @@ def _inside(printed: str, whole: float) -> dict[str, float]:
         "kernels of the first run": compiled,
         "time loop of the first run": looped,
     }
+
+
+if __name__ == "__main__":
+    sys.exit(main_of(sys.modules[__name__], "python -m tests.first_run", sys.argv[1:]))

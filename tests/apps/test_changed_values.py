@@ -1,6 +1,6 @@
 """Values that change by themselves: NaN, flipped bits in a step, flipped bits in messages; each is found and named.
 
-Of the apps one, so that a mistake is seen soon: `hpckit bench faults --tier T0`, a stage of CI, does all of them.
+Of the apps one, so that a mistake is seen soon: `python -m tests.faults --tier T0`, a stage of CI, does all of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hpckit.io.checkpoint.state import Piece, State
 from hpckit.run.nan_guard import require_finite
 from hpckit.run.redundant_step import Kept
 from hpckit.settings.config import load
+from tests.faults.jobs import rows_of
 from tests.faults.programs.cases import CASES
-from tests.faults.rank_programs import rows_of
 from tests.faults.taken_out import SAFEGUARDS
 
 

@@ -21,7 +21,7 @@ from hpckit.errors import SetupError
 from hpckit.launch.scratch import scratch
 from tests.faults.jobs import at_once, job
 
-PROGRAM = Path(__file__).with_name("dying.py")
+PROGRAM = Path(__file__).with_name("programs") / "dying.py"
 GONE_SECONDS = 5.0
 START_SECONDS = 300.0  # for the ranks to appear, and for what takes a few seconds to count as not ended
 SLOW = "gone after"

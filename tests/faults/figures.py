@@ -1,10 +1,12 @@
-"""What the rows of `hpckit bench faults` come to: figures, what each must be, and the table that says so."""
+"""What the rows of `python -m tests.faults` come to: figures, what each must be, and the table that says so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from hpckit.bench.measure import spread
 
 # Key -> kinds of cases: the share of them that went as they must.
 SHARES = {
@@ -54,21 +56,16 @@ def figures_of(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     for key, kinds in SHARES.items():
         them = [row for row in rows if row["what"] in kinds]
         if them:
-            figures[key] = _figure(sum(row["passed"] for row in them) / len(them), len(them))
+            figures[key] = spread([sum(row["passed"] for row in them) / len(them)], len(them))
     changed = [row for row in rows if row["what"] == "corruption"]
     if changed:
         for ending in ("silent", "crash"):
-            figures[f"corrupt_{ending}"] = _figure(
-                sum(row.get("ending", "crash") == ending for row in changed), len(changed)
-            )
+            count = sum(row.get("ending", "crash") == ending for row in changed)
+            figures[f"corrupt_{ending}"] = spread([count], len(changed))
     failures = [row for row in rows if row["what"] == "power loss"]
     if failures:
-        figures["powerloss_lost"] = _figure(sum(not row["passed"] for row in failures), len(failures))
+        figures["powerloss_lost"] = spread([sum(not row["passed"] for row in failures)], len(failures))
     return figures
-
-
-def _figure(value: float, cases: int) -> dict[str, float]:
-    return {"median": value, "low": value, "high": value, "rounds": cases}
 
 
 def missed(figures: Mapping[str, Mapping[str, float]]) -> list[str]:

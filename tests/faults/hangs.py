@@ -18,7 +18,7 @@ from hpckit.launch.scratch import scratch
 from tests.faults.jobs import at_once, job
 from tests.faults.programs.hanging import STEPS
 
-PROGRAM = Path(__file__).with_name("hanging.py")
+PROGRAM = Path(__file__).with_name("programs") / "hanging.py"
 KINDS = (
     "mismatch",
     "missing",

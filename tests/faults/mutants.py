@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from hpckit.io import disk
-from hpckit.io.checkpoint import manifest
+from hpckit.io.checkpoint import choose, manifest, reader
 from tests.faults.corruptions import corruptions
-from tests.faults.jobs import at_once
+from tests.faults.jobs import at_once, rows_of
 from tests.faults.power_loss import power_loss
-from tests.faults.rank_programs import rows_of
-from tests.faults.taken_out import SAFEGUARDS
+from tests.faults.taken_out import SAFEGUARDS, nothing, replaced
 
 Rows = Iterable[dict[str, Any]]
 
@@ -36,10 +33,6 @@ class _Any(str):
     __hash__ = str.__hash__
 
 
-def _nothing(*unused: Any) -> None:
-    """In place of a function of `hpckit.io.disk`: forces nothing to disk."""
-
-
 def _no_commit_needed(root: Path) -> list[int]:
     """`committed`, where a manifest is enough."""
     found = manifest.generations(root)
@@ -56,18 +49,8 @@ def _any_generation(content: bytes, generation: int) -> dict[str, Any]:
     return json.loads(content)
 
 
-@contextlib.contextmanager
-def _patched(*what: tuple[str, Any]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for name, value in what:
-            stack.enter_context(patch(name, value))
-        yield
-
-
 def _mutants() -> dict[str, tuple[Any, Callable[[], Rows]]]:
     """Name -> (what takes the safeguard out, the cases that must notice)."""
-    reader = "hpckit.io.checkpoint.reader"
-    choose = "hpckit.io.checkpoint.choose"
 
     def changed() -> Rows:
         return corruptions(Random(5), 120)
@@ -76,14 +59,14 @@ def _mutants() -> dict[str, tuple[Any, Callable[[], Rows]]]:
         return power_loss(200)
 
     return {
-        "fsync of files": (_patched(("hpckit.io.disk.sync", _nothing)), lost),
-        "fsync of folders": (_patched(("hpckit.io.disk.sync_names", _nothing)), lost),
-        "hash of the values": (_patched((f"{reader}.hash_named", lambda name: lambda data: _Any(""))), changed),
+        "fsync of files": (replaced((disk, "sync", nothing)), lost),
+        "fsync of folders": (replaced((disk, "sync_names", nothing)), lost),
+        "hash of the values": (replaced((reader, "hash_named", lambda name: lambda data: _Any(""))), changed),
         "COMMIT": (
-            _patched((f"{choose}.committed", _no_commit_needed), (f"{choose}.read_manifest", _manifest_alone)),
+            replaced((choose, "committed", _no_commit_needed), (choose, "read_manifest", _manifest_alone)),
             lambda: corruptions(Random(5), 60, ("digit",)),
         ),
-        "number of the generation": (_patched((f"{choose}.parse", _any_generation)), changed),
+        "number of the generation": (replaced((choose, "parse", _any_generation)), changed),
     }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hpckit.bench.measure import machine
+from hpckit.bench.measure import result
 from hpckit.bench.overhead.checkpoint import checkpoint_costs
 from hpckit.bench.overhead.watch import watch_costs
 from hpckit.errors import InputError, SetupError
@@ -22,12 +22,11 @@ from tests.faults.corruptions import corruptions
 from tests.faults.deaths import deaths
 from tests.faults.figures import figures_of, missed, table
 from tests.faults.hangs import hangs
-from tests.faults.jobs import at_once, none_left
+from tests.faults.jobs import at_once, none_left, rows_of
 from tests.faults.kills import failing, kills
 from tests.faults.mutants import mutants
 from tests.faults.power_loss import power_loss
 from tests.faults.programs.cases import CASES, MORE
-from tests.faults.rank_programs import rows_of
 from tests.faults.untrusted import untrusted
 
 CHECKPOINT, WATCH = "checkpoint", "watch"  # `--only` them: what they cost, nothing broken
@@ -87,7 +86,7 @@ def run(
     numbers = QUICK if quick else TIERS[tier]
     kept = _Kept(keep, "quick" if quick else tier, seed)
     seed = kept.seed
-    again = f"seed {seed}; the same again: hpckit bench faults --tier {tier} --seed {seed}"
+    again = f"seed {seed}; the same again: python -m tests.faults --tier {tier} --seed {seed}"
     _say(again)
     with none_left():
         for what, cases in _KINDS.items():
@@ -107,18 +106,17 @@ def run(
     misses = [{key: row[key] for key in ("what", "case", "problem")} for row in rows if not row["passed"]]
     figures = figures_of(rows) | ratios
     _say(f"{table(figures)}\n{again}")
-    return {
-        "bench": "faults",
-        "machine": machine(),
-        "tier": kept.tier,
-        "seed": seed,
-        "numbers": asdict(numbers),
-        "results": results,
-        "misses": misses,
-        "costs": costs,
-        "ratios": figures,
-        "missed": missed(figures),
-    }
+    return result(
+        "faults",
+        results,
+        figures,
+        tier=kept.tier,
+        seed=seed,
+        numbers=asdict(numbers),
+        misses=misses,
+        costs=costs,
+        missed=missed(figures),
+    )
 
 
 def _costs(quick: bool, only: str | None) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:

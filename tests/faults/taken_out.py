@@ -9,7 +9,16 @@ from unittest.mock import patch
 
 import numpy as np
 
+from hpckit.apps.atmosphere import loop
+from hpckit.comm import checksums
+from hpckit.comm.shared import mailboxes
+from hpckit.kernels.noise.dispatch import normals
+from hpckit.md import thermostats
+from hpckit.run import step_boundary
+from hpckit.run.redundant_step import Kept
+
 NONE = "-"
+Patch = tuple[Any, str, Any]  # the module or class whose name is bound to something else, and to what
 
 
 def _one_face(phase: int, turn: int) -> int:
@@ -19,30 +28,33 @@ def _one_face(phase: int, turn: int) -> int:
 
 def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
     """In place of `noise.normals`: random numbers by the slots of a rank, not by the particles."""
-    from hpckit.kernels.noise.dispatch import normals
-
     normals(seed, step, np.arange(len(ids), dtype=ids.dtype), stream, out)
 
 
-def _nothing(*unused: Any) -> None:
-    """In place of a check."""
+def nothing(*unused: Any) -> None:
+    """In place of a check, or of a function that forces something to disk."""
 
 
 # Name -> what is put in its place.
-SAFEGUARDS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "face tag": (("hpckit.comm.shared.mailboxes.entry_of", _one_face),),
-    "keys of random numbers": (("hpckit.md.thermostats.normals", _by_slot),),
-    "NaN gate": (("hpckit.run.step_boundary.require_finite", _nothing),),
-    "finite check of a model": (("hpckit.apps.atmosphere.loop.require_sound", _nothing),),
-    "comparison of replayed steps": (("hpckit.run.redundant_step.Kept.difference", _nothing),),
-    "comparison of checksums": (("hpckit.comm.checksums.compare", _nothing),),
+SAFEGUARDS: dict[str, Patch] = {
+    "face tag": (mailboxes, "entry_of", _one_face),
+    "keys of random numbers": (thermostats, "normals", _by_slot),
+    "NaN gate": (step_boundary, "require_finite", nothing),
+    "finite check of a model": (loop, "require_sound", nothing),
+    "comparison of replayed steps": (Kept, "difference", nothing),
+    "comparison of checksums": (checksums, "compare", nothing),
 }
 
 
 @contextlib.contextmanager
-def taken_out(name: str) -> Iterator[None]:
-    """Without the safeguard of this name; `-`: with all of them."""
+def replaced(*patches: Patch) -> Iterator[None]:
+    """With other things bound to some names. Raises `AttributeError` for a name that is not there."""
     with contextlib.ExitStack() as stack:
-        for target, value in SAFEGUARDS[name] if name != NONE else ():
-            stack.enter_context(patch(target, value))
+        for owner, name, value in patches:
+            stack.enter_context(patch.object(owner, name, value))
         yield
+
+
+def taken_out(name: str) -> contextlib.AbstractContextManager[None]:
+    """Without the safeguard of this name; `-`: with all of them."""
+    return replaced(*([SAFEGUARDS[name]] if name != NONE else []))

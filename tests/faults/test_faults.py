@@ -1,7 +1,8 @@
-"""The fault tests in short, and that they notice what they are for; `hpckit bench faults --tier T0` runs them all."""
+"""The fault tests in short, and that they notice what they are for; `python -m tests.faults` runs them all."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,23 +11,24 @@ from random import Random
 
 import pytest
 
-from hpckit.cli.main import main
-from hpckit.cli.verbs.bench import benchmarks
+from hpckit.bench.command import main_of
 from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import InputError
-from tests.faults import figures, hangs, run
+from tests.faults import figures, hangs
+from tests.faults import run as faults
 from tests.faults.deaths import again_if_slow, deaths
 from tests.faults.untrusted import untrusted
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_faults_in_short() -> None:
     found_figures = {}
     for only in ("kill", "failpoint", "corruption", "power loss"):
-        found = run.run(quick=True, seed=20261121, only=only)
+        found = faults.run(quick=True, seed=20261121, only=only)
         assert not found["misses"]
         found_figures |= {key: value["median"] for key, value in found["ratios"].items()}
     assert found_figures == {"kills_bitwise": 1.0, "corrupt_silent": 0.0, "corrupt_crash": 0.0, "powerloss_lost": 0.0}
-    assert "seed" in benchmarks()["faults"]
 
 
 def test_figures_and_what_they_must_be(capsys, monkeypatch) -> None:
@@ -44,9 +46,9 @@ def test_figures_and_what_they_must_be(capsys, monkeypatch) -> None:
     verdicts = {line.split()[0]: line.split()[-1] for line in told if line.split()[-1].isupper()}
     assert verdicts == {"corrupt_silent": "MISSED", "ckpt_vs_raw": "SLOWER"}
     for rest, code in (({"missed": ["corrupt_silent"]}, 1), ({"missed": []}, 0), ({}, 0)):
-        monkeypatch.setattr(run, "run", lambda rest=rest, **given: {"bench": "faults", **rest})
-        assert main(["bench", "faults", "--json"]) == code
-    capsys.readouterr()
+        monkeypatch.setattr(faults, "run", lambda rest=rest, **given: {"bench": "faults", **rest})
+        assert main_of(faults, "faults", ["--json"]) == code
+        assert json.loads(capsys.readouterr().out) == {"bench": "faults", **rest}
 
 
 def test_jobs_end_with_the_benchmark() -> None:
@@ -68,7 +70,9 @@ with none_left():
     threading.Thread(target=end_when_two_run).start()
     list(at_once([wait, wait, wait]))
 """
-    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=150, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=150, check=False
+    )
     assert ended.returncode == 128 + signal.SIGTERM
     pids = [int(line) for line in ended.stdout.split()]
     assert len(pids) == 2, "the third does not begin"
@@ -80,25 +84,25 @@ def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -
         yield {"what": "kill", "case": "first", "passed": True, "problem": ""}
         raise OSError("no process can be made")
 
-    monkeypatch.setitem(run._KINDS, "kill", half)
+    monkeypatch.setitem(faults._KINDS, "kill", half)
     kept = tmp_path / "found.json"
-    found = run.run(quick=True, seed=3, only="kill", keep=kept)
+    found = faults.run(quick=True, seed=3, only="kill", keep=kept)
     assert found["ratios"]["kills_bitwise"]["median"] == 0.5, "a kind that cannot be run is no success"
     assert "no process can be made" in found["misses"][0]["problem"]
-    monkeypatch.setitem(run._KINDS, "kill", lambda tier, seed, random: pytest.fail("it was run again"))
-    again = run.run(quick=True, only="kill", keep=kept)
+    monkeypatch.setitem(faults._KINDS, "kill", lambda tier, seed, random: pytest.fail("it was run again"))
+    again = faults.run(quick=True, only="kill", keep=kept)
     assert again["seed"] == 3
     assert again["ratios"] == found["ratios"]
     for arguments in ({"seed": 4}, {"tier": "T1", "quick": False}):
         with pytest.raises(InputError, match="not what this tier and seed found"):
-            run.run(**{"quick": True, "only": "kill", "keep": kept, **arguments})
+            faults.run(**{"quick": True, "only": "kill", "keep": kept, **arguments})
     with pytest.raises(InputError, match="no kind 'kills'"):
-        run.run(quick=True, only="kills")
+        faults.run(quick=True, only="kills")
 
 
 @pytest.mark.nightly
 def test_every_safeguard_of_checkpoints_is_tested() -> None:
-    found = run.run(quick=True, seed=1, only="mutant")
+    found = faults.run(quick=True, seed=1, only="mutant")
     assert [row["case"] for row in found["misses"]] == []
     assert found["ratios"]["mutants_killed"]["median"] == 1.0
 

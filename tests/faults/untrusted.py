@@ -23,7 +23,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from hpckit.launch.scratch import scratch
-from tests.faults.jobs import AT_ONCE, at_once, job
+from tests.faults.jobs import AT_ONCE, at_once, job, with_tests
 
 SECONDS = 5  # of processor time in a case
 WAITING = 100  # s: a case that does not compute and does not end either
@@ -42,8 +42,8 @@ def _part(kind: str, seed: int, first: int, end: int) -> list[dict[str, Any]]:
     """The cases from `first` on to `end`."""
     rows = []
     while first < end:
-        command = [sys.executable, "-m", __name__, kind, str(seed), str(first), str(end)]
-        with job(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        command = [sys.executable, "-m", "tests.faults.untrusted", kind, str(seed), str(first), str(end)]
+        with job(command, env=with_tests(os.environ), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             assert child.stdout is not None
             with child.stdout as lines:
                 found = [json.loads(line) for line in lines]
@@ -59,9 +59,9 @@ def _part(kind: str, seed: int, first: int, end: int) -> list[dict[str, Any]]:
 
 def main(kind: str, seed: int, first: int, end: int) -> None:
     """The cases from `first` on, each with a random stream of its own."""
-    from tests.faults import random_configs, random_files
+    from tests.faults.random_inputs import random_config, random_file
 
-    case: Case = {"config": random_configs.case, "data file": random_files.case}[kind]
+    case: Case = {"config": random_config, "data file": random_file}[kind]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, _too_long)
     signal.signal(signal.SIGALRM, _too_long)

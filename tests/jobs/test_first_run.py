@@ -1,4 +1,4 @@
-"""`hpckit bench first_run`: the README's command by its parts; the whole of it is for a quiet machine."""
+"""`python -m tests.first_run`: the README's command by its parts; the whole of it is for a quiet machine."""
 
 from __future__ import annotations
 

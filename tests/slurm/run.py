@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.bench.measure import machine
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import Ratios, Rows, result, spread
 from hpckit.jobs.graph.graph import load_graph
 from hpckit.jobs.graph.state import GraphState
 from hpckit.launch.scratch import scratch
@@ -19,8 +20,7 @@ from tests.first_run import first_run
 from tests.slurm.loopback import Cluster, cluster, missing
 from tests.slurm.requeue import limited, requeued, same_bits
 
-Ratios = dict[str, dict[str, float]]
-Part = Callable[[Cluster, Path, bool, Ratios], list[dict[str, Any]]]
+Part = Callable[[Cluster, Path, bool, Ratios], Rows]
 KEYS = ("requeue_bitwise", "limit_bitwise", "graph_kills", "first_run_s")
 LONG = ("limit_bitwise", "first_run_s")  # left out where `quick`
 KILLS, QUICK_KILLS, KILLS_A_ROUND = 50, 5, 5
@@ -36,9 +36,8 @@ TASKS = {"a": "", "b": "", "c": "", "d": "", "e": "ab", "f": "cd", "g": "ef", "h
 
 
 def add_options(it: argparse.ArgumentParser) -> tuple[str, ...]:
-    """The options of this benchmark; their names."""
-    it.add_argument("--only", metavar="KEY", action="append", choices=KEYS, help=f"one part, of: {', '.join(KEYS)}")
-    return ("only",)
+    """The option of this command, and its name for `run`."""
+    return add_only(it, KEYS)
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -48,14 +47,14 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     (time, less is better) from a fresh virtual environment to the report of a run on 2 ranks, left out where `quick`.
     """
     wanted = only or [key for key in KEYS if not (quick and key in LONG)]
-    results: list[dict[str, Any]] = []
+    results: Rows = []
     ratios: Ratios = {}
     with scratch() as name:
         folder = Path(name)
         if "graph_kills" in wanted:
             kills, same = graph_kills(folder / "graph", QUICK_KILLS if quick else KILLS)
             results.append({"what": "drivers of a task graph killed", "count": kills, "same": same})
-            ratios["graph_kills"] = _one(same / kills, kills)
+            ratios["graph_kills"] = spread([same / kills], kills)
         slurms = {"requeue_bitwise": _requeue, "limit_bitwise": _limits}
         if parts := [part for key, part in slurms.items() if key in wanted]:
             results += _on_slurm(parts, folder, quick, ratios)
@@ -63,11 +62,11 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             (folder / "fresh").mkdir()
             seconds = sum(first_run(folder / "fresh").values())
             results.append({"what": "fresh environment to report, s", "count": 1, "seconds": seconds})
-            ratios["first_run_s"] = _one(seconds, 1)
-    return {"bench": "cluster", "machine": machine(), "results": results, "ratios": ratios}
+            ratios["first_run_s"] = spread([seconds], 1)
+    return result("cluster", results, ratios)
 
 
-def _on_slurm(parts: Sequence[Part], folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
+def _on_slurm(parts: Sequence[Part], folder: Path, quick: bool, ratios: Ratios) -> Rows:
     """The rows of the parts that need a Slurm, which is started for them; adds their keys."""
     if problem := missing():
         return [{"what": f"requeue: no Slurm here: {problem}"}]
@@ -80,21 +79,21 @@ def _on_slurm(parts: Sequence[Part], folder: Path, quick: bool, ratios: Ratios) 
     return rows
 
 
-def _requeue(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
+def _requeue(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> Rows:
     """The row of the run that is warned twice and put back into the queue; adds its key."""
     found = requeued(slurm, folder, limits=3, end=2500.0 if quick else 5000.0)
     equal = found["exit"] == "0:0" and same_bits(found["fields"])
-    ratios["requeue_bitwise"] = _one(float(equal and found["starts"] == 3), 1)
+    ratios["requeue_bitwise"] = spread([float(equal and found["starts"] == 3)], 1)
     return [{"what": "run over several time limits", "count": found["starts"], "same": int(equal)}]
 
 
-def _limits(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> list[dict[str, Any]]:
+def _limits(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> Rows:
     """The rows of runs that Slurm warned, and ended, at a limit of a minute; adds their key."""
     found = limited(slurm, folder)
     warned, ended = found["warned"], found["ended"]
     well = warned["exit"] == "0:0" and warned["starts"] > 1 and same_bits(warned["fields"])
     killed = ended["state"] == "TIMEOUT" and same_bits(ended["fields"])
-    ratios["limit_bitwise"] = _one(float(well and killed), 2)
+    ratios["limit_bitwise"] = spread([float(well and killed)], 2)
     return [
         {"what": "run warned by Slurm before its limits", "count": warned["starts"], "same": int(well)},
         {"what": "run ended by Slurm at its limit, resumed", "count": 1, "same": int(killed)},
@@ -150,7 +149,3 @@ def _hashes(file: Path) -> dict[str, Any]:
     graph = load_graph(file)
     state = GraphState(graph)
     return {} if ended.returncode else {name: (state.record(name) or {}).get("outputs") for name in graph.tasks}
-
-
-def _one(value: float, rounds: int) -> dict[str, float]:
-    return {"median": value, "low": value, "high": value, "rounds": rounds}

@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
@@ -38,9 +37,9 @@ from hpckit.io.files import replace_file
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.redundant_step import Kept
+from tests.faults.jobs import ROWS
 from tests.faults.programs.cases import CASES, TEXT, Case, laid_over
-from tests.faults.rank_programs import ROWS
-from tests.faults.taken_out import taken_out
+from tests.faults.taken_out import replaced, taken_out
 
 world = MPI.COMM_WORLD
 PIPELINE = "pipeline"  # training whose ranks are stages
@@ -185,10 +184,10 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
     if world.rank == 0:
         RunDirectory.create(folder / f"message-{name}")
     world.Barrier()
-    with (
-        patch("hpckit.comm.checksums.Seals.finish", finish_spoiled),
-        patch("hpckit.comm.checksums.SingleSeals.check", single_spoiled),
-        patch("hpckit.comm.checksums.check_result", result_spoiled),
+    with replaced(
+        (checksums.Seals, "finish", finish_spoiled),
+        (checksums.SingleSeals, "check", single_spoiled),
+        (checksums, "check_result", result_spoiled),
     ):
         run = Run(world, RunDirectory(folder / f"message-{name}"), app=case.app, lines=False)
         module = importlib.import_module(f"hpckit.apps.{case.app}.run")

@@ -36,8 +36,8 @@ from hpckit.io.files import replace_file
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.redundant_step import Kept
+from tests.faults.jobs import ROWS
 from tests.faults.programs.cases import CASES, MORE, TEXT, Case
-from tests.faults.rank_programs import ROWS
 from tests.faults.taken_out import taken_out
 
 world = MPI.COMM_WORLD

@@ -1,7 +1,8 @@
-"""A random data file: one that hpckit reads, changed at random, and given to its reader."""
+"""Settings and data files at random: what bad disks, bad editors and bad people leave, given to what reads them."""
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -11,9 +12,109 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.cli.main import main
 from hpckit.errors import HpckitError
 from hpckit.plan.particles.snapshot import Snapshot
-from tests.faults.random_text import changed, changed_bytes
+from hpckit.settings.apps import App, apps
+from hpckit.settings.run_file import default_config, run_file_text
+from hpckit.settings.schema import Schema, dotted
+
+LONG = "9223372036854775808"  # one more than 64 bits hold
+VALUES = (
+    *("0", "-1", "1", "1e-300", "1e300", "-1e308", "1e999", "nan", "inf", "-inf", "0.1", LONG, "1" * 400),
+    *('""', '"x"', "x", "true", "false", "[]", "[1]", "[[1], [2]]", "{}", "{a = 1}", "2026-01-01"),
+    *("'", '"', "\\", "%s%n", "/", "../..", "/dev/null", "/etc/passwd", "~", "none", "a" * 5000),
+    *("\u00e9\u4e2d\U0001f600", "\x00", "\x1b[31m"),
+)
+NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+
+
+def changed(random: Random, text: str) -> str:
+    """One change: a number, a line, a character or the end of the text."""
+    lines = text.split("\n")
+    at = random.randrange(len(lines))
+    kind = random.randrange(8)
+    if kind <= 2:
+        numbers = list(NUMBER.finditer(text))
+        if numbers:
+            found = random.choice(numbers)
+            return text[: found.start()] + random.choice(VALUES) + text[found.end() :]
+    if kind == 3:
+        del lines[at]
+    elif kind == 4:
+        lines.insert(at, random.choice(lines))
+    elif kind == 5:
+        other = random.randrange(len(lines))
+        lines[at], lines[other] = lines[other], lines[at]
+    elif kind == 6:
+        return text[: random.randrange(len(text) + 1)]
+    else:
+        place = random.randrange(len(text) + 1)
+        return (
+            text[:place]
+            + random.choice((*VALUES, "=", "[", "]", "#", "\t", "\r", " "))
+            + text[place + random.randint(0, 2) :]
+        )
+    return "\n".join(lines)
+
+
+def changed_bytes(random: Random, data: bytes) -> bytes:
+    """One change: a bit, some bytes, or the end."""
+    kind, at = random.randrange(4), random.randrange(max(len(data), 1))
+    if kind == 0 and data:
+        return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+    if kind == 1:
+        return data[:at]
+    if kind == 2:
+        return data[:at] + random.randbytes(random.randint(1, 16)) + data[at:]
+    return data[:at] + random.randbytes(min(16, len(data) - at)) + data[at + 16 :]
+
+
+def random_config(random: Random, folder: Path) -> str:
+    """A dry run of a random configuration: it is done (0) or refused as bad input (2). Raises `AssertionError`."""
+    app = random.choice(list(apps().values()))
+    words = _run_file(random, app, folder) if random.random() < 0.3 else _words(random, app)
+    if random.random() < 0.2:
+        words += ["-n", str(random.choice((2, 3, 7, 64, 4096, 10**6)))]
+    try:
+        code = main(["run", *words, "--dry-run"])
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        raise AssertionError(f"{type(error).__name__} at {where}: {error}; hpckit run {' '.join(words)}") from error
+    assert code in (0, 2), f"exit code {code}; hpckit run {' '.join(words)}"
+    return f"exit code {code}"
+
+
+def _words(random: Random, app: App) -> list[str]:
+    """A preset or the app with some keys set."""
+    presets = [f"{app.name}.{preset}" for preset in app.presets]
+    keys = [dotted(path) for path in Schema(app.config).leaves()]
+    given = [f"{random.choice(keys)}={_value(random)}" for _ in range(random.randint(1, 3))]
+    if random.random() < 0.1:
+        given.append(changed(random, random.choice(given)).replace("\n", " "))
+    return [random.choice([app.name, *presets]), *(word for word in given if not word.startswith("-"))]
+
+
+def _value(random: Random) -> str:
+    """A number near or far, a text, a list, or no value at all."""
+    kind = random.random()
+    if kind < 0.4:
+        return str(random.choice((1, 2, 3, 7, 13, 100)) * random.choice((1, 1, 1, 0.1, 10)))
+    if kind < 0.5:
+        return str([random.choice((0, 1, 5, 16, -3, 2.5, 10**7)) for _ in range(random.randint(0, 3))])
+    return random.choice(VALUES)
+
+
+def _run_file(random: Random, app: App, folder: Path) -> list[str]:
+    """The run file of an app, changed."""
+    path = folder / "changed.toml"
+    text = run_file_text(app, default_config(app))
+    for _ in range(random.randint(1, 3)):
+        text = changed(random, text)
+    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+    return [str(path)]
+
 
 SOUNDING = "1000.0 300.0 14.0\n0.0 300.0 14.0 -1.0 2.0\n500.0 301.0 12.5 0.0 2.0\n12000.0 345.0 0.1 20.0 3.0\n"
 WYOMING = """\
@@ -28,7 +129,7 @@ WYOMING = """\
 """
 
 
-def case(random: Random, folder: Path) -> str:
+def random_file(random: Random, folder: Path) -> str:
     """A changed file is read, or refused with a code. Raises `AssertionError`."""
     name = random.choice(sorted(_samples(folder)))
     sample, read = _samples(folder)[name]
@@ -91,7 +192,7 @@ def _samples(folder: Path) -> dict[str, tuple[Path, Callable[[Path], Any]]]:
         "machine": (machine, machine_of),
         "WRF sounding": (wrf, read_sounding),
         "Wyoming sounding": (wyoming, read_sounding),
-        "table of collectives": (collectives, lambda path: parse(_text(path), path.name)),
+        "table of collectives": (collectives, lambda path: parse(_decoded(path), path.name)),
         "topography": (ground, _read_topography),
     }
 
@@ -111,7 +212,7 @@ def _atoms() -> Snapshot:
     )
 
 
-def _text(path: Path) -> str:
+def _decoded(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace")
 
 
