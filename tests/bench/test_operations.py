@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from hpckit.bench.collectives import asked, verb
-from hpckit.bench.collectives.asked import OPTIONS, algorithms_of, cases_of
+from hpckit.bench.collectives import cases, verb
+from hpckit.bench.collectives.cases import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
 from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
@@ -104,7 +104,7 @@ def test_what_cannot_be_is_refused_by_name(ranks, given, told):
 
 
 def test_memory_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(asked, "available_bytes", lambda: 40_000_000)
+    monkeypatch.setattr(cases, "available_bytes", lambda: 40_000_000)
     cases_of({"sizes": "1MB"}, [6])
     with pytest.raises(
         InputError, match=r"take about 40\.1 MiB on all ranks of this machine, which has 38\.1 MiB free"
@@ -163,7 +163,7 @@ def test_values_are_exact_in_every_type_and_a_wrong_one_is_counted(dtype):
 
 def test_rows_tell_bytes_by_each_operation_and_what_was_left_out(monkeypatch, capsys, tmp_path):
     def ranks(module, n, cases):
-        assert module == "hpckit.bench.collectives.asked_ranks"
+        assert module == "hpckit.bench.collectives.ranks"
         times = {"mpi": [4e-3] * 5, "auto": [2e-3] * 5, "tree": [8e-3] * 5}
         found = {"times": times, "wrong": {"mpi": 0, "auto": 0, "tree": 3}, "left_out": {"gloo": "no int8"}}
         return [{**case, **found, "ranks": n} for (case,) in cases]

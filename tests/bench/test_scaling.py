@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 
 from hpckit.apps.common.scaling import Load, halos
-from hpckit.bench.core_wait import CALM
+from hpckit.bench.measure import CALM, calmest, disturbance
 from hpckit.bench.scaling.files import latex, markdown
 from hpckit.bench.scaling.fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling.model import curve
 from hpckit.bench.scaling.ranks import Turn
 from hpckit.bench.scaling.reframe import reframe_test
-from hpckit.bench.scaling.rounds import calmest, crowded, disturbance
-from hpckit.bench.scaling.study import Study, evaluated, words_with
+from hpckit.bench.scaling.study import Study, crowded, evaluated, words_with
 from hpckit.bench.scaling.verb import run
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine.machine import Level, Machine
