@@ -12,6 +12,7 @@ from hpckit.bench.collectives.cases import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
 from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
+from hpckit.collectives.choice import NODE_ALGORITHMS
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS
 from hpckit.plan.collective.busbw import busbw_factor
@@ -128,6 +129,17 @@ def test_a_case_says_what_is_measured():
     assert [case["names"] for case in many] == [["mpi", "flat"]] * 2
     assert "flat" not in cases_of({"sizes": "1MiB"}, [2])[2][0]["names"]
     assert {"gloo", "auto", "staged"} <= set(algorithms_of("reduce_scatter"))
+
+
+def test_a_table_is_made_from_every_algorithm_that_there_is_a_choice_of():
+    made = cases.tuning_cases(False, 3)
+    assert {case["operation"] for case in made} == {name for name, plans in ALGORITHMS.items() if len(plans) > 1}
+    for case in made:
+        plans = cases.P2P if case["operation"] == "all_reduce" else ALGORITHMS[case["operation"]]
+        assert {"mpi", *plans} <= set(case["names"]), case
+        assert ("staged" in case["names"]) == (case["operation"] in NODE_ALGORITHMS)
+        assert ("flat" in case["names"]) == (case["operation"] == "all_reduce" and case["bytes"] <= cases.FLAT_MOST)
+    assert [case["bytes"] for case in cases.default_cases(True, 2)] == [size for size, _ in cases.QUICK_SIZES]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -78,8 +78,8 @@ def test_figures_and_rows_from_times(monkeypatch, tmp_path):
 
     def ranks(module, n, cases):
         return [
-            {**measured(nbytes, **names, **({"flat": 15} if nbytes < 1e5 else {})), "ranks": n}
-            for _, nbytes, _, _ in cases
+            {**measured(case["bytes"], **names, **({"flat": 15} if case["bytes"] < 1e5 else {})), "ranks": n}
+            for (case,) in cases
         ]
 
     monkeypatch.setattr("hpckit.bench.collectives.verb.run_ranks", ranks)

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from hpckit.bench.collectives import verb
 from hpckit.bench.collectives.cases import OPTIONS, cases_of, default_cases, tuning_cases
-from hpckit.bench.collectives.ranks import any_case
+from hpckit.bench.collectives.ranks import measured
 from hpckit.bench.command import add_common, exit_code, show
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import HpckitError
@@ -31,14 +31,15 @@ def main(arguments: Sequence[str]) -> None:
     asked = {name: getattr(options, name) for name in OPTIONS}
     code = np.zeros(1, np.int32)
     if any(word is not None for word in asked.values()):
-        measured = [any_case(one) for one in _cases_of_job(comm, options, asked)]
+        cases = _cases_of_job(comm, options, asked)
     else:
-        measured = [any_case(*one) for one in (tuning_cases if options.tune else default_cases)(options.quick)]
+        cases = (tuning_cases if options.tune else default_cases)(options.quick, comm.size)
+    rows = [measured(one) for one in cases]
     if comm.rank == 0:
         if any(word is not None for word in asked.values()):
-            found = verb.asked_result(measured, asked, options.plot)
+            found = verb.asked_result(rows, asked, options.plot)
         else:
-            found = verb.tuned(measured) if options.tune else verb.default_result(measured, options.plot)
+            found = verb.tuned(rows) if options.tune else verb.default_result(rows, options.plot)
         show(found, options.json)
         code[0] = exit_code(found)
     comm.Bcast(code, 0)

@@ -20,6 +20,7 @@ from hpckit.settings.apps import did_you_mean
 from hpckit.settings.sizes import parse_sizes
 from hpckit.settings.table import bytes_text
 
+Case = dict[str, Any]
 KiB, MiB = 1024, 1024**2
 P2P = ("recursive_doubling", "halving_doubling", "ring")
 IN_NODE = ("flat", "staged", "symmetric")
@@ -41,31 +42,54 @@ SIZES = (
 QUICK_SIZES = ((8, 21), (32 * KiB, 21), (MiB, 21), (64 * MiB, 7))
 
 
-def default_cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
-    """One case a size: the operation, bytes, names, rounds."""
-    return tuple(
-        (
-            "all_reduce",
-            nbytes,
-            [name for name in (QUICK if quick else EVERY) if nbytes <= FLAT_MOST or name != "flat"],
-            rounds,
-        )
-        for nbytes, rounds in (QUICK_SIZES if quick else SIZES)
-    )
+def default_cases(quick: bool, ranks: int) -> list[Case]:
+    """All-reduces of all sizes."""
+    names = QUICK if quick else EVERY
+    return [case_of("all_reduce", ranks, nbytes, names, rounds) for nbytes, rounds in (QUICK_SIZES if quick else SIZES)]
 
 
-def tuning_cases(quick: bool) -> tuple[tuple[Any, ...], ...]:
-    """Every algorithm of every operation that has a choice, at every size."""
+def tuning_cases(quick: bool, ranks: int) -> list[Case]:
+    """Every algorithm of every operation that has a choice, at every size up to 64 MiB."""
     sizes = [nbytes for nbytes, _ in (QUICK_SIZES if quick else SIZES) if nbytes <= 64 * MiB]
-    rounds, found = 5 if quick else 11, list[tuple[Any, ...]]()
-    for operation in ALGORITHMS:
-        for nbytes in sizes:
-            names = ["mpi", *P2P, *(name for name in IN_NODE if nbytes <= FLAT_MOST or name != "flat")]
-            if operation == "all_reduce":
-                found.append((operation, nbytes, names, rounds))
-            elif len(ALGORITHMS[operation]) > 1:
-                found.append((operation, nbytes, rounds))
-    return tuple(found)
+    names = {
+        operation: ("mpi", *P2P, *IN_NODE)
+        if operation == "all_reduce"
+        else [name for name in algorithms_of(operation) if name not in ("gloo", "symmetric", "auto", "auto_symmetric")]
+        for operation, plans in ALGORITHMS.items()
+        if operation == "all_reduce" or len(plans) > 1
+    }
+    rounds = 5 if quick else 11
+    return [case_of(operation, ranks, nbytes, each, rounds) for operation, each in names.items() for nbytes in sizes]
+
+
+def case_of(
+    operation: str,
+    ranks: int,
+    nbytes: int,
+    names: Sequence[str],
+    rounds: int,
+    dtype: str = "float32",
+    op: str = "sum",
+    root: int = 0,
+    place: str | None = None,
+) -> Case:
+    """What the ranks measure of one operation and size: as many elements, or elements of a block, as `nbytes` has room
+    for, at least one.
+    """
+    itemsize, blocks = array_dtype(dtype).itemsize, ranks if operation in BLOCKS else 1
+    count = max(1, nbytes // (itemsize * blocks))
+    nbytes = count * itemsize * blocks
+    return {
+        "operation": operation,
+        "count": count,
+        "bytes": nbytes,
+        "dtype": dtype,
+        "reduce": op if operation in REDUCING else None,
+        "root": root if operation in ROOTED else None,
+        "place": place_of(operation, place),
+        "names": [name for name in dict.fromkeys(names) if name != "flat" or nbytes <= FLAT_MOST],
+        "rounds": rounds,
+    }
 
 
 OPTIONS = ("operation", "sizes", "dtype", "reduce", "root", "place", "algorithm", "rounds")
@@ -77,7 +101,7 @@ MOST_ROUNDS = 100_000
 COPIES = 6  # of its buffer that a rank has at most: what it gives, sends, takes, shares, and what algorithms need
 
 
-def add_options(group: Any) -> tuple[str, ...]:
+def add_asked(group: Any) -> tuple[str, ...]:
     """Add them to a parser's group; their names. All are words: `cases_of` tells all mistakes at once."""
     group.add_argument("--operation", metavar="NAME", action="append", help=f"{', '.join(ALGORITHMS)}; may be repeated")
     group.add_argument("--sizes", metavar="SIZES", help="bytes, as 8,32KiB,1MiB or 8:128MiB:4 (from, to, factor)")
@@ -110,7 +134,7 @@ def cases_of(
     on_node: int | None = None,
     tune: bool = False,
     plot: str | None = None,
-) -> dict[int, list[dict[str, Any]]]:
+) -> dict[int, list[Case]]:
     """The cases on each number of ranks. given: of `OPTIONS`, as words, None where left out. on_node: how many of the
     ranks share this machine; by default all. tune, plot: the options that go beside. Raises `InputError` that lists all
     mistakes.
@@ -149,30 +173,17 @@ class _Asked:
         self.sizes = None if words["sizes"] is None else self._sizes(words["sizes"], on_node)
         self._check_algorithms()
 
-    def cases(self, operation: str, ranks: int, quick: bool) -> list[dict[str, Any]]:
+    def cases(self, operation: str, ranks: int, quick: bool) -> list[Case]:
         """One case a size."""
-        found, done = [], set()
+        found: dict[int, Case] = {}
+        names = ["mpi", *self.names] if self.names else algorithms_of(operation)
         for size in self.sizes or [nbytes for nbytes, _ in (QUICK_SIZES if quick else SIZES)]:
             count = self.count(operation, ranks, size)
-            if count in done or not count:
-                continue
-            done.add(count)
-            nbytes = count * array_dtype(self.dtype).itemsize * (ranks if operation in BLOCKS else 1)
-            names = ["mpi", *(name for name in self.names if name != "mpi")] if self.names else algorithms_of(operation)
-            found.append(
-                {
-                    "operation": operation,
-                    "count": count,
-                    "bytes": nbytes,
-                    "dtype": self.dtype,
-                    "reduce": self.op if operation in REDUCING else None,
-                    "root": self.root if operation in ROOTED else None,
-                    "place": place_of(operation, self.place),
-                    "names": [name for name in dict.fromkeys(names) if name != "flat" or nbytes <= FLAT_MOST],
-                    "rounds": self.rounds or _rounds(nbytes, quick),
-                }
-            )
-        return found
+            if count and count not in found:
+                how = self.dtype, self.op, self.root, self.place
+                found[count] = case_of(operation, ranks, size, names, self.rounds or 1, *how)
+                found[count]["rounds"] = self.rounds or _rounds(found[count]["bytes"], quick)
+        return list(found.values())
 
     def count(self, operation: str, ranks: int, size: int) -> int:
         """Elements of a buffer, or of each rank's block, of which `size` bytes make room for whole ones."""

@@ -16,14 +16,11 @@ from hpckit.bench.collectives.rows import NO_TORCH
 from hpckit.bench.collectives.values import BLOCKS, ROOTED, Values, array_dtype, count_wrong
 from hpckit.bench.measure import Times
 from hpckit.bench.ranks import answer, slowest
-from hpckit.collectives import all_gather, broadcast, gather, reduce, reduce_scatter, scatter
 from hpckit.collectives.axis import axis_of
-from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import HpckitError
-from hpckit.plan.collective.algorithms import ALGORITHMS
 
 # Calls of less are timed several in a row, without a barrier between, after some that are not timed: those before were
 # another candidate's.
@@ -181,51 +178,6 @@ def measured(asked: dict[str, Any], comm: MPI.Intracomm = MPI.COMM_WORLD) -> dic
         return {**about, **where, "times": times, "wrong": wrong, "left_out": left_out}
 
 
-def all_reduce_case(nbytes: int, names: list[str], rounds: int) -> dict[str, Any]:
-    """Times of an all-reduce of `nbytes` of float32, in place; candidates that cannot be had here are left out."""
-    count = max(1, nbytes // 4)
-    asked = {"operation": "all_reduce", "count": count, "bytes": 4 * count, "dtype": "float32", "reduce": "sum"}
-    return measured({**asked, "root": None, "place": "in", "names": names, "rounds": rounds})
-
-
-def operation(name: str, nbytes: int, rounds: int) -> dict[str, Any]:
-    """Times of the algorithms of another operation than all-reduce, for tuning; nbytes: of all blocks together."""
-    with Mesh(MPI.COMM_WORLD, dp=0) as mesh:
-        x = np.ones(max(mesh.size, nbytes // 4 // mesh.size * mesh.size), np.float32)
-        own = x[: x.size // mesh.size].copy()
-        calls: dict[str, Callable[[str], Any]] = {
-            "reduce_scatter": lambda algorithm: reduce_scatter(x, mesh, algorithm=algorithm),
-            "all_gather": lambda algorithm: all_gather(own, mesh, x, algorithm),
-            "broadcast": lambda algorithm: broadcast(x, mesh, 0, algorithm),
-            "reduce": lambda algorithm: reduce(x, mesh, "max", 0, algorithm),
-            "scatter": lambda algorithm: scatter(x, mesh, own, 0, algorithm),
-            "gather": lambda algorithm: gather(own, mesh, x, 0, algorithm),
-        }
-        names = [*ALGORITHMS[name], *(other for other in OTHERS.get(name, ()) if other != "nccl")]
-        if name in NODE_ALGORITHMS and axis_of(mesh.comm).group is not None:
-            names.append("staged")
-        times: Times = {algorithm: [] for algorithm in names}
-        for turn in range(-1, rounds):
-            for algorithm, found in times.items():
-                x[:] = 1
-                mesh.comm.Barrier()
-                begin = time.perf_counter()
-                calls[name](algorithm).wait()
-                mesh.comm.Barrier()  # a root that only sends is not done when its call returns
-                seconds = slowest(mesh.comm, time.perf_counter() - begin)
-                if turn >= 0:
-                    found.append(seconds)
-        return {"bytes": x.nbytes, "ranks": mesh.size, "layout": axis_of(mesh.comm).layout, "times": times, "wrong": {}}
-
-
-def any_case(what: str | dict[str, Any], *arguments: Any) -> dict[str, Any]:
-    """A case that was asked for, or the default one of an operation by its name."""
-    if isinstance(what, dict):
-        return measured(what)
-    found = all_reduce_case(*arguments) if what == "all_reduce" else operation(what, *arguments)
-    return {**found, "operation": what}
-
-
 def start_gloo(torch: Any, dist: Any) -> None:
     """A process group of all ranks that meets at a port of the first one."""
     comm = MPI.COMM_WORLD
@@ -242,4 +194,4 @@ def start_gloo(torch: Any, dist: Any) -> None:
 
 
 if __name__ == "__main__":
-    answer(sys.argv[1:], any_case)
+    answer(sys.argv[1:], measured)

@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hpckit.bench.collectives import cases as cases_asked
-from hpckit.bench.collectives.cases import MiB, default_cases, tuning_cases
+from hpckit.bench.collectives.cases import MiB, add_asked, cases_of, default_cases, tuning_cases
 from hpckit.bench.collectives.plot import draw, pyplot_for
 from hpckit.bench.collectives.rows import all_reduce_rows, asked_ratios, asked_rows, wrong_values
 from hpckit.bench.measure import Ratios, Rows, ratio, result
@@ -41,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     group.add_argument("--ranks", metavar="N", type=int, action="append", help="on N ranks (default 2, and 4 at 64 MB)")
     group.add_argument("--tune", action="store_true", help="measure all algorithms and keep which is quickest where")
     group.add_argument("--plot", metavar="FILE", help="draw busbw over the size into FILE (.svg, .png, .pdf)")
-    return "ranks", "tune", "plot", *cases_asked.add_options(group)
+    return "ranks", "tune", "plot", *add_asked(group)
 
 
 def run(
@@ -53,24 +52,23 @@ def run(
 ) -> dict[str, Any]:
     """Start the ranks, and turn their times into rows and ratios. asked: `cases.OPTIONS`, as words."""
     if any(word is not None for word in asked.values()):
-        own = cases_asked.cases_of(asked, ranks or (2,), quick, tune=tune, plot=plot)
-        each = {n: tuple((one,) for one in some) for n, some in own.items()}
-        return asked_result(_measured(each), asked, plot)
+        return asked_result(_measured(cases_of(asked, ranks or (2,), quick, tune=tune, plot=plot)), asked, plot)
     if plot is not None:
         pyplot_for(Path(plot))  # what is wrong is told before, not after minutes
     if any(n < 2 for n in ranks or ()):
         raise InputError("a collective is measured on 2 ranks or more", do="give --ranks 2")
     if tune:
-        return tuned(_measured({n: tuning_cases(quick) for n in ranks or (2, 4)}))
-    cases = {n: default_cases(quick) for n in ranks or (2,)}
+        return tuned(_measured({n: tuning_cases(quick, n) for n in ranks or (2, 4)}))
+    cases = {n: default_cases(quick, n) for n in ranks or (2,)}
     if not ranks:
-        cases[4] = tuple(one for one in default_cases(quick) if one[1] == 64 * MiB)
+        cases[4] = [one for one in default_cases(quick, 4) if one["bytes"] == 64 * MiB]
     return default_result(_measured(cases), plot)
 
 
-def _measured(cases: Mapping[int, tuple[Any, ...]]) -> Rows:
+def _measured(cases: Mapping[int, Rows]) -> Rows:
     """What the ranks found, of the cases by the number of ranks."""
-    return [row for n, each in cases.items() for row in run_ranks("hpckit.bench.collectives.ranks", n, each)]
+    module = "hpckit.bench.collectives.ranks"
+    return [row for n, each in cases.items() for row in run_ranks(module, n, [(one,) for one in each])]
 
 
 def default_result(measured: Rows, plot: str | None) -> dict[str, Any]:
