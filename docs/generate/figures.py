@@ -116,7 +116,7 @@ def _benchmark(path: Path) -> str:
     name = found["bench"]
     machine = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
     measures, command = MEASURED.get(name) or (BENCHMARKS[name].measures, f"hpckit bench {name}")
-    text = f"## {name}\n\n{measures}. `{command}`, on {machine}.\n\n"
+    text = f"## {name}\n\n{measures[:1].upper()}{measures[1:]}. `{command}`, on {machine}.\n\n"
     if found["ratios"]:
         head = ("what: against what", "median", "low", "high", "rounds", "key")
         text += table(head, (_ratio(key, found["ratios"][key]) for key in _ordered(found["ratios"])))

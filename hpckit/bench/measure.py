@@ -85,6 +85,12 @@ def spread(each: Sequence[float], rounds: int | None = None) -> dict[str, float]
     return {"median": statistics.median(each), "low": min(each), "high": max(each), "rounds": rounds}
 
 
+def timed(case: str, candidate: str, seconds: Sequence[float], steps: int = 1, **more: Any) -> dict[str, Any]:
+    """A row: the median milliseconds of a step, what else is known of it, and how often it was measured."""
+    middle = round(statistics.median(seconds) / steps * 1e3, 3)
+    return {"case": case, "candidate": candidate, "milliseconds": middle, **more, "rounds": len(seconds)}
+
+
 def speed_up(key: str, times: Times, ranks: int) -> Ratios:
     """All ranks over one, and the ceiling: what as many runs on one rank each at once leave (`ranks.against_one`)."""
     one = times["1 rank"]

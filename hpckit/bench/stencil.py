@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result
+from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, timed
 from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import slab_rows
 from hpckit.comm.observe.timer import t_eff
@@ -101,14 +101,7 @@ def _largest(*edges: int) -> int:
 
 
 def _row(case: str, name: str, seconds: list[float], nbytes: int) -> dict[str, Any]:
-    middle = median(seconds)
-    return {
-        "case": case,
-        "candidate": name,
-        "milliseconds": round(middle * 1e3, 2),
-        "t_eff_GB_per_s": round(t_eff(nbytes, middle), 2),
-        "rounds": len(seconds),
-    }
+    return timed(case, name, seconds, t_eff_GB_per_s=round(t_eff(nbytes, median(seconds)), 2))
 
 
 def _against_c(key: str, times: Times, ours: str) -> dict[str, dict[str, float]]:

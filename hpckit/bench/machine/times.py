@@ -79,36 +79,34 @@ def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
     """Cases of one size take turns until their share of the time is up, two rounds a pass at least; buffers are
     rewritten by their owner before each call.
     """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
     sizes = list(dict.fromkeys(nbytes for _, _, nbytes in cases))
     alike = {size: [(operation, name, nbytes) for operation, name, nbytes in cases if nbytes == size] for size in sizes}
-    calls = {size: _calls(each, size) for size, each in alike.items()}
+    calls = {size: _calls(comm, each, size) for size, each in alike.items()}
     found: dict[Case, list[float]] = {}
     for _ in range(PASSES):
         for size in sizes:
-            rounds = _rounds(calls[size], seconds / (PASSES * len(sizes)))
+            rounds = _rounds(comm, calls[size], seconds / (PASSES * len(sizes)))
             for case, each in zip(alike[size], rounds, strict=True):
                 found.setdefault(case, []).extend(each)
     return {
         "seconds": [found[case[0], case[1], case[2]] for case in cases],
-        "options": [_options(*case) for case in cases],
+        "options": [_options(comm, *case) for case in cases],
     }
 
 
-def _options(operation: str, algorithm: str, nbytes: int) -> dict[str, Any]:
+def _options(comm: Any, operation: str, algorithm: str, nbytes: int) -> dict[str, Any]:
     """The options of the plan of a collective."""
-    from mpi4py import MPI
-
     from hpckit.collectives.axis import axis_of
     from hpckit.collectives.choice import choose
 
-    return {} if operation == PROBE else dict(choose(operation, algorithm, axis_of(MPI.COMM_WORLD), nbytes, {}).options)
+    return {} if operation == PROBE else dict(choose(operation, algorithm, axis_of(comm), nbytes, {}).options)
 
 
-def _rounds(calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
+def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
     """Seconds of each call, round by round, each round in an order of its own: what comes after what takes longer."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
     times: list[list[float]] = [[] for _ in calls]
     begin = time.perf_counter()
     going = np.array(1)
@@ -123,32 +121,28 @@ def _rounds(calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]
             times[number].append(time.perf_counter() - start)
         going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 2) and len(times[0]) < MOST_ROUNDS
         comm.Bcast(going)
-    every = np.array(times)
-    comm.Allreduce(MPI.IN_PLACE, every, MPI.MAX)
-    return every.tolist()
+    own = np.array(times)
+    every = np.empty((comm.size, *own.shape))
+    comm.Allgather(own, every)
+    return every.max(axis=0).tolist()
 
 
-def _calls(cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
+def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
     """For each case of one size what rewrites the buffer, which they share, and what is timed; all warmed up."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
     buffer = np.ones(max(nbytes // 4, comm.size), np.float32)
 
     def rewrite() -> None:
         buffer.fill(1.0 + comm.rank)
 
-    calls: list[tuple[Call, Call]] = [(rewrite, _call(operation, name, buffer)) for operation, name, _ in cases]
+    calls: list[tuple[Call, Call]] = [(rewrite, _call(comm, operation, name, buffer)) for operation, name, _ in cases]
     for prepare, call in calls:  # communicators, columns, scratch memory
         prepare()
         call()
     return calls
 
 
-def _call(operation: str, algorithm: str, buffer: np.ndarray) -> Call:
+def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call:
     """What is timed."""
-    from mpi4py import MPI
-
     from hpckit import collectives
     from hpckit.collectives.axis import axis_of
     from hpckit.collectives.column import column_of
@@ -157,7 +151,6 @@ def _call(operation: str, algorithm: str, buffer: np.ndarray) -> Call:
     from hpckit.collectives.slots import even_slots
     from hpckit.collectives.work import start
 
-    comm = MPI.COMM_WORLD
     if operation == PROBE:
         axis = axis_of(comm)
         column = column_of(probe_plan(algorithm, comm.size), comm.rank)

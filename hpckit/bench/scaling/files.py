@@ -16,6 +16,8 @@ from hpckit.run.directory import plain
 
 Record = Mapping[str, Any]
 ESTIMATES = ("seconds", "speedup", "efficiency", "ceiling", "karp_flatt")
+ABOUT = ("app", "title", "kind", "unit", "cores", "hosts")
+COUNTS = ("steps", "rounds", "rounds_made", "rounds_disturbed", "disturbance")
 CROWDED = "more ranks than cores"
 
 
@@ -39,19 +41,7 @@ def write_hdf5(path: Path, record: Record) -> None:
     """
     points = record["points"]
     with h5py.File(path, "w") as file:
-        for name in (
-            "app",
-            "title",
-            "kind",
-            "unit",
-            "cores",
-            "hosts",
-            "steps",
-            "rounds",
-            "rounds_made",
-            "rounds_disturbed",
-            "disturbance",
-        ):
+        for name in (*ABOUT, *COUNTS):
             file.attrs[name] = record[name]
         for name in ("settings", "machine", "provenance", "fit"):
             file.attrs[name] = json.dumps(plain(record[name]))

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.command import add_only
-from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up
+from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.peaks.dispatch import copy
@@ -127,17 +127,9 @@ def _ranks(quick: bool) -> tuple[Rows, Ratios]:
     key, (calls, rounds) = "shallow_water_2ranks", (1, 3) if quick else (3, 9)
     (found,) = run_ranks("hpckit.bench.shallow_water.ranks", RANKS, ((key, SIZE, calls, rounds),))
     times: Times = found["times"]
-    rows = [
-        {
-            "case": f"shallow water {SIZE}^2, the app",
-            "candidate": name,
-            "milliseconds": round(median(seconds) / found["steps"] * 1e3, 2),
-            "rounds": len(seconds),
-            "rounds_made": found["rounds_made"],
-            "rounds_disturbed": found["rounds_disturbed"],
-        }
-        for name, seconds in times.items()
-    ]
+    made = {name: found[name] for name in ("rounds_made", "rounds_disturbed")}
+    title = f"shallow water {SIZE}^2, the app"
+    rows = [timed(title, name, seconds, found["steps"], **made) for name, seconds in times.items()]
     return rows, speed_up(key, times, RANKS)
 
 
@@ -156,16 +148,9 @@ def _rows(times: Times) -> Rows:
     for name, seconds in times.items():
         steps = AT_ONCE if name.startswith("two") else 1
         evaluation = median(seconds) / (1 if name == "copy" else STAGES * steps)
-        rows.append(
-            {
-                "case": f"shallow water {SIZE}^2",
-                "candidate": name,
-                "milliseconds": round(median(seconds) / steps * 1e3, 2),
-                "ns_per_cell_evaluation": round(evaluation / SIZE**2 * 1e9, 2),
-                "t_eff_GB_per_s": round(t_eff(EVALUATION * SIZE**2, evaluation), 2),
-                "rounds": len(seconds),
-            }
-        )
+        rate = round(t_eff(EVALUATION * SIZE**2, evaluation), 2)
+        each = {"ns_per_cell_evaluation": round(evaluation / SIZE**2 * 1e9, 2), "t_eff_GB_per_s": rate}
+        rows.append(timed(f"shallow water {SIZE}^2", name, seconds, steps, **each))
     return rows
 
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from hpckit.bench.command import add_only
-from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread
+from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
 
 # Key -> case of `train_steps` and its rounds, all and with --quick.
@@ -46,7 +46,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         if key in PARTS:
             title, rounds, few = PARTS[key]
             found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
-            rows += [_rank_row(title, name, seconds) for name, seconds in found["times"].items()]
+            rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
             ratios |= data_ratios(found["times"]) if key == "data" else pipeline_ratios(**found)
         elif with_torch:
             kind, shape, rounds, few = CASES[key]
@@ -99,19 +99,7 @@ def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[
     return {**spread(each), "interval": interval(each)}
 
 
-def _rank_row(title: str, name: str, seconds: list[float]) -> dict[str, Any]:
-    middle = round(median(seconds) * 1e3, 2)
-    return {"case": title, "candidate": name, "milliseconds": middle, "rounds": len(seconds)}
-
-
 def _row(key: str, name: str, seconds: list[float], found: dict[str, Any]) -> dict[str, Any]:
     middle = median(seconds)
-    return {
-        "case": key.removesuffix("_vs_torch"),
-        "candidate": name,
-        "milliseconds": round(middle * 1e3, 2),
-        "samples_per_s": round(found["samples"] / middle),
-        "GFLOP_per_s": round(found["flops"] / middle / 1e9, 1),
-        "rounds": len(seconds),
-        "loss": found["losses"][name],
-    }
+    rates = {"samples_per_s": round(found["samples"] / middle), "GFLOP_per_s": round(found["flops"] / middle / 1e9, 1)}
+    return timed(key.removesuffix("_vs_torch"), name, seconds, **rates, loss=found["losses"][name])

@@ -34,7 +34,7 @@ from statistics import median
 from typing import Any
 
 from hpckit.bench.command import add_only
-from hpckit.bench.measure import Ratios, Rows, interleave, ratio, result, speed_up
+from hpckit.bench.measure import Ratios, Rows, interleave, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
 from hpckit.bench.rivals import c
 from hpckit.bench.rivals.program import LEAST_ROUNDS, Rival, in_turn
@@ -185,10 +185,4 @@ def _rows(case: Case, key: str, steps: int, rounds: int, check_steps: int) -> tu
 
 
 def _row(case: str, candidate: str, seconds: list[float], steps: int, cells: int) -> dict[str, Any]:
-    return {
-        "case": case,
-        "candidate": candidate,
-        "milliseconds": round(median(seconds) / steps * 1e3, 3),
-        "ns_per_cell_step": round(median(seconds) / steps / cells * 1e9, 2),
-        "rounds": len(seconds),
-    }
+    return timed(case, candidate, seconds, steps, ns_per_cell_step=round(median(seconds) / steps / cells * 1e9, 2))
