@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,20 +12,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOMES = {"hpckit": ROOT / "hpckit", "hpckit.kernels": ROOT / "kernels", "hpckit.apps": ROOT / "apps"}
+SPEC = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "generate" / "architecture.py")
+architecture = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(architecture)
+# The page of the architecture has the table of the floors, and its picture is made from the same imports.
+FLOOR = {room: floor for floor, rooms in architecture.floors().items() for room in rooms}
+MODULES, EDGES, HOMES = architecture.modules(), architecture.imports(), architecture.HOMES
+room = architecture.room
 
-# The floors of docs/architecture.md, from the leaves up. An import goes down, or sideways to a room that does not
-# import back; never up, never in a circle.
-FLOORS = (
-    ("errors", "kernels"),
-    ("plan", "nn", "jobs"),
-    ("comm",),
-    ("grid", "particles", "tensors", "collectives", "io"),
-    ("run", "md", "training", "serving", "adjoint", "report"),
-    ("apps", "settings", "launch"),
-    ("cli", "bench"),
-)
-FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}
 # What apps share; an app imports no other app.
 SHARED_BY_APPS = {"hpckit.apps.common", "hpckit.apps.atmosphere", "hpckit.apps.exact"}
 MOST_ENTRIES = 16  # of a room
@@ -52,18 +47,6 @@ COMPILER = {
 }
 
 
-def modules():
-    for package, folder in HOMES.items():
-        for path in sorted(folder.rglob("*.py")):
-            parts = path.relative_to(folder).with_suffix("").parts
-            yield ".".join((package, *(part for part in parts if part != "__init__"))), path
-
-
-def room(module):
-    """The room below hpckit that a module stands in; "" for hpckit itself."""
-    return module.split(".")[1] if "." in module else ""
-
-
 def app(module):
     """The app that a module is part of, None for other modules and for what apps share."""
     parts = module.split(".")
@@ -80,27 +63,6 @@ def imported(path):
             yield node.module
             if node.module in ("hpckit", "hpckit.kernels", "hpckit.apps"):
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-MODULES = dict(modules())
-
-
-def edges():
-    """Module -> the modules of hpckit that it imports, anywhere in its file."""
-    found = {}
-    for module, path in MODULES.items():
-        names = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                whole = {f"{node.module}.{alias.name}" for alias in node.names}
-                names |= whole if whole <= set(MODULES) else (whole & set(MODULES)) | {node.module}
-        found[module] = {name for name in names if name in MODULES and name != module}
-    return found
-
-
-EDGES = edges()
 
 
 def circles(graph):
