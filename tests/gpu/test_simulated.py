@@ -89,6 +89,7 @@ def test_every_kernel_agrees_with_the_cpu():
     }
 
 
+@pytest.mark.nightly
 def test_the_figures_are_measured_and_mean_nothing_in_the_simulator(tmp_path):
     outcome = hpckit("bench", "gpu", "--json", cwd=tmp_path, timeout=280, **SIMULATED)
     assert outcome.code == 0, outcome.stderr
