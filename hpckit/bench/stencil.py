@@ -23,7 +23,7 @@ from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import slab_rows
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
-from hpckit.kernels.peaks.dispatch import copy
+from hpckit.kernels.peaks.simd import copy
 from hpckit.kernels.stencil import reference
 
 VARIABLE, CONSTANT, COPY = 24, 16, 16  # bytes that must move per cell

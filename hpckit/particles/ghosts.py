@@ -18,8 +18,8 @@ from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe import waits
 from hpckit.comm.shared.ghost_mail import open_ghost_mail
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.records.dispatch import choose, copy_all, put, take_all
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks, Reached
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hpckit.comm.device import Device
-from hpckit.kernels.cuda_jit import compiling
-from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
+from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.device_array import empty, is_device_array
+from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F, Physics
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 from tests.gpu.checks import Check, Pairs, size
 
@@ -30,12 +33,20 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     u[:, :wide] *= rows[WATER][:, None] * columns[FACE]
     v[:high] *= rows[FACE][:, None] * columns[WATER]
     u[:, wide] = v[high] = 0
-    numbers = (9.81, 900.0, 1100.0, 5.0)
+    free, physics = Physics(9.81, 900.0, 1100.0), Physics(9.81, 900.0, 1100.0, *FORCES)
+
+    def advanced(call: Any, fields: Any, *arguments: Any) -> Any:
+        """By a step, in place on the host."""
+        out = tuple(empty(each.shape, each) for each in fields) if is_device_array(fields[0]) else fields
+        call(fields, out, *arguments, 5.0)
+        for field, target in zip(fields, out, strict=True):
+            field[OWNED] = target[OWNED]
+
     pairs: Pairs = {}
     for label, call in (
-        ("free", lambda h, u, v, b, r, c, f: step_free(h, u, v, f, *numbers)),
-        ("all terms", lambda h, u, v, b, r, c, f: step(h, u, v, b, r, c, *numbers, *FORCES)),
-        ("watch", lambda h, u, v, b, r, c, f: diagnose(h, u, v, b, f, *numbers[:3])),
+        ("free", lambda h, u, v, b, r, c, f: advanced(step_free, (h, u, v), f, free)),
+        ("all terms", lambda h, u, v, b, r, c, f: advanced(step, (h, u, v), b, r, c, physics)),
+        ("watch", lambda h, u, v, b, r, c, f: diagnose((h, u, v), b, f, free)),
     ):
         given = [each.astype(dtype) for each in (h, u, v, bottom, rows, columns, rows[F])]
         there, here = [device.to_device(each) for each in given], [each.astype(np.float64) for each in given]

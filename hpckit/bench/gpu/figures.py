@@ -27,9 +27,14 @@ from hpckit.bench.shallow_water.verb import CORIOLIS, DT, EVALUATION, GRAVITY, S
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
+from hpckit.kernels.euler.status import new_status
 from hpckit.kernels.flood import constants as flood
+from hpckit.kernels.flood.dispatch import found_by, stage
 from hpckit.kernels.shallow_water import constants as shallow
+from hpckit.kernels.shallow_water.dispatch import step, step_free
 
 EDGE = 640  # of the heat equation's cube
 CONSTANT, VARIABLE = 16, 24  # bytes that must move per cell, double
@@ -83,10 +88,6 @@ class Steps:
     """Steps of a periodic slab or box at rest with a warm spot, on the device, as the models take them."""
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: Any) -> None:
-        from hpckit.kernels.euler2d import cuda as slab
-        from hpckit.kernels.euler2d.cuda_target import Target, new_status
-        from hpckit.kernels.euler3d import cuda as box
-
         self.three, self.cells, self.count = len(shape) == 3, int(np.prod(shape)), 0
         fields = 5 if self.three else 4
         base: BaseState = base_state(neutral(300.0), shape[0], 10_000.0 / shape[0])
@@ -97,7 +98,7 @@ class Steps:
         none, faces = np.zeros((0, 0)), base.faces_3d if self.three else base.faces
         tables = {"column": base.column, "faces": faces, "ghost": base.ghost, "none": none}
         self.on = SimpleNamespace(**{name: device.to_device(each.astype(dtype)) for name, each in tables.items()})
-        self.kernels, self.target = box if self.three else slab, Target
+        self.kernels = box_kernels if self.three else slab_kernels
         self.status = new_status(self.states[0])
         self.spacing = 10_000.0 / shape[0]
         self.dt = 1.25 * self.spacing / 400.0
@@ -105,21 +106,20 @@ class Steps:
 
     def step(self) -> None:
         """One step."""
-        numbers = (self.spacing, self.dt, BETA)
+        numbers = (Sweep(self.spacing, self.dt, BETA, self.count), self.status)
         order = "xyz" if self.three else "xz"
         for direction in order if self.count % 2 == 0 else reversed(order):
-            state, target = self.states[0], self.target(self.states[1], self.status)
-            none, on = self.on.none, self.on
+            state, states, none, on = self.states[0], tuple(self.states), self.on.none, self.on
             if direction == "x":
                 state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
                 more = (none,) if self.three else (none, none, True, True)
-                self.kernels.sweep_x(state, on.column, *numbers, *more, target)
+                self.kernels.sweep_x(*states, on.column, *more, *numbers)
             elif direction == "y":
                 state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
                 state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
-                self.kernels.sweep_y(state, on.column, *numbers, none, target)
+                self.kernels.sweep_y(*states, on.column, none, *numbers)
             else:
-                self.kernels.sweep_z(state, on.faces, on.ghost, *numbers, none, target)
+                self.kernels.sweep_z(*states, on.faces, on.ghost, none, *numbers)
             self.states.reverse()
         self.count += 1
 
@@ -141,8 +141,6 @@ def air(shapes: tuple, device: Device, quick: bool, copy: float) -> Found:
 
 def shallow_water(device: Device, quick: bool, copy: float) -> Found:
     """A step of a periodic basin, free and with all terms, in both precisions."""
-    from hpckit.kernels.shallow_water import cuda
-
     n, w = size(device, SIZE, 8), shallow.HALO
 
     def figure(full: bool, dtype: Any) -> Found:
@@ -155,11 +153,11 @@ def shallow_water(device: Device, quick: bool, copy: float) -> Found:
             for field in pair[0]:
                 field[:, :w], field[:, -w:] = field[:, -2 * w : -w], field[:, w : 2 * w]
                 field[:w], field[-w:] = field[-2 * w : -w], field[w : 2 * w]
-            numbers = (GRAVITY, SPACING, SPACING, DT)
+            fields = tuple(pair[0]), tuple(pair[1])
             if full:
-                cuda.step(*pair[0], bottom, rows, columns, *numbers, 1.0, 1e-7, 1e-3, tuple(pair[1]))
+                step(*fields, bottom, rows, columns, shallow.Physics(GRAVITY, SPACING, SPACING, 1.0, 1e-7, 1e-3), DT)
             else:
-                cuda.step_free(*pair[0], coriolis, *numbers, tuple(pair[1]))
+                step_free(*fields, coriolis, shallow.Physics(GRAVITY, SPACING, SPACING), DT)
             pair.reverse()
 
         nbytes = STAGES * EVALUATION * n**2 * np.dtype(dtype).itemsize // 8
@@ -182,21 +180,19 @@ def rough(ny: int, nx: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def floods(device: Device, quick: bool, copy: float) -> Found:
     """Both stages of a step over rough, partly dry ground, in both precisions."""
-    from hpckit.kernels.flood import cuda
-
     n = size(device, SIZE, 8)
 
     def figure(dtype: Any) -> Found:
         now, _, bottom = (device.to_device(each.astype(dtype)) for each in rough(n, n))
         middle, new = (device.to_device(device.to_host(now)) for _ in range(2))
-        rest = (GRAVITY, FLOOD_SPACING, FLOOD_SPACING, FLOOD_DT, 0.0, 0.0, 0.0, DRY, cuda.found_by(now))
+        rest = FLOOD_DT, flood.Physics(GRAVITY, FLOOD_SPACING, FLOOD_SPACING, dry=DRY), found_by(now)
 
-        def step() -> None:
-            cuda.stage(middle, now, now, bottom, 1.0, *rest)
-            cuda.stage(new, middle, now, bottom, 0.5, *rest)
+        def advance() -> None:
+            stage(middle, now, now, bottom, 1.0, *rest)
+            stage(new, middle, now, bottom, 0.5, *rest)
 
         nbytes = FLOOD_BYTES * n**2 * np.dtype(dtype).itemsize // 8
-        return step_figure("gpu_flood", f"flood {n}^2, step", seconds(device, step), n**2, nbytes, dtype, copy)
+        return step_figure("gpu_flood", f"flood {n}^2, step", seconds(device, advance), n**2, nbytes, dtype, copy)
 
     return joined(figure(dtype) for dtype in dtypes(device))
 

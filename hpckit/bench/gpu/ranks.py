@@ -20,7 +20,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.pair.cuda import gather
+from hpckit.kernels.particles.pair.cuda import gather
 from hpckit.md.dynamics import NVE
 from hpckit.plan.grid.decomposition import Decomposition
 

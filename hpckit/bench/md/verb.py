@@ -25,8 +25,8 @@ from hpckit.bench.md.case import LENNARD_JONES, STEPS, Melt, run_lammps
 from hpckit.bench.measure import Ratios, Rows, Times, ratio, result
 from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
-from hpckit.kernels import simd
-from hpckit.kernels.pair.named import NAMED
+from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.launch.scratch import scratch
 from hpckit.md.interaction import Interaction
 
@@ -81,7 +81,7 @@ def _in_turn(ours: dict[str, Melt], rivals: dict[str, Callable[[], float]], roun
 def _beside_lammps(cells: int, rounds: int, folder: Path | None, rows: Rows, key: str) -> Ratios:
     """The melt on one core, in double precision; at the small size also by each other instruction set."""
     ours = {"hpckit": Melt(cells)}
-    isas = simd.available() if cells == SMALL else simd.available()[:1]
+    isas = vectors.available() if cells == SMALL else vectors.available()[:1]
     for isa in isas[1:]:
         ours[f"hpckit {isa}"] = Melt(cells, isa=isa)
     rivals: dict[str, Callable[[], float]] = {}

@@ -19,9 +19,9 @@ from hpckit.bench.measure import CALM, MOST, Turns, calmest
 from hpckit.bench.ranks import started
 from hpckit.bench.scaling.fit import Estimate, bootstrap, efficiency, karp_flatt, serial_fraction, speedups, undisturbed
 from hpckit.bench.scaling.model import Curve, curve
-from hpckit.cli.verbs.run import check_plan
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
+from hpckit.launch.launcher import check_plan
 from hpckit.plan.machine.machine import Machine
 from hpckit.settings.config import Configuration, load
 from hpckit.settings.schema import repr_toml

@@ -18,9 +18,10 @@ from hpckit.apps.weather3d.config import Config as Config3d
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
 from hpckit.bench.rivals.c import pointers
-from hpckit.kernels.euler2d import dispatch as slab_kernels
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as box_kernels
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
+from hpckit.kernels.euler.status import new_status
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
@@ -36,11 +37,13 @@ class Case:
         self.config, self.base, self.start = config, base, start
         dims = "xz" if start.ndim == 3 else "xyz"
         self.sizes = [getattr(config.grid, f"n{dim}") for dim in dims]
-        self.widths = [getattr(config.grid, f"d{dim}") for dim in dims]
+        self.widths = {dim: getattr(config.grid, f"d{dim}") for dim in dims}
         self.title = f"weather {'slab' if len(dims) == 2 else 'box'} {' x '.join(map(str, self.sizes))}"
         self.cells = int(np.prod(self.sizes))
-        self.dt = min(self.widths) / config.time.max_speed * config.time.cfl
-        self.state, self.c_state = np.zeros(shape), np.zeros((len(start), *(n + 4 for n in start.shape[1:])))
+        self.dt = min(self.widths.values()) / config.time.max_speed * config.time.cfl
+        self.state = np.zeros(shape)
+        self.status = new_status(self.state)
+        self.c_state = np.zeros((len(start), *(n + 4 for n in start.shape[1:])))
         self._owned: Any = (..., *[slice(HALO, -HALO)] * (len(dims) - 1))
         self._owned_c: Any = (slice(None), *[slice(2, -2)] * len(dims))
         self.restart()
@@ -49,6 +52,10 @@ class Case:
         """Both versions back to the start."""
         self.state[self._owned] = self.start
         self.c_state[self._owned_c] = self.start
+
+    def sweep(self, direction: str, step: int) -> Sweep:
+        """The numbers of a sweep."""
+        return Sweep(self.widths[direction], self.dt, self.config.beta, step)
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels."""
@@ -61,7 +68,7 @@ class Case:
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""
         arrays = pointers(self.c_state, self.base.column, self.faces(), self.base.ghost)
-        numbers = [ctypes.c_double(value) for value in (*self.widths, self.config.beta, self.dt)]
+        numbers = [ctypes.c_double(value) for value in (*self.widths.values(), self.config.beta, self.dt)]
         if getattr(library, self.source.replace(".c", "_run"))(*arrays, *self.sizes, *numbers, steps):
             raise MemoryError("the C version found no memory")
 
@@ -86,14 +93,15 @@ class Slab(Case):
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels."""
-        state, base, beta, (dx, dz) = self.state, self.base, self.config.beta, self.widths
+        state, base = self.state, self.base
         for step in range(steps):
             for direction in "xz" if step % 2 == 0 else "zx":
+                numbers = self.sweep(direction, step), self.status
                 if direction == "x":
                     _fill(state)
-                    slab_kernels.sweep_x(state, base.column, dx, self.dt, beta, NONE, NO_INFLOW, True, True)
+                    slab_kernels.sweep_x(state, state, base.column, NONE, NO_INFLOW, True, True, *numbers)
                 else:
-                    slab_kernels.sweep_z(state, base.faces, base.ghost, dz, self.dt, beta, NONE)
+                    slab_kernels.sweep_z(state, state, base.faces, base.ghost, NONE, *numbers)
 
     def faces(self) -> np.ndarray:
         """The base state at the faces, as the C version takes it."""
@@ -114,17 +122,18 @@ class Box(Case):
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels."""
-        state, base, beta, (dx, dy, dz) = self.state, self.base, self.config.beta, self.widths
+        state, base, none = self.state, self.base, box_kernels.NO_FLUX
         for step in range(steps):
             for direction in "xyz" if step % 2 == 0 else "zyx":
+                numbers = self.sweep(direction, step), self.status
                 if direction == "x":
                     _fill(state)
-                    box_kernels.sweep_x(state, base.column, dx, self.dt, beta)
+                    box_kernels.sweep_x(state, state, base.column, none, *numbers)
                 elif direction == "y":
                     _fill(state.swapaxes(2, 3))
-                    box_kernels.sweep_y(state, base.column, dy, self.dt, beta)
+                    box_kernels.sweep_y(state, state, base.column, none, *numbers)
                 else:
-                    box_kernels.sweep_z(state, base.faces_3d, base.ghost, dz, self.dt, beta)
+                    box_kernels.sweep_z(state, state, base.faces_3d, base.ghost, none, *numbers)
 
     def faces(self) -> np.ndarray:
         """The base state at the faces, as the C version takes it."""

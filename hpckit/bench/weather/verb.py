@@ -40,7 +40,7 @@ from hpckit.bench.rivals import c
 from hpckit.bench.rivals.program import LEAST_ROUNDS, Rival, in_turn
 from hpckit.bench.weather.cases import TOLERANCE, Box, Case, Slab
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 
 RANKS = 2
 KEYS = (
