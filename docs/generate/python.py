@@ -49,7 +49,7 @@ GROUPS = {
         "world Mesh Topology Decomposition DecompositionError Field HaloExchange print_root find_gpu empty_shared"
     ),
     "Particles with fields of your own": "Swarm",
-    "Walls": "fixed zero_gradient mirror antisymmetric",
+    "Boundary conditions": "fixed zero_gradient mirror antisymmetric",
     "Plans: make, prove, price, draw": (
         "halo_plan collective_plan gossip_plan pipeline_schedule pipeline_program training_plan partition_layers "
         "StageTimes read_schedule write_schedule machine_of prove price draw draw_svg spectral_gap"
@@ -65,8 +65,8 @@ GROUPS = {
 
 HEAD = """# Python
 
-`import hpckit as hp` has the names of this page; it starts neither MPI nor a GPU. What belongs to an area stands on a
-page of its own, by module.
+`import hpckit as hp` provides the names of this page; it starts neither MPI nor a GPU. Each area has a page of its own,
+by module.
 
 """
 
