@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, messages
+from hpckit.plan.collective.plan import CollectivePlan, messages
+from hpckit.plan.protocol import NOBODY, Step
 
 PROBES = ("one", "pairs", "exchange")
 STEPS = 4

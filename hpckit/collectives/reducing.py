@@ -15,7 +15,7 @@ from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
 from hpckit.collectives.work import Steps
-from hpckit.plan.collective.plan import NOBODY
+from hpckit.plan.protocol import NOBODY
 
 __communicates__ = True  # its frames are not call sites
 

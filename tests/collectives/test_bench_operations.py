@@ -14,7 +14,7 @@ from hpckit.bench.collectives_values import DTYPES, PERIOD, REDUCING, Values, co
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS
-from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.plan.collective.algorithms import busbw_factor
 from hpckit.settings.sizes import parse_sizes
 
 

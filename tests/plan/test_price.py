@@ -10,7 +10,7 @@ import pytest
 from hpckit.errors import InputError
 from hpckit.plan import price as price_module
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
@@ -133,7 +133,7 @@ def test_all_mistakes_of_a_machine_file_at_once(tmp_path):
 def test_the_table_of_a_ring():
     lines = draw(collective_plan("all_reduce", "ring", 4)).splitlines()
     assert lines[0] == "all_reduce by ring: 4 ranks, 6 steps, 4 slots"
-    assert title(collective_plan("broadcast", "tree", 2)) == "broadcast by tree: 2 ranks, 1 step, 1 slot"
+    assert collective_plan("broadcast", "tree", 2).title() == "broadcast by tree: 2 ranks, 1 step, 1 slot"
     assert lines[1].split() == ["step", "rank", "0", "rank", "1", "rank", "2", "rank", "3"]
     assert lines[2].split() == ["1+", "1>3", "2>0", "3>1", "0>2"]
     assert lines[5].split() == ["4", "0>1", "1>2", "2>3", "3>0"]

@@ -14,6 +14,7 @@ AXES = ("z", "y", "x")
 SHAPES = {1: (29,), 2: (13, 19), 3: (7, 11, 13)}
 OUTSIDE = 0
 
+
 def coded(dec, places):
     """The number of the global point at each place, wrapped where periodic, `OUTSIDE` beyond walls."""
     number, valid = np.zeros((), np.int64), np.ones((), bool)

@@ -9,12 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpckit.errors import InputError
-from hpckit.plan.collective.rows import Ints
-
-Floats = npt.NDArray[np.float64]
+from hpckit.plan.protocol import Floats, Ints
 
 SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
@@ -44,6 +41,7 @@ class Level:
 class Measured:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
+    place: "messages", or "memory": what as many ranks took at once in the shared memory of the node.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -55,6 +53,7 @@ class Measured:
     nbytes: tuple[float, ...]
     stored: tuple[float, ...]
     added: tuple[float, ...]
+    place: str = "messages"
 
     def seconds_per_byte(self, rates: tuple[float, ...], nbytes: float, moved: Floats) -> Floats:
         """Of each message of `moved` bytes, of buffers of `nbytes`; rates: `stored` or `added`."""
@@ -92,13 +91,21 @@ class Machine:
             level[sender // size == receiver // size] = number
         return level
 
-    def tables(self, ranks: int) -> list[Measured]:
-        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
-        counts = sorted({it.ranks for it in self.measured})
-        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
-        return sorted((it for it in self.measured if it.ranks == nearest), key=lambda it: it.messages)
+    @property
+    def in_memory(self) -> bool:
+        """Whether steps in shared memory were measured."""
+        return any(it.place == "memory" for it in self.measured)
 
-    def step(self, ranks: int, messages: int, nbytes: float, moved: Floats) -> tuple[float, Floats, Floats]:
+    def tables(self, ranks: int, place: str = "messages") -> list[Measured]:
+        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
+        measured = [it for it in self.measured if it.place == place]
+        counts = sorted({it.ranks for it in measured})
+        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
+        return sorted((it for it in measured if it.ranks == nearest), key=lambda it: it.messages)
+
+    def step(
+        self, ranks: int, messages: int, nbytes: float, moved: Floats, place: str = "messages"
+    ) -> tuple[float, Floats, Floats]:
         """Of a step of so many messages at once on so many ranks with buffers of `nbytes`, as measured: s of an empty
         one, s a byte of each message of `moved` bytes that is stored, and of each that is added.
 
@@ -106,7 +113,7 @@ class Machine:
         of up to `SMALL` bytes also take what small ones do. Between numbers of messages, and between sizes, it is
         interpolated; beyond the most messages they share what those had.
         """
-        tables = self.tables(ranks)
+        tables = self.tables(ranks, place)
         at = [float(it.messages) for it in tables]
         beyond = max(messages / at[-1], 1.0)
         latency = float(np.interp(messages, at, [it.latency for it in tables]))

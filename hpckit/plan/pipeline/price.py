@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.pipeline.schedule import Action, Schedule
+from hpckit.plan.pipeline.schedule import Action, Schedule, receivers
 from hpckit.plan.pipeline.times import UNIT, StageTimes
 
 
@@ -146,16 +146,3 @@ def _message_costs(
         level = machine.levels[int(machine.level_of(sender, receiver)[0])]
         costs[pair] = (nbytes / level.bandwidth, level.latency)
     return costs
-
-
-def receivers(schedule: Schedule) -> dict[tuple[int, str], int]:
-    """The rank that gets what a stage makes by a kind of action, where it is another one.
-
-    Outputs (F) go to the next stage, gradients of inputs (I, B) to the one before.
-    """
-    found = {}
-    for stage, rank in enumerate(schedule.rank_of):
-        for kind, other in (("F", stage + 1), ("I", stage - 1), ("B", stage - 1)):
-            if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
-                found[stage, kind] = schedule.rank_of[other]
-    return found

@@ -9,20 +9,24 @@ compute actions only; messages and reductions are added by the passes of `progra
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpckit.errors import InputError, PlanError
+from hpckit.plan.pipeline.steps import MADE, Cell, Cells, rounds
+from hpckit.plan.protocol import Claim, Step
 
 COMPUTE = ("F", "B", "I", "W")
 SENDS = ("SEND_F", "SEND_I", "SEND_T")
 RECEIVES = ("RECV_F", "RECV_I", "RECV_T")
 ENDINGS = ("TIE", "REDUCE")
 NONE = -1
-# How many ranks that wait for each other a message names.
+# How many ranks that wait for each other a message names, and how many faults; the others are counted.
 MOST_NAMED = 4
+MOST_FAULTS = 8
+UNITS = {"F": 1.0, "I": 1.0, "W": 1.0, "B": 2.0}
 _TEXT = re.compile(rf"(\d+)({'|'.join((*COMPUTE, *SENDS, *RECEIVES, *ENDINGS))})(\d*)(?:[<>](\d+))?")
 
 
@@ -121,6 +125,41 @@ class Schedule:
         later = [Action(stage + 1, "I", number)] if stage + 1 < self.stages else []
         return [Action(stage, "F", number), *later]
 
+    def steps(self) -> Iterator[Step]:
+        """The steps of a plan, see `hpckit.plan.pipeline.steps`: each of F, I and W takes one unit of time."""
+        goes_to = receivers(self)
+        lists: list[list[Action]] = []
+        for rank, actions in enumerate(self.actions):
+            lists.append([])
+            for action in actions:
+                stage, kind, number, _ = action
+                for need in self.needs(action):
+                    home = self.rank_of[need.stage]
+                    if home != rank:
+                        lists[rank].append(Action(stage, f"RECV_{need.kind}", number, home))
+                peer = goes_to.get((stage, kind))
+                lists[rank].append(action)
+                if peer is not None:
+                    lists[rank].append(Action(stage, "SEND_F" if kind == "F" else "SEND_I", number, peer))
+        seconds = {(stage, kind): unit for stage in range(self.stages) for kind, unit in UNITS.items()}
+        return rounds(self.cells(), lists, seconds, self.title(), ordered=False)
+
+    def claim(self) -> Claim:
+        """Every stage computes F, and B or I and W, of every microbatch once, on its rank, and all ranks end."""
+        wrong = schedule_faults(self)
+        if wrong:
+            raise PlanError(f"{self.title()}: {first_of(wrong)}", do=_allowed(self))
+        deque(self.in_order(), maxlen=0)
+        return self.cells().claim(self.ranks, self.promised())
+
+    def cells(self, tied: bool = False) -> Cells:
+        """Where the data of the stages is."""
+        return Cells(self.rank_of, self.microbatches, tied)
+
+    def promised(self) -> list[Cell]:
+        """What must be made in the end."""
+        return [(stage, kind, n) for stage in range(self.stages) for kind in MADE for n in range(self.microbatches)]
+
     def in_order(self) -> Iterator[tuple[int, Action]]:
         """All actions with their ranks, each after what it needs; raises `PlanError` where ranks wait for ever."""
         return in_order(self.actions, self.needs, self.title())
@@ -190,3 +229,69 @@ def peak_live(schedule: Schedule) -> list[int]:
 def _counted(count: int, noun: str) -> str:
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count} {noun if count == 1 else plural}"
+
+
+def receivers(schedule: Schedule) -> dict[tuple[int, str], int]:
+    """The rank that gets what a stage makes by a kind of action, where it is another one.
+
+    Outputs (F) go to the next stage, gradients of inputs (I, B) to the one before.
+    """
+    found = {}
+    for stage, rank in enumerate(schedule.rank_of):
+        for kind, other in (("F", stage + 1), ("I", stage - 1), ("B", stage - 1)):
+            if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
+                found[stage, kind] = schedule.rank_of[other]
+    return found
+
+
+def schedule_faults(schedule: Schedule) -> list[str]:
+    """What is missing, twice, or not where it belongs, a sentence each."""
+    wrong = []
+    for stage, rank in enumerate(schedule.rank_of):
+        if not 0 <= rank < schedule.ranks:
+            wrong.append(f"stage {stage} is on rank {rank}, there are {schedule.ranks} ranks")
+    seen: Counter[Action] = Counter()
+    for rank, actions in enumerate(schedule.actions):
+        for action in actions:
+            wrong += _misplaced(schedule, rank, action)
+            seen[action] += 1
+    for action, times in seen.items():
+        if times > 1:
+            wrong.append(f"stage {action.stage} does {action} {times} times")
+    for stage in range(schedule.stages):
+        for number in range(schedule.microbatches):
+            kinds = "".join(kind for kind in COMPUTE if (Action(stage, kind, number)) in seen)
+            if kinds not in ("FB", "FIW"):
+                wrong.append(_incomplete(stage, number, kinds))
+    return wrong
+
+
+def _misplaced(schedule: Schedule, rank: int, action: Action) -> Iterator[str]:
+    if action.kind not in COMPUTE or action.peer != NONE:
+        yield f"rank {rank} does {action}, which is no F, B, I or W"
+    elif not 0 <= action.stage < schedule.stages:
+        yield f"rank {rank} does {action}, there are {schedule.stages} stages"
+    elif not 0 <= action.microbatch < schedule.microbatches:
+        yield f"rank {rank} does {action}, there are {schedule.microbatches} microbatches"
+    elif schedule.rank_of[action.stage] != rank:
+        yield f"rank {rank} does {action}, stage {action.stage} is on rank {schedule.rank_of[action.stage]}"
+
+
+def _incomplete(stage: int, number: int, kinds: str) -> str:
+    if "B" in kinds and ("I" in kinds or "W" in kinds):
+        return f"stage {stage} does B of microbatch {number} and its half {'I' if 'I' in kinds else 'W'} again"
+    missing = [kind for kind in "FIW" if kind not in kinds and not ("B" in kinds and kind in "IW")]
+    if missing[-2:] == ["I", "W"]:
+        missing[-2:] = ["B (or I and W)"]
+    return f"stage {stage} never does {', '.join(missing)} of microbatch {number}"
+
+
+def first_of(wrong: list[str]) -> str:
+    """Some of what is wrong, as a sentence."""
+    more = f"; and {len(wrong) - MOST_FAULTS} more" if len(wrong) > MOST_FAULTS else ""
+    return "; ".join(wrong[:MOST_FAULTS]) + more
+
+
+def _allowed(schedule: Schedule) -> str:
+    last = schedule.microbatches - 1
+    return f"let each stage do F, and B or both I and W, of every microbatch 0 to {last} once, on its rank"

@@ -18,11 +18,11 @@ from hpckit.plan.pipeline.draw import WIDE, draw_schedule, draw_schedule_svg, ti
 from hpckit.plan.pipeline.partition import Layer, Partition, partition_layers, read_layers
 from hpckit.plan.pipeline.price import SchedulePrice, price_schedule
 from hpckit.plan.pipeline.program import pipeline_program
-from hpckit.plan.pipeline.prove import prove_schedule
-from hpckit.plan.pipeline.schedule import Schedule
+from hpckit.plan.pipeline.schedule import Schedule, peak_live
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.table import read_schedule, write_schedule
 from hpckit.plan.pipeline.times import UNIT, StageTimes
+from hpckit.plan.prove import prove
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import print_table, ranks_text
 
@@ -197,7 +197,7 @@ def _only(schedules: list[Schedule], what: str) -> Schedule:
 
 
 def _row(schedule: Schedule, setting: Setting) -> dict[str, Any]:
-    proof, it = prove_schedule(schedule), setting.priced(schedule)
+    proof, it = prove(pipeline_program(schedule)), setting.priced(schedule)
     theory = closed_form(schedule) if setting.stage_times(schedule).equal() and setting.machine is None else None
     return {
         "schedule": schedule.name,
@@ -208,8 +208,8 @@ def _row(schedule: Schedule, setting: Setting) -> dict[str, Any]:
         "open_bubble": it.open_bubble,
         "theory": theory and theory[0],
         "open_theory": theory and theory[1],
-        "live": [live / schedule.chunks for live in proof.live],
-        "actions": proof.actions,
+        "live": [live / schedule.chunks for live in peak_live(schedule)],
+        "actions": sum(map(len, schedule.actions)),
         "messages": proof.messages,
         "sent_bytes": list(it.sent),
     }
@@ -273,7 +273,7 @@ def _print_layers(parts: Partition, setting: Setting) -> None:
 
 def _draw(schedules: list[Schedule], target: str, setting: Setting) -> int:
     for schedule in schedules:
-        prove_schedule(schedule)
+        prove(schedule)
     if target == "-":
         texts = []
         for schedule in schedules:
