@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-
 from mpi4py import MPI
 
 from hpckit.comm.agree import require_same
@@ -29,7 +28,7 @@ from hpckit.grid.field import Field
 from hpckit.grid.phases import Bound, Lane, Phase, Place, prepare_mail
 from hpckit.grid.regions import FieldType
 from hpckit.kernels.device_array import address, is_device_array
-from hpckit.plan.grid.halo import LARGE, HaloField, HaloPlan, halo_plan
+from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 
 __communicates__ = True  # its frames are not call sites
 

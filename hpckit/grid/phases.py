@@ -4,11 +4,11 @@ A phase is made once for the types of the fields, from the messages of the plan.
 views of their slabs and persistent requests on their memory. Both know the memory by its address and keep no array
 alive.
 
-Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all that was asked of the GPU
-before `start`, and that `finish` makes the computing stream wait for: in between the kernels of the core run beside it.
-A message leaves once its buffer is packed, for which the host waits in `complete`, after the program has asked for the
-core. It leaves from the device where MPI takes its memory, else by way of pinned memory of the host. Receives are posted
-then, too: the lane has emptied their buffers by that time.
+Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all that was asked of the
+GPU before `start`, and that `finish` makes the computing stream wait for: in between the kernels of the core run beside
+it. A message leaves once its buffer is packed, for which the host waits in `complete`, after the program has asked for
+the core. It leaves from the device where MPI takes its memory, else by way of pinned memory of the host. Receives are
+posted then, too: the lane has emptied their buffers by that time.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import UNHEARD
-from hpckit.comm.shared.ghost_mail import open_ghost_mail
+from hpckit.comm.shared.transport import open_rows
 from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
 from hpckit.particles.particles import Particles
@@ -46,13 +46,14 @@ class GhostExchange:
     A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
     each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
     Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer, of the
-    same node before the others. mailboxes: whether peers on a node share memory; False for messages alone.
+    same node before the others. within_node: whether peers on a node share memory, or the communicator of those that do.
     """
 
-    def __init__(self, mesh: Mesh, mailboxes: bool = True) -> None:
+    def __init__(self, mesh: Mesh, within_node: bool | MPI.Comm = True) -> None:
         self.mesh = mesh
         self._tag = mesh.lasting_tags(3)
-        self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
+        node = None if isinstance(within_node, bool) else within_node
+        self._mail = open_rows(mesh.comm, RECORD, node) if within_node else None
         self._planned: tuple[Bricks, float] | None = None
         self._requests: list[MPI.Request] = []
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None

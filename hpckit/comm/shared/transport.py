@@ -1,9 +1,9 @@
 """Messages between ranks of one node: through memory that both see, without MPI on the way.
 
 A rank packs what it sends into memory of its own and sets a flag there; the peer unpacks it from there once it has seen
-the flag: two copies, where MPI's messages within a node take four for packed data, and nobody has to answer. Two buffers
-a message suffice: every exchange is two-way, be it with nothing, so receiving message n proves that the peer has taken
-message n - 1.
+the flag: two copies, where MPI's messages within a node take four for packed data, and nobody has to answer. Two
+buffers a message suffice: every exchange is two-way, be it with nothing, so receiving message n proves that the peer
+has taken message n - 1.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Transport:
 
     def prepare(self, counts: Sequence[int], itemsize: int = 1, room: float = 1.0) -> None:
         """Collective over the node, between exchanges: message k of this rank has counts[k] items from now on, of at
-        most `itemsize` bytes. All ranks give as many counts. room: how much more to reserve than that. What others say of
-        theirs is there once a message of theirs has come.
+        most `itemsize` bytes. All ranks give as many counts. room: how much more to reserve than that. What another
+        rank says of its messages is there once one of them has come.
 
         Raises `SetupError` on all ranks of the node alike where there is no memory for more.
         """
@@ -88,7 +88,7 @@ class Transport:
 
 
 class Flags:
-    """The flags of the messages of an exchange that is made again and again: those this rank sets, those it waits for."""
+    """The flags of an exchange that is made again and again: of the messages of this rank, and of those it waits for."""
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm

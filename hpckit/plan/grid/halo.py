@@ -354,9 +354,9 @@ def halo_plan(
     """The plan that fills the halos of fields on every rank, corners included.
 
     fields: over one topology; a decomposition stands for a field of it. axes: names of those to exchange along, all by
-    default. node: the node of each rank, for messages in its shared memory; without it all are messages. large: bytes above which a slab
-    of one piece of memory is a message of its own. Dims without
-    a halo have no phase. `plan.messages(rank)` is what one rank executes, `prove(plan)` checks all ranks.
+    default. node: the node of each rank, for messages in its shared memory; without it all are messages. large: bytes
+    above which a slab of one piece of memory is a message of its own. Dims without a halo have no phase.
+    `plan.messages(rank)` is what one rank executes, `prove(plan)` checks all ranks.
     """
     if isinstance(fields, Decomposition):
         fields = HaloField(fields)
