@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.simulated_stream import current_stream
+from hpckit.kernels.compile.simulated_stream import current_stream
 
 
 class SimulatedArray(np.ndarray):
@@ -56,6 +56,11 @@ def is_device_array(array: object) -> bool:
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
 
 
+def is_simulated(array: object) -> bool:
+    """Whether an array lives on a simulated GPU."""
+    return isinstance(array, SimulatedArray)
+
+
 def address(array: Any) -> int:
     """Where the memory of an array starts."""
     return int(array.data.ptr) if type(array).__module__ == "cupy" else int(array.__array_interface__["data"][0])
@@ -69,13 +74,13 @@ def may_share_memory(one: Any, other: Any) -> bool:
     return first < second + other.nbytes and second < first + one.nbytes
 
 
-def empty_like(array: Any) -> Any:
-    """An array of the same kind, shape and dtype; what it holds is left open."""
-    if type(array).__module__ != "cupy":
-        return np.empty_like(array)
+def empty(shape: tuple[int, ...], like: Any) -> Any:
+    """An array of that shape, of the kind and dtype of another; what it holds is left open."""
+    if type(like).__module__ != "cupy":
+        return np.empty(shape, like.dtype).view(type(like))
     import cupy
 
-    return cupy.empty_like(array)
+    return cupy.empty(shape, like.dtype)
 
 
 def from_host(values: np.ndarray, like: Any) -> Any:

@@ -20,10 +20,12 @@ from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling, simulating
-from hpckit.kernels.euler2d import dispatch as slab_kernels
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as box_kernels
+from hpckit.kernels.compile.cuda_jit import compiling, simulating
+from hpckit.kernels.device_array import empty, is_device_array
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
+from hpckit.kernels.euler.status import new_status, read_status
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.1, 0.05
 SCALES = {4: (0.004, 2.0, 2.0, 1.0), 5: (0.004, 2.0, 2.0, 2.0, 1.0)}  # of deviations, by fields of a state
@@ -65,6 +67,14 @@ def on_both(
     return _pairs(label, device, (there[0], found), (here[0], expected))
 
 
+def swept(sweep: Callable, spacing: float, state: Any, *arguments: Any) -> int:
+    """Advance a state by a sweep, in place on the host; returns what its status has seen."""
+    out, status = empty(state.shape, state) if is_device_array(state) else state, new_status(state)
+    sweep(state, out, *arguments, Sweep(spacing, DT, BETA, 1), status)
+    state[...] = out
+    return read_status(status)[0]
+
+
 def slab_case(device: Device, dtype: np.dtype) -> Pairs:
     """All operations of the slab: with and without force and inflow, in and out of the range of the series."""
     nz, nx = size(device, (37, 533), (5, 13))
@@ -77,10 +87,10 @@ def slab_case(device: Device, dtype: np.dtype) -> Pairs:
         state = noise((4, nz, nx + 2 * HALO), dtype, strong)
 
         def along(s: Any, column: Any, source: Any, inflow: Any) -> Any:
-            return slab_kernels.sweep_x(s, column, DX, DT, BETA, source, inflow, True, True)
+            return swept(slab_kernels.sweep_x, DX, s, column, source, inflow, True, True)
 
         def across(s: Any, faces: Any, ghost: Any, source: Any) -> Any:
-            return slab_kernels.sweep_z(s, faces, ghost, DZ, DT, BETA, source)
+            return swept(slab_kernels.sweep_z, DZ, s, faces, ghost, source)
 
         pairs |= on_both(f"x sweep, {label}", device, dtype, along, state, base.column, source, inflow)
         pairs |= on_both(f"z sweep, {label}", device, dtype, across, state, base.faces, base.ghost, source)
@@ -100,10 +110,10 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
         told = device.to_device(np.zeros(faces, dtype)), np.zeros(faces)
 
         def plain(s: Any, *tables: Any, sweep: Any = sweep) -> Any:
-            return sweep(s, *tables, DX, DT, BETA)
+            return swept(sweep, DX, s, *tables, box_kernels.NO_FLUX)
 
         def fluxed(s: Any, *tables: Any, sweep: Any = sweep, told: Any = told) -> Any:
-            return sweep(s, *tables, DX, DT, BETA, told[isinstance(s, np.ndarray) and type(s) is np.ndarray])
+            return swept(sweep, DX, s, *tables, told[not is_device_array(s)])
 
         if not simulating():  # twice the time, and nothing new
             pairs |= on_both(f"{direction} sweep", device, dtype, plain, state, *tables)
@@ -123,10 +133,6 @@ class Steps:
     """Steps of a periodic slab or box at rest with a warm spot, on the device, as the models take them."""
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: Any) -> None:
-        from hpckit.kernels.euler2d import cuda as slab
-        from hpckit.kernels.euler2d.cuda_target import Target, new_status
-        from hpckit.kernels.euler3d import cuda as box
-
         self.three, self.cells, self.count = len(shape) == 3, int(np.prod(shape)), 0
         fields = 5 if self.three else 4
         base: BaseState = base_state(neutral(300.0), shape[0], 10_000.0 / shape[0])
@@ -137,7 +143,7 @@ class Steps:
         faces = base.faces_3d if self.three else base.faces
         tables = {"column": base.column, "faces": faces, "ghost": base.ghost, "none": NONE, "no_inflow": NONE}
         self.on = SimpleNamespace(**{name: device.to_device(each.astype(dtype)) for name, each in tables.items()})
-        self.kernels, self.target = box if self.three else slab, Target
+        self.kernels = box_kernels if self.three else slab_kernels
         self.status = new_status(self.states[0])
         self.spacing = 10_000.0 / shape[0]
         self.dt = 1.25 * self.spacing / 400.0
@@ -145,21 +151,20 @@ class Steps:
 
     def step(self) -> None:
         """One step."""
-        numbers = (self.spacing, self.dt, BETA)
+        numbers = (Sweep(self.spacing, self.dt, BETA, self.count), self.status)
         order = "xyz" if self.three else "xz"
         for direction in order if self.count % 2 == 0 else reversed(order):
-            state, target = self.states[0], self.target(self.states[1], self.status)
-            none, on = self.on.none, self.on
+            state, states, none, on = self.states[0], tuple(self.states), self.on.none, self.on
             if direction == "x":
                 state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
                 more = (none,) if self.three else (none, none, True, True)
-                self.kernels.sweep_x(state, on.column, *numbers, *more, target)
+                self.kernels.sweep_x(*states, on.column, *more, *numbers)
             elif direction == "y":
                 state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
                 state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
-                self.kernels.sweep_y(state, on.column, *numbers, none, target)
+                self.kernels.sweep_y(*states, on.column, none, *numbers)
             else:
-                self.kernels.sweep_z(state, on.faces, on.ghost, *numbers, none, target)
+                self.kernels.sweep_z(*states, on.faces, on.ghost, none, *numbers)
             self.states.reverse()
         self.count += 1
 

@@ -12,9 +12,9 @@ import numpy as np
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, share, size
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling
-from hpckit.kernels.flood.constants import HALO, HU, HV, H
-from hpckit.kernels.flood.dispatch import diagnose, stage
+from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.flood.constants import HALO, HU, HV, H, Physics
+from hpckit.kernels.flood.dispatch import diagnose, ends, found_by, stage
 
 SIZE = 2048
 GRAVITY, SPACING, DT, DRY = 9.81, 1.0, 0.01, 1e-3
@@ -30,36 +30,35 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     here = [each.astype(np.float64) for each in (now, start, bottom)]
     pairs: Pairs = {}
     for weight, forces in zip((1.0, 0.5), FORCES, strict=True):
-        numbers = (weight, GRAVITY, 1.0, 1.1, DT, *forces, DRY)
+        numbers = (weight, DT, Physics(GRAVITY, 1.0, 1.1, *forces, DRY))
         got, expected = device.to_device(np.zeros_like(now)), np.zeros(now.shape)
-        ends = stage(got, *there, *numbers)
+        found, found_here = found_by(got), found_by(expected)
+        stage(got, *there, *numbers, found)
         if not compiling():
-            wanted = stage(expected, *here, *numbers)
-            pairs[f"ends, weight {weight:g}"] = (device.to_device(ends), wanted)
+            stage(expected, *here, *numbers, found_here)
+            pairs[f"ends, weight {weight:g}"] = (device.to_device(ends(found)), ends(found_here))
         for name, k in (("h", H), ("hu", HU), ("hv", HV)):
             pairs[f"{name}, weight {weight:g}"] = (got[k][OWNED], expected[k][OWNED])
-    found = diagnose(there[0], there[2], GRAVITY, DRY)
+    physics = Physics(GRAVITY, 1.0, 1.1, dry=DRY)
+    found = diagnose(there[0], there[2], physics)
     if not compiling():
-        for k, value in enumerate(diagnose(here[0], here[2], GRAVITY, DRY)):
+        for k, value in enumerate(diagnose(here[0], here[2], physics)):
             pairs[f"watch, {k}"] = (device.to_device(found[k : k + 1]), np.array([value]))
     return pairs
 
 
 def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     """Both stages of a step over rough, partly dry ground, in both precisions."""
-    from hpckit.kernels.flood import cuda
-
     n = size(device, SIZE, 8)
     rows, ratios = [], {}
     for dtype in size(device, (np.float64, np.float32), (np.float32,)):
         now, _, bottom = (device.to_device(each.astype(dtype)) for each in _rough(n, n))
-        middle, new, found = device.to_device(device.to_host(now)), device.to_device(device.to_host(now)), None
-        found = cuda.found_by(now)
-        numbers = (GRAVITY, SPACING, SPACING, DT, *FORCES[0], DRY)
+        middle, new = device.to_device(device.to_host(now)), device.to_device(device.to_host(now))
+        found, numbers = found_by(now), (DT, Physics(GRAVITY, SPACING, SPACING, *FORCES[0], DRY))
 
         def step(now=now, middle=middle, new=new, bottom=bottom, found=found, numbers=numbers) -> None:  # type: ignore[no-untyped-def]
-            cuda.stage(middle, now, now, bottom, 1.0, *numbers, found)
-            cuda.stage(new, middle, now, bottom, 0.5, *numbers, found)
+            stage(middle, now, now, bottom, 1.0, *numbers, found)
+            stage(new, middle, now, bottom, 0.5, *numbers, found)
 
         times = seconds(device, partial(step))
         nbytes = STEP_BYTES * n**2 * np.dtype(dtype).itemsize // 8

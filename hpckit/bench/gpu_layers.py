@@ -9,12 +9,12 @@ import numpy as np
 
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
 from hpckit.comm.device import Device
-from hpckit.kernels.convolution import dispatch as images
-from hpckit.kernels.convolution import reference as images_reference
 from hpckit.kernels.nn import dispatch as layers
 from hpckit.kernels.nn import reference as layers_reference
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
+from hpckit.kernels.nn.convolution import dispatch as images
+from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference

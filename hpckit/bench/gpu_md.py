@@ -11,16 +11,16 @@ import numpy as np
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, share, size
 from hpckit.bench.job import run_ranks
 from hpckit.comm.device import Device
-from hpckit.kernels.cells import reference as cells_reference
-from hpckit.kernels.integrate import reference as integrate_reference
-from hpckit.kernels.jit import inlined
-from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
-from hpckit.kernels.pair import curves, tabulated
-from hpckit.kernels.pair import reference as pair_reference
-from hpckit.kernels.pair.custom import make_potential
-from hpckit.kernels.pair.potential import Potential
-from hpckit.kernels.records import reference as records_reference
+from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.integrate import reference as integrate_reference
+from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.pair import curves, tabulated
+from hpckit.kernels.particles.pair import reference as pair_reference
+from hpckit.kernels.particles.pair.custom import make_potential
+from hpckit.kernels.particles.pair.potential import Potential
+from hpckit.kernels.particles.records import reference as records_reference
 
 CUTOFF, REACH = 2.5, 2.8
 EDGES, RANKS = (20, 40, 80), (1, 2)  # lattice cells of 4 particles; ranks on the GPU
@@ -40,7 +40,7 @@ class Sorted:
     """Particles on the device, sorted by cell, some of them as ghosts, with the list of the others."""
 
     def __init__(self, device: Device, count: int, ghosts: int, types: int = 1, capacity: int = 128) -> None:
-        from hpckit.kernels.cells import cuda
+        from hpckit.kernels.particles.cells import cuda
 
         self.device, self.count, self.ghosts = device, count, ghosts
         edge = (count + ghosts) ** (1 / 3) * 1.05
@@ -67,7 +67,7 @@ class Sorted:
 
     def build(self) -> None:
         """List the neighbors."""
-        from hpckit.kernels.cells import cuda
+        from hpckit.kernels.particles.cells import cuda
 
         what = self.records, self.count, self.ghosts, self.grid, self.shape, 2, *self.starts, REACH
         cuda.build_list(*what, self.entries, self.lengths, self.longest)
@@ -105,9 +105,9 @@ def lists(device: Device, dtype: np.dtype) -> Pairs:
 
 def forces(device: Device, dtype: np.dtype) -> Pairs:
     """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
-    from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, gather, stored_table
-    from hpckit.kernels.pair.cuda import forces as launch
-    from hpckit.kernels.records.cuda import to_single
+    from hpckit.kernels.particles.pair.cuda import DeviceForm, force_kernel, gather, stored_table
+    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.records.cuda import to_single
 
     pairs: Pairs = {}
     for types in (1, 3):
@@ -140,9 +140,9 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 
 def custom(device: Device, dtype: np.dtype) -> Pairs:
     """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
-    from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, stored_table
-    from hpckit.kernels.pair.cuda import forces as launch
-    from hpckit.kernels.records.cuda import to_single
+    from hpckit.kernels.particles.pair.cuda import DeviceForm, force_kernel, stored_table
+    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.records.cuda import to_single
 
     own, others = size(device, (700, 300), (30, 12))
     case, kind = Sorted(device, own, others), "f" if dtype == np.float32 else "d"
@@ -207,7 +207,7 @@ def _faded(r2, p):
 
 def motion(device: Device, dtype: np.dtype) -> Pairs:
     """Kicks, drifts, moves, sums, wrapping, thermostats, a field and a wall."""
-    from hpckit.kernels.integrate import cuda
+    from hpckit.kernels.particles.integrate import cuda
 
     n = size(device, 70_001, 21)
     rng = np.random.default_rng(2)
@@ -255,7 +255,7 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
 
 def ghosts(device: Device, dtype: np.dtype) -> Pairs:
     """Who is wanted as a ghost, and what is done with records."""
-    from hpckit.kernels.records import cuda, simd
+    from hpckit.kernels.particles.records import cuda, simd
 
     n = size(device, 3001, 26)
     x = scattered(n, 10.0, 4)
@@ -287,7 +287,7 @@ def ghosts(device: Device, dtype: np.dtype) -> Pairs:
 
 
 def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarray) -> Pairs:
-    from hpckit.kernels.records import cuda
+    from hpckit.kernels.particles.records import cuda
 
     n, shifts = len(x), np.arange(18.0).reshape(6, 3)
     there = device.to_device(x)
@@ -316,7 +316,7 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     new = [device.zeros(each.shape, each.dtype) for each in old]
     cuda.permute(device.to_device(order), n, *map(device.to_device, old), *new)
     after = [np.empty_like(each) for each in old]
-    from hpckit.kernels.records import simd
+    from hpckit.kernels.particles.records import simd
 
     simd.permute(order, n, *old, *after)
     labels = ("positions", "velocities", "ids", "images")
@@ -338,9 +338,10 @@ def noise(device: Device, dtype: np.dtype) -> Pairs:
     ids = np.array([0, 1, 7, 2**40 + 3, 12345678901])
     pairs: Pairs = {}
     for name in ("uniforms", "normals"):
-        out = device.zeros((len(ids), 4))
+        out, expected = device.zeros((len(ids), 4)), np.zeros((len(ids), 4))
         getattr(cuda, name)(87287 + 2**35, 2**33 + 1, device.to_device(ids), 3, out)
-        pairs[name] = out, getattr(noise_reference, name)(87287 + 2**35, 2**33 + 1, ids, 3)
+        getattr(noise_reference, name)(87287 + 2**35, 2**33 + 1, ids, 3, expected)
+        pairs[name] = out, expected
     return pairs
 
 

@@ -17,7 +17,7 @@ from hpckit.bench.job import answer
 from hpckit.comm.device import Device
 from hpckit.comm.gpu_choice import find_gpu
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.kernels.pair.cuda import gather
+from hpckit.kernels.particles.pair.cuda import gather
 from hpckit.md.dynamics import NVE
 
 WARM, STEPS, ROUNDS = 100, 200, 5

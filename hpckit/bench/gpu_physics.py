@@ -11,13 +11,12 @@ from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.bench.gpu_cases import Check, Figure, Pairs, size
 from hpckit.bench.gpu_euler import DX, DZ, noise, on_both
 from hpckit.comm.device import Device
-from hpckit.kernels.cuda_jit import compiling
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler2d.diffusion import dispatch as slab
-from hpckit.kernels.relaxation.dispatch import relax
-from hpckit.kernels.tracers.constants import REACH
-from hpckit.kernels.tracers.dispatch import transport
-from hpckit.kernels.turbulence import dispatch as mixing
+from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.relaxation.dispatch import relax
+from hpckit.kernels.euler.slab import dispatch as slab
+from hpckit.kernels.euler.tracers.dispatch import transport
+from hpckit.kernels.euler.turbulence import dispatch as mixing
 
 DT = 0.1
 SPACING = (DX, 0.8 * DX, DZ)
@@ -45,8 +44,8 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
     calm = np.array([*rng.normal(size=(2, nz)), np.zeros(nz), base.theta])
     sides = [np.maximum(rng.normal(size=n), 0.0) for n in (nx, ny, nz)]
 
-    def relaxed(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any, added: Any) -> Any:
-        return _number(relax(s, column, calm, x, y, z, DT, added))
+    def relaxed(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any) -> Any:
+        return _number(relax(s, column, calm, x, y, z, DT))
 
     def slowed(s: Any, column: Any) -> None:
         mixing.drag(s, column, 0.01, DZ, DT)
@@ -56,8 +55,8 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
         mixing.mix(s, calm, SPACING, DT, 1 / 3, work, viscosity)
         return _number(greatest)
 
-    added, viscosity = np.zeros((nz, ny, nx)), np.zeros(state.shape[1:])
-    pairs = on_both("relaxation", device, dtype, relaxed, state, base.column, calm, *sides, added)
+    viscosity = np.zeros(state.shape[1:])
+    pairs = on_both("relaxation", device, dtype, relaxed, state, base.column, calm, *sides)
     pairs |= on_both("drag", device, dtype, slowed, state, base.column)
     return pairs | on_both("mixing", device, dtype, mixed, state, base.column, calm, np.zeros_like(state), viscosity)
 

@@ -14,8 +14,9 @@ from hpckit.bench.gpu_cases import Check, Figure, Pairs, Ratios, Rows, seconds, 
 from hpckit.bench.shallow_water import CORIOLIS, DT, EVALUATION, GRAVITY, SPACING, STAGES, Basin
 from hpckit.comm.device import Device
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.cuda_jit import compiling
-from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
+from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.device_array import empty, is_device_array
+from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F, Physics
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
 
 SIZE = 2048
@@ -39,12 +40,20 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     u[:, :wide] *= rows[WATER][:, None] * columns[FACE]
     v[:high] *= rows[FACE][:, None] * columns[WATER]
     u[:, wide] = v[high] = 0
-    numbers = (9.81, 900.0, 1100.0, 5.0)
+    free, physics = Physics(9.81, 900.0, 1100.0), Physics(9.81, 900.0, 1100.0, *FORCES)
+
+    def advanced(call: Any, fields: Any, *arguments: Any) -> Any:
+        """By a step, in place on the host."""
+        out = tuple(empty(each.shape, each) for each in fields) if is_device_array(fields[0]) else fields
+        call(fields, out, *arguments, 5.0)
+        for field, target in zip(fields, out, strict=True):
+            field[OWNED] = target[OWNED]
+
     pairs: Pairs = {}
     for label, call in (
-        ("free", lambda h, u, v, b, r, c, f: step_free(h, u, v, f, *numbers)),
-        ("all terms", lambda h, u, v, b, r, c, f: step(h, u, v, b, r, c, *numbers, *FORCES)),
-        ("watch", lambda h, u, v, b, r, c, f: diagnose(h, u, v, b, f, *numbers[:3])),
+        ("free", lambda h, u, v, b, r, c, f: advanced(step_free, (h, u, v), f, free)),
+        ("all terms", lambda h, u, v, b, r, c, f: advanced(step, (h, u, v), b, r, c, physics)),
+        ("watch", lambda h, u, v, b, r, c, f: diagnose((h, u, v), b, f, free)),
     ):
         given = [each.astype(dtype) for each in (h, u, v, bottom, rows, columns, rows[F])]
         there, here = [device.to_device(each) for each in given], [each.astype(np.float64) for each in given]
@@ -59,8 +68,6 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
 
 def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
     """A step of a periodic basin, free and with all terms, in both precisions."""
-    from hpckit.kernels.shallow_water import cuda
-
     n = size(device, SIZE, 8)
     rows, ratios = [], {}
     for dtype in size(device, (np.float64, np.float32), (np.float32,)):
@@ -78,11 +85,11 @@ def figure(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
             for field in pair[0]:
                 field[:, :HALO], field[:, -HALO:] = field[:, -2 * HALO : -HALO], field[:, HALO : 2 * HALO]
                 field[:HALO], field[-HALO:] = field[-2 * HALO : -HALO], field[HALO : 2 * HALO]
+            now, out = tuple(pair[0]), tuple(pair[1])
             if full:
-                more = (GRAVITY, SPACING, SPACING, DT, 1.0, 1e-7, 1e-3, tuple(pair[1]))
-                cuda.step(*pair[0], *tables[:3], *more)
+                step(now, out, *tables[:3], Physics(GRAVITY, SPACING, SPACING, 1.0, 1e-7, 1e-3), DT)
             else:
-                cuda.step_free(*pair[0], tables[3], GRAVITY, SPACING, SPACING, DT, tuple(pair[1]))
+                step_free(now, out, tables[3], Physics(GRAVITY, SPACING, SPACING), DT)
             pair.reverse()
 
         nbytes = STAGES * EVALUATION * n**2 * np.dtype(dtype).itemsize // 8

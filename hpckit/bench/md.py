@@ -24,8 +24,8 @@ from hpckit.bench.job import run_ranks
 from hpckit.bench.md_case import LENNARD_JONES, STEPS, Melt, run_lammps
 from hpckit.bench.measure import machine, ratio
 from hpckit.errors import SetupError
-from hpckit.kernels import simd
-from hpckit.kernels.pair.named import NAMED
+from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.launch.scratch import scratch
 from hpckit.md.interaction import Interaction
 
@@ -86,7 +86,7 @@ def _beside_lammps(
 ) -> dict[str, Any]:
     """The melt on one core, in double precision; at the small size also by each other instruction set."""
     ours = {"hpckit": Melt(cells)}
-    isas = simd.available() if cells == SMALL else simd.available()[:1]
+    isas = vectors.available() if cells == SMALL else vectors.available()[:1]
     for isa in isas[1:]:
         ours[f"hpckit {isa}"] = Melt(cells, isa=isa)
     rivals: dict[str, Callable[[], float]] = {}

@@ -31,8 +31,8 @@ import numpy as np
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
 from hpckit.comm.observe.timer import t_eff
-from hpckit.kernels.jit import STRICT, jit
-from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F
+from hpckit.kernels.compile.jit import STRICT, jit
+from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F, Physics
 from hpckit.kernels.shallow_water.dispatch import step, step_free
 
 SIZE = 2048
@@ -78,13 +78,14 @@ class Basin:
     def step(self) -> None:
         """The steps of a call, of the equations alone."""
         self.fill()
-        step_free(self.h, self.u, self.v, self.rows[F], GRAVITY, SPACING, SPACING, DT, self.at_once)
+        fields = self.h, self.u, self.v
+        step_free(fields, fields, self.rows[F], Physics(GRAVITY, SPACING, SPACING), DT, self.at_once)
 
     def step_with_all_terms(self) -> None:
         """The same with topography, factors of walls, viscosity, drag and wind."""
         self.fill()
-        tables = (self.bottom, self.rows, self.columns)
-        step(self.h, self.u, self.v, *tables, GRAVITY, SPACING, SPACING, DT, 1.0, 1e-7, 1e-3, self.at_once)
+        fields, tables = (self.h, self.u, self.v), (self.bottom, self.rows, self.columns)
+        step(fields, fields, *tables, Physics(GRAVITY, SPACING, SPACING, 1.0, 1e-7, 1e-3), DT, self.at_once)
 
     def owned(self) -> list[np.ndarray]:
         """The three fields without halo."""

@@ -23,7 +23,7 @@ from hpckit.bench.measure import Times, interleave, machine, ratio
 from hpckit.bench.weather import slab_rows
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.stencil import reference
 
 VARIABLE, CONSTANT, COPY = 24, 16, 16  # bytes that must move per cell

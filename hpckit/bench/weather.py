@@ -48,9 +48,10 @@ from hpckit.bench.against import LEAST_ROUNDS, Rival, in_turn
 from hpckit.bench.job import run_ranks
 from hpckit.bench.measure import Times, interleave, machine, ratio
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d import dispatch as slab_kernels
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as box_kernels
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
+from hpckit.kernels.euler.status import new_status
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
@@ -120,6 +121,7 @@ class Slab:
         self.start = initial_state(self.config, profile, self.base, np.arange(nx))
         self.dt = min(grid.dx, grid.dz) / self.config.time.max_speed * self.config.time.cfl
         self.state = np.zeros((4, nz, nx + 2 * HALO))
+        self.status = new_status(self.state)
         self.c_state = np.zeros((4, nz + 4, nx + 4))
         self.restart()
 
@@ -130,15 +132,17 @@ class Slab:
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels."""
-        grid, base, beta = self.config.grid, self.base, self.config.beta
+        grid, base, state = self.config.grid, self.base, self.state
         for step in range(steps):
             for direction in "xz" if step % 2 == 0 else "zx":
                 if direction == "x":
-                    self.state[:, :, :HALO] = self.state[:, :, -2 * HALO : -HALO]
-                    self.state[:, :, -HALO:] = self.state[:, :, HALO : 2 * HALO]
-                    slab_kernels.sweep_x(self.state, base.column, grid.dx, self.dt, beta, NONE, NO_INFLOW, True, True)
+                    state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
+                    state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
+                    edges, numbers = (True, True), Sweep(grid.dx, self.dt, self.config.beta, step)
+                    slab_kernels.sweep_x(state, state, base.column, NONE, NO_INFLOW, *edges, numbers, self.status)
                 else:
-                    slab_kernels.sweep_z(self.state, base.faces, base.ghost, grid.dz, self.dt, beta, NONE)
+                    numbers = Sweep(grid.dz, self.dt, self.config.beta, step)
+                    slab_kernels.sweep_z(state, state, base.faces, base.ghost, NONE, numbers, self.status)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""
@@ -167,6 +171,7 @@ class Box:
         self.start = initial_state_3d(self.config, profile, self.base, np.arange(ny), np.arange(nx))
         self.dt = min(grid.dx, grid.dy, grid.dz) / self.config.time.max_speed * self.config.time.cfl
         self.state = np.zeros((5, nz, ny + 2 * HALO, nx + 2 * HALO))
+        self.status = new_status(self.state)
         self.c_state = np.zeros((5, nz + 4, ny + 4, nx + 4))
         self.restart()
 
@@ -183,13 +188,16 @@ class Box:
                 if direction == "x":
                     state[..., :HALO] = state[..., -2 * HALO : -HALO]
                     state[..., -HALO:] = state[..., HALO : 2 * HALO]
-                    box_kernels.sweep_x(state, base.column, grid.dx, self.dt, beta)
+                    numbers = Sweep(grid.dx, self.dt, beta, step)
+                    box_kernels.sweep_x(state, state, base.column, box_kernels.NO_FLUX, numbers, self.status)
                 elif direction == "y":
                     state[:, :, :HALO] = state[:, :, -2 * HALO : -HALO]
                     state[:, :, -HALO:] = state[:, :, HALO : 2 * HALO]
-                    box_kernels.sweep_y(state, base.column, grid.dy, self.dt, beta)
+                    numbers = Sweep(grid.dy, self.dt, beta, step)
+                    box_kernels.sweep_y(state, state, base.column, box_kernels.NO_FLUX, numbers, self.status)
                 else:
-                    box_kernels.sweep_z(state, base.faces_3d, base.ghost, grid.dz, self.dt, beta)
+                    tables, numbers = (base.faces_3d, base.ghost), Sweep(grid.dz, self.dt, beta, step)
+                    box_kernels.sweep_z(state, state, *tables, box_kernels.NO_FLUX, numbers, self.status)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""

@@ -29,7 +29,7 @@ SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 
 
 def checksum(arrays: Iterable[Any]) -> int:
     """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
-    from hpckit.kernels.checksum.dispatch import checksum as words_checksum  # a rank that checks nothing loads no Numba
+    from hpckit.kernels.checksum.simd import checksum as words_checksum  # a rank that checks nothing loads no Numba
 
     total = done = 0
     for array in arrays:

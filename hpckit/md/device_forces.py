@@ -8,10 +8,10 @@ import numpy as np
 
 from hpckit.comm.device import Device
 from hpckit.errors import InputError
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.pair.cuda import DeviceForm, force_kernel, forces, stored_table
-from hpckit.kernels.pair.reference import TALLY
-from hpckit.kernels.records.cuda import to_single
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.pair.cuda import DeviceForm, force_kernel, forces, stored_table
+from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.records.cuda import to_single
 from hpckit.md.device_neighbors import DeviceNeighborList
 from hpckit.md.device_particles import DeviceParticles
 from hpckit.md.interaction import Interaction

@@ -10,9 +10,9 @@ from mpi4py import MPI
 
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
-from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.device_array import address
-from hpckit.kernels.records.cuda import copy_all, count_wanted, list_wanted, put, take_all
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.records.cuda import copy_all, count_wanted, list_wanted, put, take_all
 from hpckit.md.device_particles import DeviceParticles
 from hpckit.particles.ghosts import limits_of
 from hpckit.plan.particles.domain import Bricks

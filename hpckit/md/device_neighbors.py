@@ -8,8 +8,8 @@ import numpy as np
 
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.cells.cuda import assign_cells, build_list, cell_starts
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.cells.cuda import assign_cells, build_list, cell_starts
 from hpckit.md.device_ghosts import DeviceGhostExchange
 from hpckit.md.device_particles import ROOM, DeviceParticles
 from hpckit.particles.migration import exchange

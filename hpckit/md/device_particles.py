@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.comm.device import Device
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.records.cuda import permute
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.records.cuda import permute
 from hpckit.particles.particles import TRAVELER, Particles
 
 ROOM = 1.1  # how much more is reserved than is needed now

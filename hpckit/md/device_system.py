@@ -9,9 +9,9 @@ import numpy as np
 
 from hpckit.comm.device import Device
 from hpckit.errors import InputError
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.integrate.dispatch import wrap
-from hpckit.kernels.records.cuda import of_types
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.records.cuda import of_types
 from hpckit.md.device_forces import DeviceForces
 from hpckit.md.device_ghosts import DeviceGhostExchange
 from hpckit.md.device_neighbors import DeviceNeighborList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hpckit.kernels.integrate.dispatch import kick, kick_drift
+from hpckit.kernels.particles.integrate.dispatch import kick, kick_drift
 from hpckit.md.system import System
 
 

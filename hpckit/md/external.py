@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.errors import BlowUpError
-from hpckit.kernels.integrate.dispatch import hold_off, push
+from hpckit.kernels.particles.integrate.dispatch import hold_off, push
 from hpckit.md.system import System
 
 

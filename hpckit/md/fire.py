@@ -11,7 +11,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpckit.kernels.integrate.dispatch import drift, scale, steer
+from hpckit.kernels.particles.integrate.dispatch import drift, scale, steer
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels import simd
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.pair.reference import TALLY
-from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
-from hpckit.kernels.records.dispatch import to_single
+from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
+from hpckit.kernels.particles.records.dispatch import to_single
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.particles import Particles, aligned
@@ -21,16 +21,16 @@ class Forces:
     """Computes forces for some clusters; with `measure`, energies and virials of the slots too (`tallies`).
 
     precision: "double", or "mixed" (pairs in float32, sums in float64). exact: forces are added without rounding, so
-    that no bit depends on the number of ranks. isa: an entry of `simd.available()`, the best by default. Raises
+    that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Raises
     `InputError` for what this host cannot do.
     """
 
     def __init__(
         self, interaction: Interaction, precision: str = "double", exact: bool = False, isa: str | None = None
     ) -> None:
-        isa = isa or simd.available()[0]
-        if isa not in simd.available():
-            raise InputError(f"this processor has no {isa}", do=f"choose {', '.join(simd.available())}")
+        isa = isa or vectors.available()[0]
+        if isa not in vectors.available():
+            raise InputError(f"this processor has no {isa}", do=f"choose {', '.join(vectors.available())}")
         if precision not in ("double", "mixed"):
             raise InputError(f"precision is double or mixed, not {precision!r}")
         if exact and precision != "double":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.pair.potential import CUTOFF2, Potential
+from hpckit.kernels.particles.pair.potential import CUTOFF2, Potential
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from hpckit.errors import BlowUpError
-from hpckit.kernels.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.cells.dispatch import (
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.cells.dispatch import (
     assign_columns,
     corners,
     ghost_slots,
@@ -18,7 +18,7 @@ from hpckit.kernels.cells.dispatch import (
     sort_columns,
     split_clusters,
 )
-from hpckit.kernels.records.dispatch import type_words
+from hpckit.kernels.particles.records.dispatch import type_words
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks
@@ -31,7 +31,7 @@ ROOM = 1.1  # how much more is reserved than is needed now
 
 
 class NeighborList:
-    """Who is within `reach` of each own particle: `start`, `entries` for the kernels of `kernels.pair`.
+    """Who is within `reach` of each own particle: `start`, `entries` for the kernels of `kernels.particles.pair`.
 
     entries: record offsets (4 x slot), for slot s those from start[s] to start[s + 1], padded to whole vectors with an
     empty slot. `inner` are the clusters whose neighbors are own particles and their images, `outer` the others;

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Piece, Restored
-from hpckit.kernels.records.dispatch import types_of
+from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
 from hpckit.particles.migration import exchange
 from hpckit.particles.particles import make_travelers

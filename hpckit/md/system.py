@@ -13,9 +13,9 @@ from mpi4py import MPI
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.kernels.cells.constants import FAR, RECORD
-from hpckit.kernels.integrate.dispatch import kinetic, largest_move, powers, wrap
-from hpckit.kernels.records.dispatch import types_of, weigh
+from hpckit.kernels.particles.cells.constants import FAR, RECORD
+from hpckit.kernels.particles.integrate.dispatch import kinetic, largest_move, powers, wrap
+from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import imbalance, moved_cuts
 from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction

@@ -8,8 +8,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import PairTable
-from hpckit.kernels.pair.curves import rows
-from hpckit.kernels.pair.tabulated import POTENTIAL
+from hpckit.kernels.particles.pair.curves import rows
+from hpckit.kernels.particles.pair.tabulated import POTENTIAL
 from hpckit.md.interaction import Interaction
 
 MOST_ROWS = 1 << 24  # that float32 counts

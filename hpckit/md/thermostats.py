@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.integrate.dispatch import drift, mix_noise, scale
 from hpckit.kernels.noise.dispatch import normals
+from hpckit.kernels.particles.integrate.dispatch import drift, mix_noise, scale
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 

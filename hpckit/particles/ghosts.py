@@ -17,8 +17,8 @@ from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import UNHEARD
 from hpckit.comm.shared.transport import open_rows
-from hpckit.kernels.cells.constants import RECORD
-from hpckit.kernels.records.dispatch import choose, copy_all, put, take_all
+from hpckit.kernels.particles.cells.constants import RECORD
+from hpckit.kernels.particles.records.dispatch import choose, copy_all, put, take_all
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks, Reached
 
@@ -46,7 +46,8 @@ class GhostExchange:
     A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
     each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
     Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer, of the
-    same node before the others. within_node: whether peers on a node share memory, or the communicator of those that do.
+    same node before the others. within_node: whether peers on a node share memory; or the communicator of those that
+    do.
     """
 
     def __init__(self, mesh: Mesh, within_node: bool | MPI.Comm = True) -> None:

@@ -8,7 +8,7 @@ from mpi4py import MPI
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
-from hpckit.kernels.integrate.dispatch import find_leavers
+from hpckit.kernels.particles.integrate.dispatch import find_leavers
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import Bricks
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
-from hpckit.kernels.records.dispatch import permute, type_words, types_of
+from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
+from hpckit.kernels.particles.records.dispatch import permute, type_words, types_of
 
 ALIGNMENT = 64  # bytes: a cache line, and what vector loads want
 TRAVELER = np.dtype(
@@ -28,7 +28,7 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> 
 class Particles:
     """What a rank knows of particles: its own in the first `slots` slots, some of them empty (id -1), then ghosts.
 
-    positions: [capacity, 4], x, y, z and the type (`kernels.records`), wrapped into the box at the last rebuild;
+    positions: [capacity, 4], x, y, z and the type (`particles.records`), wrapped into the box at the last rebuild;
     velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box lengths each
     own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say who is who.
     """

@@ -18,7 +18,7 @@ from hpckit.apps.weather3d.tracers import start_of as tracer_start
 from hpckit.bench import c_rival
 from hpckit.bench.weather import TOLERANCE, Box
 from hpckit.errors import DecompositionError, InputError
-from hpckit.kernels.euler3d.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.run.steps import step_count
 from hpckit.settings.config import load
 

@@ -7,21 +7,21 @@ import itertools
 import numpy as np
 import pytest
 
-from hpckit.kernels import simd
-from hpckit.kernels.cells import reference as cells_reference
-from hpckit.kernels.cells import simd as cells
-from hpckit.kernels.cells.constants import CLUSTER, FAR, FAR_STEP
-from hpckit.kernels.integrate import reference as integrate_reference
-from hpckit.kernels.integrate import simd as integrate
-from hpckit.kernels.lennard_jones import reference as lennard_jones_reference
-from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters, tail
-from hpckit.kernels.pair import reference as pair_reference
-from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
-from hpckit.kernels.records import reference as records_reference
-from hpckit.kernels.records import simd as records
+from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.cells import simd as cells
+from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP
+from hpckit.kernels.particles.integrate import reference as integrate_reference
+from hpckit.kernels.particles.integrate import simd as integrate
+from hpckit.kernels.particles.lennard_jones import reference as lennard_jones_reference
+from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters, tail
+from hpckit.kernels.particles.pair import reference as pair_reference
+from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
+from hpckit.kernels.particles.records import reference as records_reference
+from hpckit.kernels.particles.records import simd as records
 from hpckit.particles.particles import aligned
 
-VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
+VECTOR_ISAS = [isa for isa in vectors.available() if isa != "scalar"]
 FORMS = [Form("scalar"), Form("scalar", "f", 3), Form("scalar", exact=True)]
 FORMS += [Form(isa, "d", types) for isa in VECTOR_ISAS for types in (1, 2, 3, 11)]
 FORMS += [Form(isa, "f", types) for isa in VECTOR_ISAS for types in (3, 11)]
@@ -71,7 +71,7 @@ def listed(slots, starts, grid, extent, reach, isa, padding):
         entries = np.empty(-count, np.int32)
 
 
-@pytest.mark.parametrize("isa", simd.available())
+@pytest.mark.parametrize("isa", vectors.available())
 @pytest.mark.parametrize(("count", "extent"), [(901, (9, 11, 13)), (7, (4, 5, 3)), (333, (30, 3, 3)), (1, (5, 5, 5))])
 def test_a_list_holds_every_pair_within_reach_once(isa, count, extent):
     slots, starts, grid = clustered(scattered(count, extent), extent)
@@ -151,7 +151,7 @@ def test_pair_forces_energies_and_virials(form):
             assert np.abs(found - tallies[:own]).max() < tolerance * np.abs(tallies).max()
 
 
-@pytest.mark.parametrize("isa", simd.available())
+@pytest.mark.parametrize("isa", vectors.available())
 def test_exact_forces_do_not_depend_on_the_order_of_the_neighbors(isa):
     extent, form = (9.0, 11.0, 13.0), Form(isa, "d", 1, True, True)
     slots, starts, grid = clustered(scattered(901, extent), extent)

@@ -10,12 +10,12 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import PairTable, read_lammps_table, write_lammps_table
-from hpckit.kernels.cells import reference as cells_reference
-from hpckit.kernels.pair import curves
-from hpckit.kernels.pair import reference as pair_reference
-from hpckit.kernels.pair.simd import Form, force_kernel, stored_table
-from hpckit.kernels.pair.tabulated import FIRST, POTENTIAL
-from hpckit.kernels.records import simd as records
+from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.pair import curves
+from hpckit.kernels.particles.pair import reference as pair_reference
+from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
+from hpckit.kernels.particles.pair.tabulated import FIRST, POTENTIAL
+from hpckit.kernels.particles.records import simd as records
 from hpckit.md.tabulated import tabulated
 from hpckit.particles.particles import aligned
 

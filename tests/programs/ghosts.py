@@ -4,7 +4,6 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.comm.shared import ghost_mail
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles, make_travelers
 from hpckit.plan.particles.domain import Bricks
@@ -50,15 +49,11 @@ def by_place(records: np.ndarray) -> np.ndarray:
 
 mesh = hp.Mesh(comm, periodic=("x", "z"), x=0, y=0, z=1)
 bricks = Bricks.even(mesh.topology, np.zeros(3), BOX)
-expected, nbytes = history(mesh, bricks, GhostExchange(mesh, mailboxes=False))
+expected, nbytes = history(mesh, bricks, GhostExchange(mesh, within_node=False))
 assert expected[0].size or comm.size == 1
 for node_ranks in (comm.size, 2, 1):  # as if so many shared a node
-    whole = ghost_mail.node_comm
-    ghost_mail.node_comm = lambda comm, node_ranks=node_ranks: comm.Split(comm.rank // node_ranks, comm.rank)
-    try:
-        exchange = GhostExchange(mesh)
-    finally:
-        ghost_mail.node_comm = whole
+    node = comm.Split(comm.rank // node_ranks, comm.rank)
+    exchange = GhostExchange(mesh, within_node=node)
     assert (exchange._mail is None) == (min(node_ranks, comm.size - comm.rank // node_ranks * node_ranks) == 1)
     found, sent = history(mesh, bricks, exchange)
     assert sent == nbytes

@@ -9,7 +9,7 @@ from mpi4py import MPI
 import hpckit as hp
 from hpckit.comm.gpu_choice import find_gpu
 from hpckit.errors import BlowUpError
-from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
 from hpckit.md.external import External, Wall

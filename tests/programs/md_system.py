@@ -11,7 +11,7 @@ import hpckit as hp
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.io.particles.lammps_data import read_lammps_data
-from hpckit.kernels.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
 from hpckit.md.system import Rebuilds, System

@@ -1,7 +1,7 @@
 /* The slab scheme as a modeler would write it in plain C: one loop nest for each operation, pow for the pressure.
  *
  * Fields [4][nz + 4][nx + 4] with two cells of halo: rho', rho u, rho w, (rho theta)'. Equations and fluxes:
- * kernels/euler2d/reference.py. */
+ * kernels/euler/slab/reference.py. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The scheme of the box as a modeler would write it in plain C: one loop nest for each operation, pow for the pressure.
  *
  * Fields [5][nz + 4][ny + 4][nx + 4] with two cells of halo: rho', rho u, rho v, rho w, (rho theta)'. Equations and
- * fluxes: kernels/euler3d/reference.py, without the Coriolis force. */
+ * fluxes: kernels/euler/box/reference.py, without the Coriolis force. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>

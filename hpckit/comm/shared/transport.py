@@ -88,7 +88,7 @@ class Transport:
 
 
 class Flags:
-    """The flags of an exchange that is made again and again: of the messages of this rank, and of those it waits for."""
+    """The flags of an exchange that is made again and again: of this rank's messages, and of those it waits for."""
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm

@@ -166,7 +166,7 @@ def numba() -> None:
     """Compile a kernel and compare it with NumPy."""
     import numba as package
 
-    from hpckit.kernels.jit import jit
+    from hpckit.kernels.compile.jit import jit
 
     factor = 3.0
 
