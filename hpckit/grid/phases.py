@@ -139,7 +139,9 @@ class Mail:
         self.flags = Flags(place.comm)
         self.outgoing: list[tuple[Slab, tuple[Any, Any]]] = []  # slabs, and their places in the two buffers
         self.incoming: list[tuple[Slab, tuple[Any, Any]]] = []
-        own, sent, taken = place.comm.rank, [], []
+        own = place.comm.rank
+        sent: list[int] = []
+        taken: list[int] = []
         for message in messages:
             for rank, outward in ((message.send_to, True), (message.recv_from, False)):
                 if rank is None:

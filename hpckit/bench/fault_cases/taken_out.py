@@ -12,9 +12,9 @@ import numpy as np
 NONE = "-"
 
 
-def _one_face(phase: int, turn: int) -> int:
-    """In place of `mailboxes.entry_of`: messages of both directions share an entry."""
-    return 2 * phase
+def _one_face(message: Any) -> int:
+    """In place of `phases.entry_of`: messages of both directions share an entry."""
+    return 2 * message.dim
 
 
 def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
@@ -30,7 +30,7 @@ def _nothing(*unused: Any) -> None:
 
 # Name -> what is put in its place.
 SAFEGUARDS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "face tag": (("hpckit.comm.shared.mailboxes.entry_of", _one_face),),
+    "face tag": (("hpckit.grid.phases.entry_of", _one_face),),
     "keys of random numbers": (("hpckit.md.thermostats.normals", _by_slot),),
     "NaN gate": (("hpckit.run.step_boundary.require_finite", _nothing),),
     "finite check of a model": (("hpckit.apps.atmosphere.loop.require_sound", _nothing),),
