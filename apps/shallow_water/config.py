@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile
 

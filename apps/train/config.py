@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.run.directory import InputFile, RelativeToSource
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"

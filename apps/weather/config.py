@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hpckit.apps.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
 from hpckit.apps.atmosphere.stability import outruns_sound
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"

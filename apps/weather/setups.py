@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
-from hpckit.apps.atmosphere.profiles import Profile
-from hpckit.apps.atmosphere.start import exner, wave_temperature
+from hpckit.apps.atmosphere.profiles import Profile, exner, wave_temperature
 from hpckit.apps.weather.config import Bubble, Config, Source
 from hpckit.kernels.euler2d.constants import C0, GAMMA, RHO, RHO_THETA, RHO_U
 

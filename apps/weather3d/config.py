@@ -11,7 +11,7 @@ from hpckit.apps.atmosphere import settings
 from hpckit.apps.atmosphere.settings import PRECISION, Output, Section, needs_gpu
 from hpckit.apps.atmosphere.stability import outruns_sound
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"

@@ -56,7 +56,7 @@ VERBS = {
         "what two runs differ in: settings, time per phase, fields in ulp",
     ),
     "graph": (
-        "hpckit.cli.verbs.graph.verb",
+        "hpckit.cli.verbs.graph",
         "run|status|draw FILE",
         "run tasks that follow from one another by their files",
     ),

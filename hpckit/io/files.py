@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from hpckit.errors import HpckitError, SetupError
+from hpckit.errors import HpckitError, InputError, SetupError
 
 _REASONS = {
     errno.ENOSPC: ("the disk is full", "free some space, or choose another directory or a longer output interval"),
@@ -66,3 +66,16 @@ def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool =
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def write_svg(path: Path, text: str) -> None:
+    """Write an SVG picture, whole or not at all.
+
+    Raises `InputError` for a name that says another kind of picture, `SetupError` where it cannot be written.
+    """
+    if path.suffix.lower() != ".svg":
+        raise InputError(f"{str(path)!r} is no name of an SVG picture", do="use a name that ends in .svg")
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise write_error(error, path) from None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpckit.errors import SetupError
-from hpckit.launch.mpi_kind import PMI, mpi_kind
 
 # (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
 LAUNCHERS = (
@@ -19,6 +18,8 @@ LAUNCHERS = (
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
 )
+MPICH, OPEN_MPI = "MPICH", "Open MPI"
+PMI = {MPICH: "pmi2", OPEN_MPI: "pmix"}
 
 
 @dataclass(frozen=True)
@@ -81,3 +82,12 @@ def leave(above: Joined | None, code: int) -> int:
     if code:
         time.sleep(0.3)
     return code
+
+
+def mpi_kind(text: str) -> str:
+    """MPICH or Open MPI, from what a library, a module or a launcher says of itself; else "unknown"."""
+    lower = text.lower()
+    if "open mpi" in lower or "openmpi" in lower or "openrte" in lower or "prte" in lower:
+        return OPEN_MPI
+    # Intel MPI and MVAPICH speak MPICH's ABI and PMI.
+    return MPICH if any(name in lower for name in ("mpich", "hydra", "intel", "mvapich")) else "unknown"

@@ -19,8 +19,8 @@ from hpckit.errors import InputError, SetupError
 from hpckit.jobs.with_parent import with_parent
 from hpckit.launch import memory
 from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.launcher import OPEN_MPI, mpi_kind
 from hpckit.launch.memory import available_bytes
-from hpckit.launch.mpi_kind import OPEN_MPI, mpi_kind
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)

@@ -36,7 +36,7 @@ def build_report(directory: Path, extension: Any = None, machine: Record | None 
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
 
     `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `machine`: the
-    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks_of_run`), for the roofline.
+    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks`), for the roofline.
     `options` are fields of `hpckit.report.settings.Report` and come before those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the

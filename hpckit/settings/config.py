@@ -25,9 +25,8 @@ from hpckit.settings.layers import (
     environment_layer,
     read_toml,
 )
-from hpckit.settings.run_file import run_file_text
+from hpckit.settings.run_file import Key, run_file_text
 from hpckit.settings.schema import Schema, dotted, repr_toml
-from hpckit.settings.toml_lines import Key
 
 BEYOND = "these settings lead to numbers that the computer cannot hold"
 

@@ -18,9 +18,8 @@ from conftest import mpiexec, run_limited, wait_until
 from hpckit.errors import SetupError
 from hpckit.launch import first_exit
 from hpckit.launch import mpiexec as launch
-from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.first_exit import FirstExit, ProcessEnds, status_text
 from hpckit.launch.launcher import Joined, leave
-from hpckit.launch.process_ends import ProcessEnds, status_text
 from hpckit.launch.provenance import VARIABLES, git_state, provenance
 
 

@@ -13,7 +13,7 @@ from conftest import is_open_mpi, mpiexec
 
 from hpckit.bench.loopback_slurm import Cluster, cluster, missing
 from hpckit.bench.requeue import limited, requeued, same_bits
-from hpckit.cli.verbs.graph.verb import main as graph
+from hpckit.cli.verbs.graph import main as graph
 from hpckit.cli.verbs.ls import main as ls
 from hpckit.cli.verbs.submit import main
 from hpckit.cli.verbs.watch import main as watch

@@ -16,8 +16,7 @@ import numpy as np
 from hpckit.apps.md.report import observed
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
-from hpckit.io.particles.frames import read_frames
-from hpckit.io.particles.unwrapping import with_images
+from hpckit.io.particles.frames import read_frames, with_images
 from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.md.units import UNITS
 from hpckit.plan.particles.snapshot import Snapshot

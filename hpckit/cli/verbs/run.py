@@ -139,7 +139,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
 
     `elsewhere`: another machine starts the ranks, so that this one needs no GPU.
     """
-    from hpckit.cli.prepared import is_run, prepared
+    from hpckit.cli.job import is_run, prepared
     from hpckit.launch.provenance import provenance
 
     if len(options.words) == 1 and is_run(options.words[0]):

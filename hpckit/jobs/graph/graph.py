@@ -20,8 +20,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hpckit.errors import InputError
-from hpckit.jobs.site import one_line
-from hpckit.jobs.toml_file import read_toml_file
+from hpckit.jobs.site import one_line, read_toml_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
-from hpckit.cli.verbs.ls import status_of
-from hpckit.cli.verbs.run_jobs import records_of, run_directories
+from hpckit.cli.verbs.ls import records_of, run_directories, status_of
 from hpckit.errors import InputError
 from hpckit.run.directory import RunDirectory, plain
 from hpckit.settings.table import print_table, ranks_text

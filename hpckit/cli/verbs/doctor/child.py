@@ -55,7 +55,7 @@ def abi() -> None:
     """The MPI that mpi4py's module is for, and the library that it loaded."""
     from mpi4py import MPI
 
-    from hpckit.launch.mpi_kind import mpi_kind
+    from hpckit.launch.launcher import mpi_kind
 
     module = Path(MPI.__file__).name.split(".")
     wanted = next((ABI_LETTERS[part] for part in module if part in ABI_LETTERS), "unknown")

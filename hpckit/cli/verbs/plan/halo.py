@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
-from hpckit.cli.verbs.svg_file import write_svg
+from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, title
 from hpckit.plan.grid.draw import draw_halo_svg
 from hpckit.plan.grid.halo import HaloPlan, halo_plan

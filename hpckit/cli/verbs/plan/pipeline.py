@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.svg_file import write_svg
 from hpckit.errors import InputError
+from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
 from hpckit.plan.pipeline.draw import WIDE, draw_schedule, draw_schedule_svg, title
 from hpckit.plan.pipeline.partition import Layer, Partition, partition_layers, read_layers

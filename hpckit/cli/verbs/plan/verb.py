@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan import halo, pipeline
-from hpckit.cli.verbs.svg_file import write_svg
 from hpckit.errors import InputError
+from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan, operation_of
 from hpckit.plan.collective.busbw import busbw_factor
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
