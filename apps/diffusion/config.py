@@ -10,6 +10,7 @@ from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+METRICS = {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"}  # dims: of the grid
 GPU = True  # takes `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]

@@ -12,6 +12,14 @@ from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
+METRICS = {  # energy over density
+    "mass": "m3",
+    "energy": "m5/s2",
+    "speed_max": "m/s",
+    "depth_max": "m",
+    "wet_area": "m2",
+    "depth_error": "1",
+}
 LIMIT_CFL = 0.5  # up to here no cell gives more water than it has
 # The coordinates that each kind of start and of bottom has; the others are not looked at.
 PLACES = {

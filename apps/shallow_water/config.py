@@ -13,6 +13,7 @@ from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
+METRICS = {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"}
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
 # The coordinates that each kind of start and of bottom has; the others are not looked at.

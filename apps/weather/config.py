@@ -13,6 +13,7 @@ from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
+METRICS = {"mass": "kg/m", "energy": "J/m", "w_max": "m/s", "theta_min": "K", "theta_max": "K"}  # per meter of depth
 
 GPU = True  # takes `hpckit run --gpu`
 

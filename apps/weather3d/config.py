@@ -15,6 +15,16 @@ from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
+METRICS = {
+    "mass": "kg",
+    "energy": "J",
+    "w_max": "m/s",
+    "theta_min": "K",
+    "theta_max": "K",
+    "mass_through_sides": "kg",
+    "mass_relaxed": "kg",
+    "eddy_viscosity_max": "m2/s",
+}
 GPU = True  # takes `hpckit run --gpu`
 
 

@@ -101,6 +101,7 @@ def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
         "package": app.package,
         "title": folder.name,
         "ranks": outer.size,
+        "units": app.units,
         "values": config.model_dump(mode="json"),
         "origins": {},
     }

@@ -65,6 +65,11 @@ class App:
         return self.config_module.SUMMARY
 
     @property
+    def units(self) -> dict[str, str]:
+        """The unit of each of its metrics, for reports, as far as its `config` says: `METRICS`."""
+        return getattr(self.config_module, "METRICS", {})
+
+    @property
     def has_gpu_form(self) -> bool:
         """Whether its fields can live on a GPU: `GPU = True` in its `config`."""
         return bool(getattr(self.config_module, "GPU", False))

@@ -164,6 +164,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "gpu": gpu,
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
         "trace": options.trace,
+        "units": configuration.app.units,
         "values": configuration.values(),
         "origins": configuration.origins,
     }
