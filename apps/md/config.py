@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile, RelativeToSource
 
@@ -16,12 +16,6 @@ GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class System(Section):

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
+from hpckit.apps.common import settings
+from hpckit.apps.common.settings import device_problems as device_problems
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile
 
@@ -23,12 +25,6 @@ PLACES = {
 }  # fmt: skip
 
 GPU = True  # takes `hpckit run --gpu`
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Grid(Section):
@@ -132,13 +128,10 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Output(Section):
+class Output(settings.Output):
     """What is written."""
 
     every: float = Field(86_400.0, gt=0, description="simulated time between two frames, s")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 class Config(Section):
@@ -217,12 +210,6 @@ class Config(Section):
             )
         if start.kind in ("poincare", "kelvin", "eddies") and 4 * start.mode > grid.nx:
             yield f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}"
-
-
-def device_problems(config: Config, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
-    if config.precision != "float64" and not gpu:
-        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

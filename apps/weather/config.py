@@ -7,9 +7,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.atmosphere.settings import PRECISION, Base, Output, Section, Wave, needs_gpu
+from hpckit.apps.atmosphere.settings import Base, Wave
 from hpckit.apps.atmosphere.stability import outruns_sound
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan
+from hpckit.apps.common.settings import PRECISION, Output
+from hpckit.apps.common.settings import device_problems as device_problems
+from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
@@ -143,11 +145,6 @@ class Config(Section):
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 " this grid, or lower time.cfl"
             )
-
-
-def device_problems(config: Config, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
-    yield from needs_gpu(config.precision, gpu)
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

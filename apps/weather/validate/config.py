@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from hpckit.apps.atmosphere.settings import Section
+from hpckit.io.checkpoint.settings import Section
 from hpckit.report.settings import Report
 from hpckit.run.directory import InputFile
 

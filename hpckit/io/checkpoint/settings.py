@@ -1,4 +1,4 @@
-"""The section `checkpoint` of run files."""
+"""Sections of run files: what all of them are, spans of time in them, and the section `checkpoint`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ def _interval(every: int | str) -> int | str:
     return every
 
 
-class Checkpoint(BaseModel):
-    """When checkpoints are made, and how many stay. A run that is stopped makes one in any case."""
+class Section(BaseModel):
+    """Settings that refuse names they do not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Checkpoint(Section):
+    """When checkpoints are made, and how many stay. A run that is stopped makes one in any case."""
 
     every: Annotated[int | str, AfterValidator(_interval)] = Field(
         "10 min", description='elapsed time between two checkpoints ("10 min", "1 h"), or a number of steps, or "never"'
