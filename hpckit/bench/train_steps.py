@@ -13,10 +13,10 @@ import numpy as np
 from hpckit.bench.job import answer
 from hpckit.bench.measure import interleave
 from hpckit.comm.device import HOST, Device
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
 from hpckit.nn.optimizers import AdamW
 from hpckit.nn.parameters import Parameters
 

@@ -65,8 +65,8 @@ def gossip(
 class LocalSGD:
     """Averages parameters every so many steps: local SGD (Stich 2019), with a graph decentralized SGD (Lian 2017).
 
-        averaging = hp.LocalSGD(mesh["dp"], every=8)            # the mean of all ranks, by an all-reduce
-        averaging = hp.LocalSGD(mesh["dp"], graph="ring")       # with neighbors, every step
+        averaging = hp.training.LocalSGD(mesh["dp"], every=8)            # the mean of all ranks, by an all-reduce
+        averaging = hp.training.LocalSGD(mesh["dp"], graph="ring")       # with neighbors, every step
         for step in range(steps):
             parameters -= rate * gradient(parameters)
             averaging.step(parameters)

@@ -34,7 +34,7 @@ SPIN, LONGEST_SLEEP = 1e-4, 1e-3  # s that a server polls at full speed, then wi
 class ParameterServer:
     """Parameters on the first `servers` ranks of an axis, a part on each; the other ranks are workers.
 
-        with hp.ParameterServer(comm, parameters, update, staleness=2) as server:
+        with hp.training.ParameterServer(comm, parameters, update, staleness=2) as server:
             for step in range(steps if server.is_worker else 0):
                 server.pull(parameters)
                 server.push(gradient(parameters))

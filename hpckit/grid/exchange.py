@@ -249,7 +249,7 @@ class HaloExchange:
         given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else walls
         if not isinstance(given, list | tuple) or not all(isinstance(each, Mapping) for each in given):
             raise InputError(
-                f"walls map axis names to fills, as in {{'y': hpckit.mirror}}, or list such mappings, not {walls!r}"
+                f"walls map axis names to fills, as in {{'y': hpckit.bc.mirror}}, or list such mappings, not {walls!r}"
             )
         if len(given) != len(self.layouts):
             raise InputError(f"{len(given)} sets of walls were given for {len(self.layouts)} fields")

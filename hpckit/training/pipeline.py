@@ -46,7 +46,7 @@ class StepResult(NamedTuple):
 class Pipeline:
     """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
 
-        plan = hp.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
+        plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
         pipeline = hp.Pipeline(model, loss, hp.Mesh(comm, dp=plan.dp, pp=plan.pp), plan)
         pipeline.initialize(seed=1)
         optimizer = AdamW(pipeline.parameters)

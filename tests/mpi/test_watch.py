@@ -90,7 +90,7 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
     """A program that stalls is ended with the report; a run that does not leaves no trace of it."""
     program = tmp_path / "stalls.py"
     program.write_text(
-        "import time, numpy as np, hpckit as hp\nfrom hpckit import watch\ncomm = hp.world()\n"
+        "import time, numpy as np, hpckit as hp\nfrom hpckit.comm.observe import watch\ncomm = hp.world()\n"
         "if comm.rank == 0: time.sleep(60)\nwatch.current.enter(comm, 'sum', np.dtype('f8'), 1)\ncomm.Barrier()\n"
     )
     command = [sys.executable, "-m", "hpckit.cli.main", "run"]

@@ -212,17 +212,19 @@ def test_text_drawings():
 def test_svg_drawings_hold_every_action_once():
     for name in NAMES:
         schedule = pipeline_schedule(name, 3, 6)
-        root = ElementTree.fromstring(hp.draw_svg(schedule))
+        root = ElementTree.fromstring(hp.plan.draw_svg(schedule))
         said = [element.text.split(":")[0] for element in root.iter() if element.tag.endswith("title")]
         assert sorted(said) == sorted(str(action) for actions in schedule.actions for action in actions)
-        assert ("later stages" in hp.draw_svg(schedule)) == (schedule.chunks > 1)
-    crowded = ElementTree.fromstring(hp.draw_svg(pipeline_schedule("zb_v", 4, 16)))  # numbers of two digits are smaller
+        assert ("later stages" in hp.plan.draw_svg(schedule)) == (schedule.chunks > 1)
+    crowded = ElementTree.fromstring(
+        hp.plan.draw_svg(pipeline_schedule("zb_v", 4, 16))
+    )  # numbers of two digits are smaller
     numbers = [element.text for element in crowded.iter() if element.get("text-anchor") == "middle"]
     assert sorted(map(int, numbers)) == sorted([*range(16)] * 8 * 3)
     with pytest.raises(InputError, match="too large to draw"):
         hp.draw(pipeline_schedule("gpipe", 65, 1))
     with pytest.raises(InputError, match="can be drawn, not int"):
-        hp.draw_svg(3)
+        hp.plan.draw_svg(3)
     with pytest.raises(InputError, match="can be priced, not int"):
         hp.price(3)
 

@@ -18,7 +18,7 @@ from hpckit.kernels.device_array import is_device_array
 WORLD = MPI.COMM_WORLD
 DEVICE = find_gpu(WORLD)
 SHAPES = {1: (13,), 2: (7, 11), 3: (7, 6, 9)}
-FILLS = [{"y": hp.mirror}, {"y": (hp.zero_gradient, hp.fixed(3.0))}, {"y": hp.antisymmetric}]
+FILLS = [{"y": hp.bc.mirror}, {"y": (hp.bc.zero_gradient, hp.bc.fixed(3.0))}, {"y": hp.bc.antisymmetric}]
 
 
 def both(dec, mesh, dtype, components=(), rng=None):

@@ -113,14 +113,14 @@ def collectives():
             assert (x == sum(range(comm.size))).all()
         assert hp.all_gather(x[:2], mesh["dp"]).wait().size == 2 * comm.size
         for turn in range(2):
-            hp.gossip(x, mesh["dp"], "exponential", turn).wait()
+            hp.training.gossip(x, mesh["dp"], "exponential", turn).wait()
         count = 8 if odd else 7
         said = ("all_reduce", "of 7 float32 on dp", "of 8 float32 on dp", "watch_ranks.py:", "(<lambda>)")
         refused(lambda: hp.all_reduce(np.ones(count, "f4"), mesh["dp"]).wait(), *said)
         operation = hp.all_reduce if odd else hp.broadcast
         refused(lambda: operation(np.ones(7, "f4"), mesh["dp"]).wait(), "all_reduce", "broadcast", "root 0")
         gossip = "torus" if odd else "ring"
-        refused(lambda: hp.gossip(np.ones(7), mesh["dp"], gossip).wait(), "gossip ring", "gossip torus")
+        refused(lambda: hp.training.gossip(np.ones(7), mesh["dp"], gossip).wait(), "gossip ring", "gossip torus")
         # On an axis that was never used ranks first make together what collectives need there.
         fresh = comm.Dup()
         first = (lambda: operate(fresh, "Barrier")) if odd else (lambda: hp.all_reduce(np.ones(3), fresh).wait())
