@@ -14,13 +14,13 @@ from made_run import LEAN, TIMES, make_run
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
 from hpckit.report.draw.charts import least_span, metric_groups, over_time, relative_change
-from hpckit.report.draw.maps import WARM, color_scale, extend_of, panels, scales_of
+from hpckit.report.draw.maps import extend_of, panels, scales_of
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.page import table
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
-from hpckit.report.sections.slices import Slices, read_slices
+from hpckit.report.sections.slices import WARM, Slices, color_scale, read_slices
 from hpckit.report.units import counted, duration, moment, number, scaled, signs, time_scale, with_error
 
 pytest.importorskip("matplotlib")

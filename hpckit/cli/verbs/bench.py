@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpckit.errors import EXIT_MISSED, InputError
+from hpckit.errors import EXIT_MISSED, InputError, did_you_mean
 from hpckit.run.directory import plain
-from hpckit.settings.apps import did_you_mean
 from hpckit.settings.table import print_table
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.submit import find_site
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.io.files import write_svg
 from hpckit.jobs import slurm
 from hpckit.jobs.attempt import Attempt, words_of
@@ -26,7 +26,6 @@ from hpckit.jobs.graph.state import GraphState, stragglers, task_states
 from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import check_world, joined
-from hpckit.settings.apps import did_you_mean
 from hpckit.settings.table import print_table
 
 FAILED_CODE = 1
