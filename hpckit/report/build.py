@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit import __version__
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.report.draw.animation import animation_section
@@ -117,14 +118,3 @@ def compose(
         + "</footer>",
     )
     return text, values
-
-
-def plain(value: Any) -> Any:
-    """Without numbers that JSON has no word for: NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not -float("inf") < value < float("inf"):
-        return None
-    return value

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.io.files import replace_file
+from hpckit.jobs.process import cores
 from hpckit.kernels.peaks.dispatch import copy, multiply_add, triad
 from hpckit.kernels.peaks.reference import CHAIN_FLOPS, COPY_BYTES, TRIAD_BYTES
 from hpckit.run.directory import RunDirectory
@@ -160,11 +161,6 @@ def _warm_up() -> None:
     copy(a.copy(), a, 1)
     triad(a.copy(), a, a.copy(), 1.0, 1)
     multiply_add(a, 1.0, 0.0, 1)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def machine_of(directory: RunDirectory) -> Record:

@@ -195,7 +195,7 @@ def test_what_is_to_end_with_its_parent_does_not_begin_when_that_is_gone(tmp_pat
     slow.chmod(0o755)
     program = f"""
 import os, subprocess, sys
-from hpckit.jobs.with_parent import with_parent
+from hpckit.jobs.process import with_parent
 real, sys.executable = sys.executable, {str(slow)!r}
 subprocess.Popen(with_parent("/bin/sh", ["-c", "touch {tmp_path}/begun"]), pass_fds=(int(sys.argv[1]),))
 os._exit(0)

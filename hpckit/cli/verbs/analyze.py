@@ -15,7 +15,7 @@ import numpy as np
 
 from hpckit.apps.md.report import observed
 from hpckit.errors import InputError
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import write_file
 from hpckit.io.particles.frames import read_frames, with_images
 from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.md.units import UNITS
@@ -224,7 +224,4 @@ def _print(found: dict[str, Any]) -> None:
 def _write_page(path: Path, found: dict[str, Any]) -> None:
     parts = [section(one.title, one.html) for one in observed(found, found["units"])]
     said = caption(f"{found['frames']} frames of {found['particles']} particles. {' '.join(found['notes'])}")
-    try:
-        replace_file(path, page(found["file"], f"<h1>{escape(Path(found['file']).name)}</h1>", said, *parts).encode())
-    except OSError as error:
-        raise write_error(error, path) from error
+    write_file(path, page(found["file"], f"<h1>{escape(Path(found['file']).name)}</h1>", said, *parts).encode())

@@ -23,6 +23,7 @@ from hpckit.jobs.graph.graph import Graph, load_graph
 from hpckit.jobs.graph.pool import PooledAttempt, check_for_pool
 from hpckit.jobs.graph.slurm import submit_copy, submit_graph
 from hpckit.jobs.graph.state import GraphState, stragglers, task_states
+from hpckit.jobs.process import cores
 from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import check_world, joined
@@ -162,7 +163,7 @@ def _print_status(graph: Graph, state: GraphState) -> None:
 def _cores() -> int:
     """All cores of the allocation, else of this machine."""
     tasks = os.environ.get("SLURM_NTASKS", "")
-    return int(tasks) if tasks.isdigit() and int(tasks) else mpiexec.cores()
+    return int(tasks) if tasks.isdigit() and int(tasks) else cores()
 
 
 def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
 from hpckit.comm.gpu_driver import missing, no_gpu
 from hpckit.errors import InputError
+from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, joined
 from hpckit.launch.lock import locked
@@ -99,7 +100,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
             show_config(configuration)
         if options.dry_run:
             plan = dry_run(configuration, ranks)
-            here = not options.gpu and ranks <= mpiexec.cores()  # not what many ranks would do elsewhere
+            here = not options.gpu and ranks <= cores()  # not what many ranks would do elsewhere
             if here and (problem := lacking(plan.memory_per_rank, ranks)):
                 print(f"note: too large for this machine: {problem}")
         return 0
