@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.settings import Section
-from hpckit.run.directory import InputFile
+from hpckit.io.settings import InputFile, Section
 
 
 class Base(Section):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hpckit.io.checkpoint.settings import Section
+from hpckit.io.settings import Section
 
 PRECISION = "of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"

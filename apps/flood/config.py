@@ -8,9 +8,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.common import settings
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
 METRICS = {  # energy over density

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hpckit.io.checkpoint.settings import Section
+from hpckit.io.settings import Section
 
 
 class Analysis(Section):

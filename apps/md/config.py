@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile, RelativeToSource
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
 GPU = True  # takes `hpckit run --gpu`

@@ -10,9 +10,8 @@ from pydantic import Field, model_validator
 
 from hpckit.apps.common import settings
 from hpckit.apps.common.settings import device_problems as device_problems
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 METRICS = {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"}

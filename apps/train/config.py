@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
-from hpckit.run.directory import InputFile, RelativeToSource
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
 GPU = True  # layers run on GPUs

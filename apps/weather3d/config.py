@@ -12,7 +12,7 @@ from hpckit.apps.atmosphere.stability import outruns_sound
 from hpckit.apps.common.settings import PRECISION, Output
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
-from hpckit.io.checkpoint.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"

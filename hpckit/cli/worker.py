@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hpckit.cli.nested import CASES, start_nested
 from hpckit.comm.json_bytes import gather_json
 from hpckit.errors import SetupError, StallError
-from hpckit.io.checkpoint.settings import seconds_of
+from hpckit.io.settings import seconds_of
 from hpckit.launch.failure import failure_file, failure_record, stalls_folder
 from hpckit.launch.first_exit import announce
 from hpckit.launch.memory import require_memory_on_nodes

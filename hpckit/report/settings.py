@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from hpckit.io.checkpoint.settings import Section
+from hpckit.io.settings import Section
 
 
 class Report(Section):

@@ -23,8 +23,8 @@ from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint import manifest
 from hpckit.io.checkpoint.manager import Keeper
-from hpckit.io.checkpoint.settings import Checkpoint, seconds_of
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
+from hpckit.io.settings import Checkpoint, seconds_of
 from hpckit.io.together import together
 from hpckit.particles.swarm import Swarm
 from hpckit.plan.blocks import block

@@ -27,13 +27,14 @@ from hpckit.run import trace
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import progress_line
 from hpckit.run.redundant_step import Replay
-from hpckit.run.step_boundary import Keeper, StepEdge
+from hpckit.run.step_boundary import StepEdge
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.comm.device import Device
     from hpckit.comm.observe.watch import Watch
+    from hpckit.io.checkpoint.manager import Keeper
 
 Result = TypeVar("Result")
 LINE_SECONDS = 5.0  # between two progress lines

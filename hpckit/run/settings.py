@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, create_model, model_validator
 
-from hpckit.io.checkpoint.settings import Checkpoint, Section
+from hpckit.io.settings import Checkpoint, Section
 
 WARN_SECONDS = 60.0  # no step of an app and no message takes so long; compiling and writing are allowed for
 ABORT_SECONDS = 600.0  # ten times: file systems and swapping hosts come back within minutes

@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpckit.io.checkpoint.state import MakeState, Restored, State
+from hpckit.io.checkpoint.state import MakeState
 from hpckit.run.nan_guard import require_finite
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpckit.io.checkpoint.manager import Keeper
+
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps
-
-
-class Keeper(Protocol):
-    """Checkpoints as a run sees them (`hpckit.io.checkpoint.manager`)."""
-
-    resumed: bool
-    notes: list[str]
-
-    @property
-    def restored(self) -> Restored | None:
-        """What the run goes on from."""
-
-    @property
-    def is_pending(self) -> bool:
-        """A checkpoint was begun and does not count yet."""
-
-    @property
-    def is_written(self) -> bool:
-        """The part of this rank is on disk."""
-
-    @property
-    def seconds(self) -> float:
-        """How long a checkpoint takes."""
-
-    def is_due_after(self, step: int) -> bool:
-        """By the number of the step, the same on every rank."""
-
-    def is_due_now(self) -> bool:
-        """By this rank's clock."""
-
-    def save(self, step: int, state: State, outputs: Mapping[str, Any], now: bool = False) -> None:
-        """Collective: write the state; with `now` it counts when this returns."""
-
-    def finish(self) -> None:
-        """Collective: let the checkpoint that was begun count."""
-
-    def close(self) -> None:
-        """Collective: finish, and let nothing run on."""
-
-    def summary(self) -> dict[str, Any]:
-        """What was written."""
 
 
 class StepEdge:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from hpckit.errors import nearest
-from hpckit.run.directory import INPUT_FILE_FORMAT
+from hpckit.io.settings import INPUT_FILE_FORMAT
 
 Node = dict[str, Any]
 

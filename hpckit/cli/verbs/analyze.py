@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.report import observed
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
 from hpckit.io.particles.frames import read_frames, with_images
@@ -22,7 +23,6 @@ from hpckit.md.units import UNITS
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.page import caption, escape, page, section
 from hpckit.report.units import with_error
-from hpckit.run.directory import plain
 
 SPACINGS = 4.0  # mean distances between particles that g(r) reaches to by itself
 MOST_PLACES = 10**6  # bins, shells, slabs, lags

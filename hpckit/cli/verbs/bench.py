@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import EXIT_MISSED, InputError, did_you_mean
-from hpckit.run.directory import plain
 from hpckit.settings.table import print_table
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
-from hpckit.run.directory import RunDirectory, plain
+from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import print_table, ranks_text
 
 SIGNIFICANT = 0.05  # the chance below which a difference of times is called one

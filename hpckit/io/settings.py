@@ -1,13 +1,17 @@
-"""Sections of run files: what all of them are, spans of time in them, and the section `checkpoint`."""
+"""Sections of run files: what all of them are, spans of time and files named in them, the section `checkpoint`."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Annotated
+import stat
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 NEVER = "never"
+INPUT_FILE_FORMAT = "input-file"
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(s|min|h|d)\b")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
@@ -80,3 +84,33 @@ def _span_or_none(text: str) -> str:
 
 Span = Annotated[str, AfterValidator(_span)]
 OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty or "none": none
+
+
+def _existing_file(path: Path) -> Path:
+    """`path` where it is a file that can be read; the sentence of the error goes into the list of mistakes."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:  # too long a name, a folder that is not to be entered, a null character
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if stat.S_ISDIR(mode):
+        raise ValueError(f"{path} is a folder; give a file")
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"there is no file {path}")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{path} cannot be read by this user")
+    return path
+
+
+class RelativeToSource:
+    """Mark of a path that is relative to the file that names it; the front end finds it by the schema's format and
+    makes it absolute.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core_schema), "format": INPUT_FILE_FORMAT}
+
+
+InputFile = Annotated[Path, RelativeToSource(), AfterValidator(_existing_file)]
