@@ -103,7 +103,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
             if comm.rank == 0:
                 provenance = directory.read_json("provenance.json") or {}
                 directory.write_json("provenance.json", {**provenance, "gpu": device.facts()})
-        run.listen()
+        run.stops.listen()
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":
             run.finish({})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,9 +16,44 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.io.checkpoint.manager import Keeper
+    from hpckit.run.directory import RunDirectory
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps
+
+
+class Stops:
+    """Wishes for an early end of a run, as this rank knows of them: a signal, the stop file in `directory`, the end of
+    the elapsed time `limit` (s), a wish for the run around it.
+    """
+
+    def __init__(
+        self, directory: RunDirectory, rank: int, limit: float | None, keeper: Keeper | None, outer: Stops | None
+    ) -> None:
+        self._directory, self._rank, self._limit, self._keeper, self._outer = directory, rank, limit, keeper, outer
+        self._began = time.monotonic()
+        self._signaled = False
+
+    def listen(self) -> None:
+        """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def asked(self) -> bool:
+        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
+        asked = self._signaled or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
+        return asked or (self._outer is not None and self._outer.asked())
+
+    def _time_is_up(self) -> bool:
+        """A checkpoint now ends about when the elapsed time does."""
+        if self._limit is None:
+            return False
+        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
+        return time.monotonic() - self._began + need >= self._limit
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._signaled = True
 
 
 class StepEdge:
