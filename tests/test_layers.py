@@ -33,15 +33,15 @@ LIBRARIES = {
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
-        "jit",
-        "cuda_jit",
-        "cuda_records",
-        "simd",
-        "lanes",
-        "strips",
-        "elementary",
-        "dual",
-        "vector_form",
+        "compile.jit",
+        "compile.cuda_jit",
+        "compile.vectors",
+        "compile.lanes",
+        "compile.strips",
+        "compile.elementary",
+        "compile.dual",
+        "compile.vector_form",
+        "particles.cuda_records",
         "atomics",
     )
 }

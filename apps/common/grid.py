@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import time as clock
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpckit.apps.common.loop import Due, Evolution, time_loop
-from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import t_eff
 from hpckit.io.checkpoint.state import Restored, State
@@ -46,17 +44,6 @@ class GridRun(Evolution):
         self.writer: FieldWriter
         self.first: Any = None
         self.last: Any = None
-
-    @classmethod
-    def make_model(cls, config: Any, mesh: Mesh, device: Device) -> Any:
-        """The model where `device` is, its kernels compiled."""
-        if device.is_gpu:
-            model = importlib.import_module(f"hpckit.apps.{cls.app}.gpu").GpuModel(config, mesh, device)
-            model.warm_up()
-            return model
-        module = importlib.import_module(f"hpckit.apps.{cls.app}.model")
-        module.warm_up()
-        return module.Model(config, mesh)
 
     @property
     def wait_seconds(self) -> float:
@@ -176,14 +163,17 @@ class FixedSteps(GridRun):
         return is_frame(self.config, self.full, step, self.steps)
 
 
-def run_on_grid(kind: type[GridRun], config: Any, run: Run, mesh: Mesh) -> None:
+def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, run: Run, mesh: Mesh) -> None:
     """Collective: do the run on the ranks of `mesh`, and write its summary.
+
+    module: where `Model` is, and `warm_up`, which compiles its kernels; kind: what takes the model through its run.
 
     Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
     """
     begin = clock.perf_counter()
     with run.compiling():
-        model = kind.make_model(config, mesh, run.device)
+        module.warm_up(config, run.device)
+        model = module.Model(config, mesh, run.device)
     run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
     it = kind(run, model)
     coords = it.coords()
@@ -194,7 +184,7 @@ def run_on_grid(kind: type[GridRun], config: Any, run: Run, mesh: Mesh) -> None:
         coords=coords,
         units=dict.fromkeys(coords, "m"),
         variables=it.variables,
-        attributes={"title": run.title, "source": f"hpckit {kind.app}"},
+        attributes={"title": run.title, "source": f"hpckit {it.app}"},
         driver=config.output.driver,
         compression=config.output.compression,
         resume=run.kept("fields"),

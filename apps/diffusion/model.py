@@ -108,13 +108,6 @@ class Model:
         dtype = np.float32 if self.config.output.single else np.float64
         return {"temperature": self.now.to_host().astype(dtype)}
 
-    def warm_up(self) -> None:
-        """Compile the kernel outside the time that is measured, on an array of 3 cells a dim."""
-        device, shape = self.now.device, (3,) * self.now.data.ndim
-        small = [device.zeros(shape), device.zeros(shape)]
-        stencil.diffuse(*small, self.config.diffusivity, self.dt, self.config.grid.spacing)
-        device.wait()
-
     def _raise_blow_up(self) -> None:
         """Name the first cell, by rank and then by place, that is not finite or out of bounds."""
         comm, values = self.mesh.comm, self.now.to_host()
@@ -150,3 +143,11 @@ def time_step(config: Config) -> tuple[float, int]:
         return limit, count_steps(config.time.steps * limit, limit, 0.5)
     steps = count_steps(config.time.end, limit)
     return config.time.end / steps, steps
+
+
+def warm_up(config: Config, device: Device) -> None:
+    """Compile the kernel (or load it), on an array of 3 cells a dim, so that the time loop does not."""
+    shape = (3,) * len(config.grid.shape)
+    small = [device.zeros(shape), device.zeros(shape)]
+    stencil.diffuse(*small, config.diffusivity, 1e-6, config.grid.spacing)
+    device.wait()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import conserved
+from hpckit.apps.diffusion import model
 from hpckit.apps.diffusion.config import METRICS, Config
 from hpckit.apps.diffusion.model import Model, time_step
 from hpckit.apps.diffusion.start import places
-from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels import stencil
 from hpckit.plan.grid.decomposition import Decomposition
@@ -33,13 +32,6 @@ class Diffusion(FixedSteps):
         super().__init__(run, model, model.dt, model.steps, None)
         self.dt = model.dt
         self.limit = stencil.largest_step(self.config.diffusivity, self.config.grid.spacing)
-
-    @classmethod
-    def make_model(cls, config: Config, mesh: Mesh, device: Device) -> Any:
-        """The model, which is the same on a GPU."""
-        model = Model(config, mesh, device)
-        model.warm_up()
-        return model
 
     def coords(self) -> dict[str, np.ndarray]:
         """The middles of the cells, m."""
@@ -73,7 +65,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
     grid = config.grid
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **dict.fromkeys(grid.axes, 0)) as mesh:
-        run_on_grid(Diffusion, config, run, mesh)
+        run_on_grid(Diffusion, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

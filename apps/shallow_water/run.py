@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import conserved
-from hpckit.apps.shallow_water import setups
+from hpckit.apps.shallow_water import model, setups
 from hpckit.apps.shallow_water.config import METRICS, Config
 from hpckit.apps.shallow_water.model import AXES, Model, decompose, time_step
 from hpckit.comm.mesh import Mesh
@@ -75,7 +75,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        run_on_grid(ShallowWater, config, run, mesh)
+        run_on_grid(ShallowWater, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -6,9 +6,10 @@ from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.common.grid import grid_dry_run, run_on_grid, sent_bytes
+from hpckit.apps.weather import model
 from hpckit.apps.weather.config import METRICS, Config
 from hpckit.comm.mesh import Mesh
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run
@@ -33,7 +34,7 @@ class Weather(AtmosphereRun):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
-        run_on_grid(Weather, config, run, mesh)
+        run_on_grid(Weather, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

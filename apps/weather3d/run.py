@@ -9,12 +9,13 @@ from typing import Any
 from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import METRICS, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run
@@ -50,7 +51,7 @@ class Weather3D(AtmosphereRun):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
     with mesh_for(config, run.comm) as mesh:
-        run_on_grid(Weather3D, config, run, mesh)
+        run_on_grid(Weather3D, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -24,7 +24,9 @@ PAGES = {
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
     "collectives": ("Collectives", ["hpckit.collectives.*"]),
-    "kernels": ("Kernels", ["hpckit.kernels.jit", "hpckit.kernels.simd", "hpckit.kernels.*.dispatch"]),
+    "kernels": ("Kernels", [
+        "hpckit.kernels.compile.jit", "hpckit.kernels.compile.vectors", "hpckit.kernels.*.dispatch",
+    ]),
     "layers": ("Layers and optimizers", ["hpckit.nn.*"]),
     "training": ("Training on a mesh", ["hpckit.training.*"]),
     "molecular-dynamics": ("Molecular dynamics", ["hpckit.md.*"]),

@@ -1,4 +1,6 @@
-"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees."""
+"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees; and what a run
+plans to do, before ranks are started.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hpckit.errors import SetupError
+from hpckit.errors import InputError, SetupError
+from hpckit.settings.apps import App
+from hpckit.settings.config import BEYOND
 
 # (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
 LAUNCHERS = (
@@ -91,3 +96,25 @@ def mpi_kind(text: str) -> str:
         return OPEN_MPI
     # Intel MPI and MVAPICH speak MPICH's ABI and PMI.
     return MPICH if any(name in lower for name in ("mpich", "hydra", "intel", "mvapich")) else "unknown"
+
+
+def check_plan(app: App, config: Any, ranks: int) -> Any:
+    """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
+
+    Raises `InputError` where the settings cannot be had on that many ranks.
+    """
+    import mpi4py
+
+    before = mpi4py.rc.initialize
+    if joined(os.environ) is None:
+        mpi4py.rc.initialize = False
+    try:
+        return app.run_module.dry_run(config, ranks)
+    except ArithmeticError as error:
+        raise InputError(
+            f"{BEYOND}: {error}",
+            likely="a length, time or count that is far too large or too small",
+            do="look at the settings that are no defaults: hpckit run … --show-config",
+        ) from None
+    finally:
+        mpi4py.rc.initialize = before

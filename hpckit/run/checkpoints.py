@@ -31,6 +31,8 @@ from hpckit.plan.blocks import block
 from hpckit.plan.numbers import count
 from hpckit.run.step_boundary import StepEdge
 
+__communicates__ = True  # its frames are not call sites
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 NUMBERS = "biufc"  # kinds of dtypes that files have; others are saved as their bytes
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from hpckit.io.files import replace_file
 from hpckit.jobs.process import cores
-from hpckit.kernels.peaks.dispatch import copy, multiply_add, triad
 from hpckit.kernels.peaks.reference import CHAIN_FLOPS, COPY_BYTES, TRIAD_BYTES
+from hpckit.kernels.peaks.simd import copy, multiply_add, triad
 from hpckit.run.directory import RunDirectory
 
 Record = dict[str, Any]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hpckit.io.checkpoint.manager import Keeper
     from hpckit.run.directory import RunDirectory
 
+__communicates__ = True  # its frames are not call sites
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps

@@ -15,8 +15,10 @@ from mpi4py import MPI
 from hpckit.comm.shared.group import node_comm
 from hpckit.comm.shared.memory import make_segment, whole_pages
 from hpckit.errors import SetupError
-from hpckit.kernels.cells.constants import RECORD
 from hpckit.kernels.flags import arrived, post
+from hpckit.kernels.particles.cells.constants import RECORD
+
+__communicates__ = True  # its frames are not call sites
 
 LOOKS = 10_000  # at the flags before another process gets the core: some ten microseconds
 LINE = 128  # bytes: what a flag has for itself
