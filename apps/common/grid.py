@@ -123,7 +123,7 @@ class FixedSteps(GridRun):
 
     def __init__(self, run: Run, model: Any, dt: float, steps: int, end: float | None) -> None:
         super().__init__(run, model)
-        self.full, self.steps = dt, steps
+        self.full, self.steps, self.dt = dt, steps, dt
         self.end = steps * dt if end is None else end
         self.last_dt = dt if end is None else end - (steps - 1) * dt
 

@@ -30,7 +30,6 @@ class Diffusion(FixedSteps):
 
     def __init__(self, run: Run, model: Model) -> None:
         super().__init__(run, model, model.dt, model.steps, None)
-        self.dt = model.dt
         self.limit = stencil.largest_step(self.config.diffusivity, self.config.grid.spacing)
 
     def coords(self) -> dict[str, np.ndarray]:

@@ -11,15 +11,13 @@ import numpy as np
 
 from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
-from hpckit.apps.train.balance import balanced
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.evaluation import Evaluation, evaluate
+from hpckit.apps.train.evaluation import Evaluation, continued, evaluate
 from hpckit.apps.train.figures import Figures
 from hpckit.apps.train.layout import Layout, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
-from hpckit.apps.train.sampling import continued
 from hpckit.apps.train.timeline import TIMELINE, record_of
-from hpckit.apps.train.trainer import StepFigures, Trainer
+from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.plan.pipeline.price import price_schedule
