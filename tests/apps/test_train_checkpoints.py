@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hpckit.apps.train.config import Config
+from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, hugging_face_config, read_shape
-from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
 from hpckit.apps.train.weights import save
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.safetensors import Safetensors, save_safetensors
