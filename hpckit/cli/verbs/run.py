@@ -17,10 +17,11 @@ from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_plan, joined
 from hpckit.launch.lock import locked
 from hpckit.launch.memory import lacking
+from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory, run_name
 from hpckit.run.settings import WatchSettings
 from hpckit.settings.apps import App, apps
-from hpckit.settings.table import bytes_text, print_table, ranks_text
+from hpckit.settings.table import bytes_text, print_table
 
 if TYPE_CHECKING:
     from hpckit.settings.config import Configuration
@@ -122,7 +123,7 @@ def dry_run(configuration: Configuration, ranks: int) -> Any:
     plan = _plan(configuration, ranks)
     print(
         f"{configuration.app.name} {configuration.title}".rstrip()
-        + f" on {ranks_text(ranks)}: {plan.steps} steps, nothing started"
+        + f" on {counted(ranks, 'rank')}: {plan.steps} steps, nothing started"
     )
     for line in plan.decomposition:
         print(f"  {line}")
