@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere import loop
 from hpckit.comm import checksums
-from hpckit.comm.shared import mailboxes
+from hpckit.grid import phases
 from hpckit.kernels.noise.dispatch import normals
 from hpckit.md import thermostats
 from hpckit.run import step_boundary
@@ -21,9 +21,9 @@ NONE = "-"
 Patch = tuple[Any, str, Any]  # the module or class whose name is bound to something else, and to what
 
 
-def _one_face(phase: int, turn: int) -> int:
-    """In place of `mailboxes.entry_of`: messages of both directions share an entry."""
-    return 2 * phase
+def _one_face(message: Any) -> int:
+    """In place of `phases.entry_of`: messages of both directions share an entry."""
+    return 2 * message.dim
 
 
 def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
@@ -37,7 +37,7 @@ def nothing(*unused: Any) -> None:
 
 # Name -> what is put in its place.
 SAFEGUARDS: dict[str, Patch] = {
-    "face tag": (mailboxes, "entry_of", _one_face),
+    "face tag": (phases, "entry_of", _one_face),
     "keys of random numbers": (thermostats, "normals", _by_slot),
     "NaN gate": (step_boundary, "require_finite", nothing),
     "finite check of a model": (loop, "require_sound", nothing),
