@@ -100,9 +100,11 @@ def side_of(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
     receives: list[Slab] = []
     tag, send_to, recv_from = 0, None, None
     for number, layout in enumerate(layouts):
-        message = halo_plan(layout.decomposition).message(rank, dim, 2 * turn - 1)
-        if message is None:
+        phases = halo_plan(layout.decomposition).messages(rank)
+        here = [it for phase in phases for it in phase if (it.dim, it.side) == (dim, 2 * turn - 1)]
+        if not here:
             continue
+        (message,) = here
         pieces, values = layout.layer_values(rank, dim)
         tag, send_to, recv_from = message.tag, message.send_to, message.recv_from
         for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):

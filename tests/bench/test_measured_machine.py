@@ -61,10 +61,10 @@ def test_probes_are_chains_of_so_many_messages(probe):
             plan = probe_plan(name, ranks)
             assert plan.length == STEPS * (3 if name.endswith(LONG) else 1)
             for before, step in zip([None, *plan.steps()], plan.steps(), strict=False):
-                assert (step.send_to >= 0).sum() == at_once(probe, ranks)
-                assert step.reduce == ("+" in name)
+                assert (step.sends.peer >= 0).sum() == at_once(probe, ranks)
+                assert step.add == ("+" in name)
                 if before is not None:  # every sender took something in the step before
-                    assert (before.recv_from[step.send_to >= 0] >= 0).all()
+                    assert (before.receives.peer[step.sends.peer >= 0] >= 0).all()
             assert share(name) == 1 / plan.slots
 
 

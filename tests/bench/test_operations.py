@@ -14,8 +14,7 @@ from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
 from hpckit.collectives.choice import NODE_ALGORITHMS
 from hpckit.errors import InputError
-from hpckit.plan.collective.algorithms import ALGORITHMS
-from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor
 from hpckit.settings.sizes import parse_sizes
 
 

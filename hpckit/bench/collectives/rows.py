@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from hpckit.bench.measure import ratio
-from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.plan.collective.algorithms import busbw_factor
 
 Measured = dict[str, Any]
 NO_TORCH = "torch is not installed: pip install 'hpckit[bench]' to have gloo measured too"

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.ranks import answer, run_ranks
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, messages
+from hpckit.plan.collective.plan import CollectivePlan, messages
+from hpckit.plan.protocol import NOBODY, Step
 
 PROBES = ("one", "pairs", "exchange")
 STEPS = 4

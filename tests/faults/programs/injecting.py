@@ -29,6 +29,7 @@ from mpi4py import MPI
 from hpckit.comm import checksums
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.comm.checksums import End
+from hpckit.comm.observe.observer import observer_of
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.manager import Keeper
@@ -180,7 +181,7 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
         spoil(array, f"from rank {peer} to rank {who}")
         check_single(seals, due, peer, array)
 
-    checksums.on = True
+    observer_of(world).listen(checksums.Checksums())
     if world.rank == 0:
         RunDirectory.create(folder / f"message-{name}")
     world.Barrier()
