@@ -95,7 +95,7 @@ class HaloExchange:
             },
             "a halo exchange is made from the same fields on every rank",
         )
-        self._tag = mesh.tags(tags_needed(self.layouts))
+        self._tag = mesh.lasting_tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
         self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
         self._phases = self._make_phases([dim for dim in phase_dims(self.layouts) if dim in dims], mailboxes)

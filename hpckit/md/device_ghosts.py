@@ -29,7 +29,7 @@ class DeviceGhostExchange:
 
     def __init__(self, mesh: Mesh, device: Device) -> None:
         self.mesh, self.device = mesh, device
-        self._tag = mesh.tags(2)
+        self._tag = mesh.lasting_tags(2)
         self._packed = device.event()
         self.wait_seconds = 0.0
 

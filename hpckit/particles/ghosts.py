@@ -50,7 +50,7 @@ class GhostExchange:
 
     def __init__(self, mesh: Mesh, mailboxes: bool = True) -> None:
         self.mesh = mesh
-        self._tag = mesh.tags(3)
+        self._tag = mesh.lasting_tags(3)
         self._mail = open_ghost_mail(mesh.comm) if mailboxes else None
         self._planned: tuple[Bricks, float] | None = None
         self._requests: list[MPI.Request] = []
