@@ -25,6 +25,17 @@ class Owned(Protocol):
         """Free what it made."""
 
 
+class MeshComm(MPI.Intracomm):
+    """A communicator of a mesh, which may get attributes: collectives keep what they need there, where it is found at
+    once.
+    """
+
+
+def _of_mesh(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """The same communicator as one of a mesh; as it is where it is of a class of its own."""
+    return MeshComm(comm) if type(comm) is MPI.Intracomm else comm
+
+
 class Mesh:
     """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
 
@@ -74,7 +85,7 @@ class Mesh:
         )
         self.topology = Topology(tuple(wanted), sizes, named)
         self.observer: Observer = observer or observer_of(comm)
-        self._comm: MPI.Comm = comm.Dup()
+        self._comm: MPI.Comm = _of_mesh(comm.Dup())
         set_observer(self._comm, self.observer)
         self.rank: int = self._comm.rank
         self._closed = False
@@ -174,7 +185,7 @@ class Mesh:
         axis = self.topology.axis(name)
         coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
-        line = self._comm.Split(color=first, key=coords[axis])
+        line = _of_mesh(self._comm.Split(color=first, key=coords[axis]))
         line.Set_name(name)  # watchers and errors call it so
         set_observer(line, self.observer)
         return line

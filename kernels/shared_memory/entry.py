@@ -21,6 +21,7 @@ from hpckit.kernels.shared_memory.constants import (
     DTYPE,
     ELEMENTS,
     FLAGS,
+    GOOD,
     GROUP,
     NO_ARRAY,
     OFFSET,
@@ -99,6 +100,12 @@ def take(call, sent, taken):
     call[RECV] = into
     overlap = first < into + call[TAKEN + BYTES] and into < first + call[SENT + BYTES]
     return into - first == call[BLOCK_AT] or not overlap
+
+
+@jit
+def nothing(call):
+    """The collective of which only the arrays are looked at."""
+    return GOOD
 
 
 @functools.cache
