@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -112,7 +111,7 @@ class Axis:
 
     def free(self) -> None:
         """Free the communicator, and what was made for the axis."""
-        with suppress(AttributeError):
+        if hasattr(self.given, "axis"):
             self.given.axis = None
         for free in self.frees:
             free()
@@ -144,23 +143,31 @@ def axis_of(given: Any) -> Axis:
 
     Collective when it first meets a communicator. It is freed with it. Raises `InputError` for anything else.
     """
-    known = getattr(given, "axis", None)
-    if isinstance(known, Axis):
-        return known
     comm = given.comm if isinstance(given, Mesh) else given
+    axis = getattr(comm, "axis", None)
+    if type(axis) is Axis:
+        return axis
+    try:
+        axis = comm.Get_attr(_attribute())
+    except (AttributeError, MPI.Exception):
+        axis = None
+    if axis is None:
+        axis = _new_axis(comm)
+    elif type(comm) is not MPI.Intracomm:
+        comm.axis = axis
+    return axis
+
+
+def _new_axis(comm: Any) -> Axis:
     if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
-        shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(given)
+        shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(comm)
         raise InputError(
             f"a collective runs on the ranks of a mesh axis, and {shown} is none",
             do='give mesh["x"] for an axis named x, the mesh for all its ranks, or a communicator',
         )
-    axis: Axis | None = comm.Get_attr(_attribute())
-    if axis is None:
-        with observer_of(comm).operation(comm, "the first collective"):
-            axis = Axis(comm)
-        comm.Set_attr(_attribute(), axis)
-        with suppress(AttributeError):
-            comm.axis = axis
+    with observer_of(comm).operation(comm, "the first collective"):
+        axis = Axis(comm)
+    comm.Set_attr(_attribute(), axis)
     return axis
 
 

@@ -25,15 +25,13 @@ class Owned(Protocol):
         """Free what it made."""
 
 
-class MeshComm(MPI.Intracomm):
-    """A communicator of a mesh, which may get attributes: collectives keep what they need there, where it is found at
-    once.
-    """
+class AxisComm(MPI.Intracomm):
+    """A communicator that may get attributes: collectives keep their axis there, where it is found at once."""
 
 
-def _of_mesh(comm: MPI.Intracomm) -> MPI.Intracomm:
-    """The same communicator as one of a mesh; as it is where it is of a class of its own."""
-    return MeshComm(comm) if type(comm) is MPI.Intracomm else comm
+def axis_comm(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """The same communicator as one that may get attributes; as it is where it is of a class of its own."""
+    return AxisComm(comm) if type(comm) is MPI.Intracomm else comm
 
 
 class Mesh:
@@ -85,7 +83,7 @@ class Mesh:
         )
         self.topology = Topology(tuple(wanted), sizes, named)
         self.observer: Observer = observer or observer_of(comm)
-        self._comm: MPI.Comm = _of_mesh(comm.Dup())
+        self._comm: MPI.Comm = axis_comm(comm.Dup())
         set_observer(self._comm, self.observer)
         self.rank: int = self._comm.rank
         self._closed = False
@@ -185,7 +183,7 @@ class Mesh:
         axis = self.topology.axis(name)
         coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
-        line = _of_mesh(self._comm.Split(color=first, key=coords[axis]))
+        line = axis_comm(self._comm.Split(color=first, key=coords[axis]))
         line.Set_name(name)  # watchers and errors call it so
         set_observer(line, self.observer)
         return line
@@ -214,7 +212,7 @@ def _names(periodic: Any) -> tuple[str, ...]:
 
 def world() -> MPI.Intracomm:
     """All ranks of the job: MPI's COMM_WORLD."""
-    return MPI.COMM_WORLD
+    return axis_comm(MPI.COMM_WORLD)
 
 
 def print_root(*values: object, comm: MPI.Comm | None = None) -> None:
