@@ -1,87 +1,83 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+The names below and four namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training). Names are
+loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 __version__ = "0.1.0"
 
-_HOME = {
+
+def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a module whose names live elsewhere; homes: name -> module, or `module:name`.
+
+    Raises `AttributeError` with the nearest name for any other.
+    """
+
+    def get(name: str) -> object:
+        if name not in homes:
+            near = get_close_matches(name, homes, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(homes))}"
+            raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
+        home = importlib.import_module(homes[name])
+        value = home if name in NAMESPACES and module == "hpckit" else getattr(home, name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return get, lambda: sorted({*homes, "__version__"} if module == "hpckit" else homes)
+
+
+NAMESPACES = {
+    "bc": "hpckit.grid.boundary_conditions",
+    "io": "hpckit.io",
+    "nn": "hpckit.nn",
+    "plan": "hpckit.plan",
+    "training": "hpckit.training",
+}
+_HOMES = NAMESPACES | {
     "Checkpoints": "hpckit.run.checkpoints",
     "DataParallel": "hpckit.training.data",
     "Decomposition": "hpckit.plan.grid.decomposition",
-    "DecompositionError": "hpckit.errors",
     "Field": "hpckit.grid.field",
+    "FieldWriter": "hpckit.io.fields.writer",
     "HaloExchange": "hpckit.grid.exchange",
-    "LocalSGD": "hpckit.training.averaging.gossip",
     "Mesh": "hpckit.comm.mesh",
-    "ParameterServer": "hpckit.training.averaging.parameter_server",
     "Pipeline": "hpckit.training.pipeline",
     "Request": "hpckit.collectives",
     "Sampler": "hpckit.training.sampler",
-    "StageTimes": "hpckit.plan.pipeline.times",
     "Swarm": "hpckit.particles.swarm",
+    "System": "hpckit.md.system",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.comm.observe.watch",
-    "add_algorithm": "hpckit.plan.collective.algorithms",
     "all_gather": "hpckit.collectives",
     "all_gather_init": "hpckit.collectives",
     "all_reduce": "hpckit.collectives",
     "all_reduce_init": "hpckit.collectives",
     "all_to_all": "hpckit.collectives",
     "all_to_all_init": "hpckit.collectives",
-    "antisymmetric": "hpckit.grid.boundary_conditions",
     "broadcast": "hpckit.collectives",
     "broadcast_init": "hpckit.collectives",
-    "collective_plan": "hpckit.plan.collective.algorithms",
     "draw": "hpckit.plan.draw",
-    "draw_svg": "hpckit.plan.draw",
     "empty_shared": "hpckit.comm.shared.symmetric",
     "find_gpu": "hpckit.comm.gpu_choice",
-    "fixed": "hpckit.grid.boundary_conditions",
     "gather": "hpckit.collectives",
-    "gossip": "hpckit.training.averaging.gossip",
-    "gossip_plan": "hpckit.plan.collective.gossip",
-    "halo_plan": "hpckit.plan.grid.halo",
-    "machine_of": "hpckit.plan.machine.machine",
-    "mirror": "hpckit.grid.boundary_conditions",
-    "measure_layers": "hpckit.training.measure",
-    "parameter_server": "hpckit.training.averaging.server",
-    "partition_layers": "hpckit.plan.pipeline.partition",
-    "pipeline_program": "hpckit.plan.pipeline.program",
-    "pipeline_schedule": "hpckit.plan.pipeline.schedules",
+    "open_fields": "hpckit.io.fields.reader",
     "price": "hpckit.plan.price",
     "print_root": "hpckit.comm.mesh",
     "prove": "hpckit.plan.prove",
-    "read_schedule": "hpckit.plan.pipeline.table",
     "reduce": "hpckit.collectives",
     "reduce_scatter": "hpckit.collectives",
     "reduce_scatter_init": "hpckit.collectives",
     "scatter": "hpckit.collectives",
-    "spectral_gap": "hpckit.plan.collective.gossip",
-    "training_plan": "hpckit.plan.pipeline.training",
     "world": "hpckit.comm.mesh",
-    "write_schedule": "hpckit.plan.pipeline.table",
-    "zero_gradient": "hpckit.grid.boundary_conditions",
 }
 
-__all__ = ["__version__", *_HOME]
-
-
-def __getattr__(name: str) -> object:
-    """Import the home of a public name when it is first asked for."""
-    if name not in _HOME:
-        near = get_close_matches(name, _HOME, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(_HOME))}"
-        raise AttributeError(f"module 'hpckit' has no attribute {name!r}; {hint}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = ["__version__", *_HOMES]
+__getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.simulated_stream import current_stream
+from hpckit.kernels.compile.simulated_stream import current_stream
 
 
 class SimulatedArray(np.ndarray):
@@ -53,7 +53,14 @@ def as_host(array: Any) -> Any:
 def is_device_array(array: object) -> bool:
     """Whether an array lives on a GPU (CuPy) or on a simulated one."""
     kind = type(array)
+    if kind is np.ndarray:  # the usual case, at once
+        return False
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
+
+
+def is_simulated(array: object) -> bool:
+    """Whether an array lives on a simulated GPU."""
+    return isinstance(array, SimulatedArray)
 
 
 def address(array: Any) -> int:
@@ -69,13 +76,14 @@ def may_share_memory(one: Any, other: Any) -> bool:
     return first < second + other.nbytes and second < first + one.nbytes
 
 
-def empty_like(array: Any) -> Any:
-    """An array of the same kind, shape and dtype; what it holds is left open."""
-    if type(array).__module__ != "cupy":
-        return np.empty_like(array)
+def empty(shape: int | tuple[int, ...], like: Any, dtype: Any = None) -> Any:
+    """An array of that shape, of the kind of another and, where no dtype is given, of its dtype; not filled."""
+    dtype = like.dtype if dtype is None else dtype
+    if type(like).__module__ != "cupy":
+        return np.empty(shape, dtype).view(type(like))
     import cupy
 
-    return cupy.empty_like(array)
+    return cupy.empty(shape, dtype)
 
 
 def from_host(values: np.ndarray, like: Any) -> Any:

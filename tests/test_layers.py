@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,38 +12,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOMES = {"hpckit": ROOT / "hpckit", "hpckit.kernels": ROOT / "kernels", "hpckit.apps": ROOT / "apps"}
+SPEC = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "generate" / "architecture.py")
+architecture = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(architecture)
+# The page of the architecture has the table of the floors, and its picture is made from the same imports.
+FLOOR = {room: floor for floor, rooms in architecture.floors().items() for room in rooms}
+MODULES, EDGES, HOMES = architecture.modules(), architecture.imports(), architecture.HOMES
+room = architecture.room
 
-# Room -> rooms it may import besides itself. The front end (cli, bench) may import everything.
-ALLOWED = {
-    "hpckit.plan": {"hpckit.errors"},
-    "hpckit.kernels": set(),
-    "hpckit.core": {"hpckit.plan", "hpckit.kernels"},
-    "hpckit.apps.atmosphere": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.collectives": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.md": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.io": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.report": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.io"},
-    "hpckit.apps.exact": set(),
-    "hpckit.training": {"hpckit.core", "hpckit.plan", "hpckit.kernels", "hpckit.collectives", "hpckit.nn"},
-    "hpckit.jobs": {"hpckit.core"},
-    "hpckit.nn": {"hpckit.kernels"},
-    "hpckit.md.observables": {"hpckit.core", "hpckit.plan", "hpckit.kernels"},
-    "hpckit.apps": {
-        "hpckit.core",
-        "hpckit.plan",
-        "hpckit.kernels",
-        "hpckit.io",
-        "hpckit.report",
-        "hpckit.apps.atmosphere",
-        "hpckit.collectives",
-        "hpckit.md",
-        "hpckit.apps.exact",
-        "hpckit.nn",
-        "hpckit.md.observables",
-        "hpckit.training",
-    },
-}
+# What apps share; an app imports no other app.
+SHARED_BY_APPS = {"hpckit.apps.common", "hpckit.apps.atmosphere", "hpckit.apps.exact"}
+MOST_ENTRIES = 16  # of a room
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
 LIBRARIES = {
     "hpckit.plan": {"numpy"},
@@ -53,36 +33,25 @@ LIBRARIES = {
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
-        "jit",
-        "cuda_jit",
-        "cuda_records",
-        "simd",
-        "lanes",
-        "strips",
-        "elementary",
-        "dual",
-        "vector_form",
+        "compile.jit",
+        "compile.cuda_jit",
+        "compile.vectors",
+        "compile.lanes",
+        "compile.strips",
+        "compile.elementary",
+        "compile.dual",
+        "compile.vector_form",
+        "particles.cuda_records",
         "atomics",
     )
 }
-FRONT_END = {"hpckit.cli", "hpckit.bench"}
 
 
-def modules():
-    for package, folder in HOMES.items():
-        for path in sorted(folder.rglob("*.py")):
-            parts = path.relative_to(folder).with_suffix("").parts
-            yield ".".join((package, *(part for part in parts if part != "__init__"))), path
-
-
-def room(module):
-    """The room of a module: a package below hpckit, an app of its own, or the core (hpckit/*.py)."""
+def app(module):
+    """The app that a module is part of, None for other modules and for what apps share."""
     parts = module.split(".")
-    if parts[:2] == ["hpckit", "apps"]:
-        return ".".join(parts[:3])
-    if (len(parts) > 1 and (ROOT / "hpckit" / parts[1]).is_dir()) or parts[:2] == ["hpckit", "kernels"]:
-        return ".".join(parts[:2])
-    return "hpckit.errors" if module == "hpckit.errors" else "hpckit.core"
+    name = ".".join(parts[:3])
+    return name if parts[:2] == ["hpckit", "apps"] and len(parts) > 2 and name not in SHARED_BY_APPS else None
 
 
 def imported(path):
@@ -96,26 +65,96 @@ def imported(path):
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-MODULES = list(modules())
+def circles(graph):
+    """The strongly connected groups of more than one node, by Tarjan (1972)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in list(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def test_rooms_are_folders_on_a_floor():
+    files = {path.name for path in (ROOT / "hpckit").glob("*.py")}
+    assert files == {"__init__.py", "errors.py"}
+    folders = {path.name for path in (ROOT / "hpckit").iterdir() if (path / "__init__.py").exists()}
+    assert folders | {"errors", "kernels", "apps"} <= set(FLOOR)
+
+
+def test_rooms_are_small():
+    rooms = [path.parent for home in HOMES.values() for path in home.glob("**/*/__init__.py")]
+    sizes = {
+        str(room.relative_to(ROOT)): sum(
+            (path.is_dir() and (path / "__init__.py").exists()) or (path.is_file() and path.suffix == ".py")
+            for path in room.iterdir()
+            if path.name != "__init__.py"
+        )
+        for room in rooms
+    }
+    assert not {room: size for room, size in sizes.items() if size > MOST_ENTRIES}
 
 
 def test_nothing_imports_upwards():
-    wrong = []
-    for module, path in MODULES:
-        own = room(module)
-        if own in FRONT_END or module == "hpckit":
-            continue
-        floor = "hpckit.apps" if own.startswith("hpckit.apps") else own
-        allowed = ALLOWED[floor if floor != "hpckit.errors" else "hpckit.plan"] | {own, "hpckit.errors", "hpckit.apps"}
-        for name in imported(path):
-            if name.split(".")[0] == "hpckit" and name not in ("hpckit", "hpckit.kernels", "hpckit.apps"):
-                if room(name) not in allowed:
-                    wrong.append(f"{module} imports {name}")
-            elif floor in LIBRARIES and name.split(".")[0] not in LIBRARIES[floor] | set(sys.stdlib_module_names) | {
-                "hpckit"
-            }:
-                wrong.append(f"{module} imports {name}")
+    wrong = [
+        f"{module} imports {name}"
+        for module, names in EDGES.items()
+        for name in names
+        if room(module) and room(name) and FLOOR[room(module)] < FLOOR[room(name)]
+    ]
     assert not wrong
+
+
+def test_files_do_not_import_each_other_in_a_circle():
+    assert not circles(EDGES)
+
+
+def test_rooms_do_not_import_each_other_in_a_circle():
+    rooms = {}
+    for module, names in EDGES.items():
+        rooms.setdefault(room(module), set()).update(room(name) for name in names if room(name))
+    assert not circles({name: others - {name} for name, others in rooms.items() if name})
+
+
+def test_apps_do_not_import_each_other():
+    wrong = [
+        f"{module} imports {name}"
+        for module, names in EDGES.items()
+        for name in names
+        if app(module) and app(name) and app(module) != app(name)
+    ]
+    assert not wrong
+
+
+def test_leaves_need_few_libraries():
+    wrong = []
+    for module, path in MODULES.items():
+        for leaf, libraries in LIBRARIES.items():
+            if module == leaf or module.startswith(leaf + "."):
+                known = libraries | set(sys.stdlib_module_names) | {"hpckit"}
+                wrong += [f"{module} imports {name}" for name in imported(path) if name.split(".")[0] not in known]
+    assert not wrong
+
+
+def test_a_circle_and_an_arrow_up_are_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert not circles({"a": {"b", "c"}, "b": {"c"}})
 
 
 def test_kernels_and_apps_are_imported_by_their_installed_names():
@@ -148,7 +187,7 @@ def test_every_folder_is_installed():
 
 
 def test_only_jit_touches_the_compiler():
-    for module, path in MODULES:
+    for module, path in MODULES.items():
         if module.startswith("hpckit.kernels") and module not in COMPILER:
             assert not {name for name in imported(path) if name.startswith(("numba", "llvmlite"))}, path
 
@@ -156,7 +195,10 @@ def test_only_jit_touches_the_compiler():
 def test_every_public_name_is_there():
     import hpckit
 
-    for name in hpckit.__all__:
-        assert getattr(hpckit, name) is not None
+    assert len(hpckit.__all__) <= 40
+    spaces = [hpckit, *(getattr(hpckit, name) for name in hpckit.NAMESPACES)]
+    for space in spaces:
+        for name in getattr(space, "__all__", ()):
+            assert getattr(space, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Meshh'"):
         _ = hpckit.Meshh

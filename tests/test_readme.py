@@ -12,12 +12,12 @@ import pytest
 
 from hpckit.cli.main import main
 from hpckit.errors import EXIT_CODES
-from hpckit.plan.collective.algorithms import collective_plan
-from hpckit.plan.draw import draw
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GRIDS, WATCH = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("grids.md", "watch.md"))
+GRIDS, WATCH, RUN_FILES = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("grids.md", "watch.md", "run-files.md")
+)
 
 
 def programs(text):
@@ -30,7 +30,7 @@ COMMANDS = dict(re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```", README, 
 
 def test_every_python_block_is_a_program_that_a_test_runs():
     assert README.count("```python") == len(PROGRAMS)
-    assert set(PROGRAMS) == {"serial", "parallel", "overlap", "plan"}
+    assert set(PROGRAMS) == {"serial", "parallel", "plan"}
 
 
 def test_the_numpy_program_becomes_parallel_in_at_most_ten_lines():
@@ -62,18 +62,10 @@ def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
-@pytest.mark.parametrize("name", ["overlap", "plan"])
-def test_the_other_programs_run(mpirun, tmp_path, name, ranks):
-    program = tmp_path / f"{name}.py"
-    program.write_text(PROGRAMS[name])
+def test_the_plan_of_the_readme_runs(mpirun, tmp_path, ranks):
+    program = tmp_path / "plan.py"
+    program.write_text(PROGRAMS["plan"])
     mpirun(ranks, program)
-
-
-def test_the_two_commands_are_single_lines_that_set_up_from_nothing():
-    assert set(COMMANDS) == {"run", "test", "draw"}
-    for command in (COMMANDS["run"], COMMANDS["test"]):
-        assert command.count("\n") == 1
-        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
 
 
 def test_the_drawn_ring_is_what_its_command_draws(tmp_path):
@@ -83,10 +75,8 @@ def test_the_drawn_ring_is_what_its_command_draws(tmp_path):
     assert main([*words[1:-1], str(picture)]) == 0
     assert picture.read_bytes() == (ROOT / words[-1]).read_bytes()
     assert f"]({words[-1]})" in README
-    table = draw(collective_plan("all_reduce", "ring", 4)).split("\n", 1)[1]
-    assert f"```\n{table}\n```" in README
 
 
 def test_the_table_of_exit_codes_is_the_one_in_the_code():
-    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", README, re.M)
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", RUN_FILES, re.M)
     assert [int(code) for code, _ in rows] == list(EXIT_CODES)

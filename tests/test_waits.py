@@ -225,7 +225,7 @@ with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
     for root in range(3):
         hp.broadcast(np.ones(9), mesh, root).wait()
     for turn in range(2):
-        hp.gossip(np.ones(9), mesh, "exponential", turn).wait()
+        hp.training.gossip(np.ones(9), mesh, "exponential", turn).wait()
 messages = Messages(comm)
 if comm.rank == 0:
     for value in range(4):

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.profiles import Profile
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d.constants import C0, GAMMA, GRAVITY
+from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY
 
 QUADRATURE_POINTS = np.array([0.5 - np.sqrt(0.15), 0.5, 0.5 + np.sqrt(0.15)])  # Gauss-Legendre on [0, 1]
 QUADRATURE_WEIGHTS = np.array([5, 8, 5]) / 18
@@ -16,10 +16,10 @@ QUADRATURE_WEIGHTS = np.array([5, 8, 5]) / 18
 
 @dataclass(frozen=True)
 class BaseState:
-    """Rows of a base state, from the ground up; `column`, `faces`, `ghost` as `kernels.euler2d.reference` has them.
+    """Rows of a base state, from the ground up; `column`, `faces`, `ghost` as `kernels.euler.slab.reference` has them.
 
     height: z of the cells (m), float64[nz]. theta: (rho theta) / rho of the cells (K). wind, wind_v: u and v of the
-    cells (m/s). faces_3d: float64[5, nz + 1], as `kernels.euler3d.reference` has it.
+    cells (m/s). faces_3d: float64[5, nz + 1], as `kernels.euler.box.reference` has it.
     """
 
     height: np.ndarray

@@ -13,7 +13,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import State
-from hpckit.kernels.euler2d.constants import GAMMA
+from hpckit.kernels.euler.constants import GAMMA
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.run.nan_guard import require_finite
 

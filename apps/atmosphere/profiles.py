@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from hpckit.apps.atmosphere.settings import Base
 from hpckit.apps.atmosphere.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
+from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
 
 Function = Callable[[np.ndarray], np.ndarray]
 

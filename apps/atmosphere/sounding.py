@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d.constants import CP, P0, RD
+from hpckit.kernels.euler.constants import CP, P0, RD
 
 KNOT = 1852 / 3600  # m s-1
 ZERO_CELSIUS = 273.15  # K

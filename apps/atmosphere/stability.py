@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hpckit.apps.atmosphere.settings import Base
-from hpckit.kernels.euler2d.constants import GAMMA, RD
+from hpckit.kernels.euler.constants import GAMMA, RD
 
 STANDARD_GROUND = 288.15  # K, US Standard Atmosphere 1976
 COLDEST = 216.65  # K, its tropopause: a sounding's ground is warmer

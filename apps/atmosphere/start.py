@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.apps.atmosphere.settings import Base, Wave
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
+from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
 
 
 def wave_temperature(

@@ -32,8 +32,10 @@ from hpckit.kernels.flood.constants import (
     SPEED,
     WET,
     H,
+    Physics,
 )
-from hpckit.kernels.flood.dispatch import diagnose, stage
+from hpckit.kernels.flood.dispatch import diagnose, ends, found_by, stage
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = ("y", "x")
@@ -62,8 +64,9 @@ class Model:
     blocks thinner than 2 cells and `InputError` for a bottom file that does not fit, on every rank alike.
     """
 
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid, self.config, self.mesh = config.grid, config, mesh
+        self.physics = physics_of(config)
         self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
         self.bottom = Field.zeros(self.decomposition, mesh, name="bottom", units="m")
         shape = (3, *self.decomposition.local_shape(mesh.rank))
@@ -79,7 +82,24 @@ class Model:
             field.interior[...] = values
         self.steps_done, self.time, self.tries = 0, 0.0, 0
         self.exchange(self.fields)
-        self.rate = self._agree(self._stage(1, 0, 1.0, 0.0))[0]
+        self.found = [found_by(self.state) for _ in range(2)]  # by the first stage, and by the second
+        self.rate = self._agree(self._stage(1, 0, 1.0, 0.0, WHOLE))[0]
+        if device.is_gpu:
+            self._go_to(device)
+
+    def _go_to(self, device: Device) -> None:
+        """Move what was made on the host to a device, in the precision of the run."""
+
+        def moved(array: np.ndarray) -> Any:
+            return device.to_device(array.astype(self.config.precision))
+
+        self.exchange.close()
+        host = self.bottom
+        self.bottom = Field(moved(host.data), host.decomposition, self.mesh, host.name, host.units, device)
+        self._states = [moved(state) for state in self._states]
+        self._fields = [self._as_fields(state, device) for state in self._states]
+        self.exchange = self._exchange_of(self.fields)
+        self.found = [found_by(self.state) for _ in range(2)]
 
     @property
     def fields(self) -> list[Field]:
@@ -133,32 +153,38 @@ class Model:
         return dt
 
     def _advance(self, new: int, now: int, weight: float, dt: float, timer: PhaseTimer) -> Any:
-        """One stage, from and into states of these numbers, with the halo that it needs."""
-        with timer("halo"):
-            self.exchange(self._fields[now])
+        """One stage, from and into states of these numbers, with the halo that it needs; returns what it found."""
+        fields, part = self._fields[now], WHOLE
+        if self.bottom.device.is_gpu:  # cores would lose more by the cut than they would hide
+            with timer("halo"):
+                self.exchange.start(fields)
+            with timer("step"):
+                self._stage(new, now, weight, dt, INNER)
+            with timer("halo"):
+                self.exchange.finish(fields)
+            part = OUTER
+        else:
+            with timer("halo"):
+                self.exchange(fields)
         with timer("step"):
-            return self._stage(new, now, weight, dt)
+            return self._stage(new, now, weight, dt, part)
 
-    def _stage(self, new: int, now: int, weight: float, dt: float) -> np.ndarray:
-        states = self._states
-        return stage(states[new], states[now], states[0], self.bottom.data, *self._numbers(weight, dt))
+    def _stage(self, new: int, now: int, weight: float, dt: float, part: int) -> Any:
+        states, found = self._states, self.found[now]
+        stage(states[new], states[now], states[0], self.bottom.data, weight, dt, self.physics, found, part)
+        return found
 
-    def _numbers(self, weight: float, dt: float) -> tuple[float, ...]:
-        """The numbers that a stage takes, in its order."""
-        grid, physics = self.config.grid, self.config.physics
-        forces = physics.f, physics.manning, physics.drag, physics.dry
-        return weight, physics.gravity, grid.dx, grid.dy, dt, *forces
-
-    def _agree(self, *results: np.ndarray) -> tuple[float, ...]:
+    def _agree(self, *found: Any) -> tuple[float, ...]:
         """Collective: the wave rate of each stage over all ranks, then the least depth."""
+        results = [ends(each) for each in found]
         own = np.array([result[RATE] for result in results] + [-min(result[DEPTH_MIN] for result in results)])
         self.mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.MAX)
         return (*(float(rate) for rate in own[:-1]), -float(own[-1]))
 
     def watch(self) -> Watch:
         """Collective; sums may differ in the last bits between numbers of ranks."""
-        grid, physics = self.config.grid, self.config.physics
-        own = diagnose(self.state, self.bottom.data, physics.gravity, physics.dry)
+        grid = self.config.grid
+        own = diagnose(self.state, self.bottom.data, self.physics)
         exact = setups.exact_depth(self.config, self.cuts, self.time)
         error = np.abs(self.fields[H].to_host() - exact).sum() if exact is not None else 0.0
         sums = np.array([*own[[MASS, ENERGY, WET, BROKEN]], error, 0.0 if exact is None else exact.sum()])
@@ -226,8 +252,17 @@ def first_rate(config: Config) -> float:
     return speed * (1 / grid.dx + 1 / grid.dy)
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them), so that the time loop does not."""
-    state, bottom = np.ones((3, 6, 6)), np.zeros((6, 6))
-    stage(state.copy(), state, state, bottom, 1.0, 1.0, 1.0, 1.0, 1e-6)
-    diagnose(state, bottom, 1.0)
+def physics_of(config: Config) -> Physics:
+    """The numbers that the kernels take."""
+    grid, physics = config.grid, config.physics
+    return Physics(physics.gravity, grid.dx, grid.dy, physics.f, physics.manning, physics.drag, physics.dry)
+
+
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them), so that the time loop does not."""
+    host = Physics(1.0, 1.0, 1.0)
+    for place, physics in ((HOST, host), (device, physics_of(config)))[: 1 + device.is_gpu]:  # a run starts on the host
+        dtype = config.precision if place.is_gpu else np.float64
+        now, new, bottom = (place.to_device(np.ones(shape, dtype)) for shape in ((3, 6, 6), (3, 6, 6), (6, 6)))
+        stage(new, now, now, bottom, 1.0, 1e-6, physics, found_by(now))
+        diagnose(now, bottom, physics)

@@ -11,7 +11,6 @@ from typing import Any
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import AXES, Model, Watch, first_rate, warm_up
-from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import t_eff
 from hpckit.io.fields.writer import FieldWriter
@@ -40,9 +39,8 @@ def run(config: Config, run: Run) -> None:
     begin = clock.perf_counter()
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
         with run.compiling():
-            if not run.device.is_gpu:
-                warm_up()
-            model = make_model(config, mesh, run.device)
+            warm_up(config, run.device)
+            model = Model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
             run.directory.output,
@@ -78,17 +76,6 @@ def run(config: Config, run: Run) -> None:
             },
             status="done" if complete else "stopped",
         )
-
-
-def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
-    """The model where `device` is, its kernels compiled."""
-    if not device.is_gpu:
-        return Model(config, mesh)
-    from hpckit.apps.flood.gpu import GpuModel
-
-    model = GpuModel(config, mesh, device)
-    model.warm_up()
-    return model
 
 
 def _conserved(config: Config, first: Watch, last: Watch) -> dict[str, dict[str, float]]:

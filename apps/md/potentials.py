@@ -12,14 +12,13 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import read_lammps_table
-from hpckit.kernels.jit import compiled
-from hpckit.kernels.lennard_jones import dispatch as lennard_jones
-from hpckit.kernels.pair.custom import make_potential, tails
-from hpckit.kernels.pair.named import NAMED
-from hpckit.kernels.pair.simd import REORDERED
-from hpckit.kernels.vector_form import require_form
-from hpckit.md.interaction import Interaction
-from hpckit.md.tabulated import tabulated
+from hpckit.kernels.compile.jit import compiled
+from hpckit.kernels.compile.vector_form import require_form
+from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
+from hpckit.kernels.particles.pair.custom import make_potential, tails
+from hpckit.kernels.particles.pair.named import NAMED
+from hpckit.kernels.particles.pair.simd import REORDERED
+from hpckit.md.interaction import Interaction, tabulated
 
 
 def interaction_of(config: Config, types: int) -> Interaction:

@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import STABLE_CFL, Config
+from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
@@ -18,8 +19,8 @@ from hpckit.grid.boundary_conditions import Fill, fixed, zero_gradient
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.kernels.shallow_water.constants import (
-    AT_ONCE,
     BROKEN,
     CORNER,
     COURANT_SPEED,
@@ -30,8 +31,9 @@ from hpckit.kernels.shallow_water.constants import (
     MASS,
     SPEED,
     F,
+    Physics,
 )
-from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free
+from hpckit.kernels.shallow_water.dispatch import diagnose, most_steps, step, step_free
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
@@ -63,11 +65,9 @@ class Model:
     rank alike.
     """
 
-    most_at_once = AT_ONCE
-
-    def __init__(self, config: Config, mesh: Mesh) -> None:
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         self.config, self.mesh = config, mesh
-        self.decomposition = decompose(config, mesh.topology, self.most_at_once)
+        self.decomposition = decompose(config, mesh.topology, most_steps(device.is_gpu))
         self.halo = self.decomposition.halo[0]
         self.at_once = self.halo // HALO
         self.h = Field.zeros(self.decomposition, mesh, name="h", units="m")
@@ -87,8 +87,26 @@ class Model:
         cuts = [slice(first, first + n + 2 * self.halo) for first, n in zip(*self._block, strict=True)]
         self.rows = np.ascontiguousarray(setups.rows(config, self.halo)[:, cuts[0]])
         self.columns = np.ascontiguousarray(setups.columns(config, self.halo)[:, cuts[1]])
-        self.f: Any = self.rows[F]
+        self.physics, self.spare = physics_of(config), self.fields  # a step is done in place
+        self.f, self.row_table, self.column_table = self.rows[F], self.rows, self.columns  # where the state is
         self.steps_done = 0
+        if device.is_gpu:
+            self._go_to(device)
+
+    def _go_to(self, device: Device) -> None:
+        """Move what was made on the host to a GPU, where a step goes from one set of fields to another."""
+
+        def moved(array: np.ndarray) -> Any:
+            return device.to_device(array.astype(self.config.precision))
+
+        self.exchange.close()
+        self.h, self.u, self.v, self.bottom = (
+            Field(moved(host.data), host.decomposition, self.mesh, host.name, host.units, device)
+            for host in (*self.fields, self.bottom)
+        )
+        self.exchange = HaloExchange(self.mesh, self.fields, walls=self._walls)
+        self.spare = [field.like() for field in self.fields]
+        self.f, self.row_table, self.column_table = map(moved, (self.rows[F], self.rows, self.columns))
 
     @property
     def fields(self) -> list[Field]:
@@ -115,25 +133,40 @@ class Model:
 
     def step(self, dt: float, timer: PhaseTimer, steps: int = 1) -> None:
         """Advance by `steps` steps of dt (s), at most `at_once`; afterwards the halo is stale."""
-        with timer("halo"):
-            self.exchange(self.fields)
-        grid, physics = self.config.grid, self.config.physics
-        h, u, v = (field.data for field in self.fields)
+        part = WHOLE
+        if self.h.device.is_gpu:  # cores would lose more by the cut than they would hide
+            with timer("halo"):
+                self.exchange.start(self.fields)
+            with timer("step"):
+                self._step(dt, steps, INNER)
+            with timer("halo"):
+                self.exchange.finish(self.fields)
+            part = OUTER
+        else:
+            with timer("halo"):
+                self.exchange(self.fields)
         with timer("step"):
-            if self.free:
-                step_free(h, u, v, self.rows[F], physics.gravity, grid.dx, grid.dy, dt, steps)
-            else:
-                forces = (physics.viscosity, physics.drag, physics.drag_quadratic)
-                bottom, rows, columns = self.bottom.data, self.rows, self.columns
-                step(h, u, v, bottom, rows, columns, physics.gravity, grid.dx, grid.dy, dt, *forces, steps)
+            self._step(dt, steps, part)
+        for field, spare in zip(self.fields, self.spare, strict=True):  # the same in place
+            field.data, spare.data = spare.data, field.data
         self.steps_done += steps
+
+    def _step(self, dt: float, steps: int, part: int) -> None:
+        now, out = self._data, tuple(spare.data for spare in self.spare)
+        if self.free:
+            step_free(now, out, self.f, self.physics, dt, steps, part)
+        else:
+            step(now, out, self.bottom.data, self.row_table, self.column_table, self.physics, dt, steps, part)
+
+    @property
+    def _data(self) -> tuple[Any, Any, Any]:
+        return self.h.data, self.u.data, self.v.data
 
     def watch(self) -> Watch:
         """Collective: fills the halo; sums may differ in the last bits between numbers of ranks."""
         self.exchange(self.fields)
-        grid, gravity = self.config.grid, self.config.physics.gravity
-        h, u, v = (field.data for field in self.fields)
-        own = diagnose(h, u, v, self.bottom.data, self.f, gravity, grid.dx, grid.dy, self.halo)
+        grid = self.config.grid
+        own = diagnose(self._data, self.bottom.data, self.f, self.physics, self.halo)
         sums = own[[MASS, ENERGY, ENSTROPHY, BROKEN]]
         ends = own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1]
         self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
@@ -250,9 +283,24 @@ def time_step(config: Config) -> float:
     return dt
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them), so that the time loop does not."""
-    h, u, v, rows, columns = np.ones((8, 8)), np.zeros((8, 8)), np.zeros((8, 8)), np.ones((5, 8)), np.ones((3, 8))
-    step(h, u, v, np.zeros((8, 8)), rows, columns, 1.0, 1.0, 1.0, 1e-6, 0.0, 0.0, 0.0)
-    step_free(h, u, v, rows[F], 1.0, 1.0, 1.0, 1e-6)
-    diagnose(h, u, v, np.zeros((8, 8)), rows[F], 1.0, 1.0, 1.0)
+def physics_of(config: Config) -> Physics:
+    """The numbers that the kernels take."""
+    grid, physics = config.grid, config.physics
+    forces = physics.viscosity, physics.drag, physics.drag_quadratic
+    return Physics(physics.gravity, grid.dx, grid.dy, *forces)
+
+
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them), so that the time loop does not."""
+
+    def table(*shape: int) -> Any:
+        return device.to_device(np.ones(shape, config.precision))
+
+    fields = table(8, 8), table(8, 8), table(8, 8)
+    out = (table(8, 8), table(8, 8), table(8, 8)) if device.is_gpu else fields
+    rows, physics = table(5, 8), Physics(1.0, 1.0, 1.0)
+    if setups.is_free(config):
+        step_free(fields, out, rows[F], physics, 1e-6)
+    else:
+        step(fields, out, table(8, 8), rows, table(3, 8), physics, 1e-6)
+    diagnose(fields, table(8, 8), rows[F], physics)

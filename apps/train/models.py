@@ -5,10 +5,10 @@ from __future__ import annotations
 from hpckit.apps.train.shape import KERNEL, SIDE, Shape
 from hpckit.nn.activations import ReLU
 from hpckit.nn.convolution import Convolution, Flatten, MaxPool
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.gpt import gpt2, llama
 from hpckit.nn.layer import Layer, Sequential
 from hpckit.nn.linear import Linear
-from hpckit.nn.mlp import mlp
 
 
 def model_of(shape: Shape) -> Sequential:

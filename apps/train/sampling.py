@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.nn.cache import KeyValues
-from hpckit.nn.layer import Layer, Pass
+from hpckit.nn.layer import KeyValues, Layer, Pass
 
 
 def continued(

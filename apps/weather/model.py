@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.atmosphere.base import BaseState, base_state
-from hpckit.apps.atmosphere.overlap import Order, edges_first
+from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
@@ -20,10 +20,18 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
-from hpckit.kernels.euler2d.diffusion.dispatch import diffuse
-from hpckit.kernels.euler2d.dispatch import NO_SEAMS, diagnose, has_inner, sweep_x, sweep_z
-from hpckit.kernels.euler2d.ring import STRIP
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab.dispatch import (
+    NO_SEAMS,
+    columns_at_once,
+    diagnose,
+    diffuse,
+    has_inner,
+    sweep_x,
+    sweep_z,
+)
+from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
 
 NONE = np.zeros((0, 0))
@@ -64,22 +72,26 @@ class Model:
         self.columns = np.arange(start - HALO, start + cells + HALO) % grid.nx
         self.state = Field.zeros(self.decomposition, mesh, config.precision, name="state", components=4, device=device)
         self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
+        # On a GPU a sweep goes from one state to another.
+        self.spare = self.state.like() if device.is_gpu else self.state
+        self.status = new_status(self.state.data)
         self.exchange = HaloExchange(mesh, self.state)
         self.sent = False  # an exchange is under way
-        # A block alone in x has nobody to wait for.
-        split = mesh.topology.sizes[mesh.topology.axis("x")] > 1
-        self.order = edges_first(cells, STRIP) if split else Order(((0, cells),))
-        # A sweep in parts takes a tenth longer, which messages within the node do not.
-        in_parts = has_inner(cells) and not self.exchange.within_node
-        self.seams = np.empty((grid.nz, 4, 2, HALO)) if in_parts else NO_SEAMS
-        self.calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
+        # A block alone in x has nobody to wait for; a GPU does all columns at once.
+        split = mesh.topology.sizes[mesh.topology.axis("x")] > 1 and not device.is_gpu
+        self.order = edges_first(cells, columns_at_once()) if split else Order(((0, cells),))
+        # On cores a sweep in parts takes a tenth longer, which messages within the node do not.
+        self.in_parts = device.is_gpu or (has_inner(cells) and not self.exchange.within_node)
+        self.seams = np.empty((grid.nz, 4, 2, HALO)) if self.in_parts and not device.is_gpu else NO_SEAMS
+        calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
+        self.calm, self.column, self.height = map(self._table, (calm, self.base.column, self.base.height))
+        self.faces, self.ghost = self._table(self.base.faces), self._table(self.base.ghost)
         self.work = np.empty_like(self.state.data) if config.diffusion and not device.is_gpu else None
         self.force = self._table(vertical_force(config, self.base, self.columns))
+        self.force_in_x = self.force if config.compat else self._table(NONE)
         self.inflow = self._table(inflow_rows(config, self.base))
-        self.column, self.height = self._table(self.base.column), self._table(self.base.height)
         self.at_left, self.at_right = start == 0, start + cells == grid.nx
         self.steps_done = 0
-        self.first_broken_step: int | None = None
 
     def _table(self, values: np.ndarray) -> Any:
         """Values that kernels read, where the state is and as precise."""
@@ -96,72 +108,67 @@ class Model:
         """Time spent in MPI waits so far."""
         return self.exchange.wait_seconds
 
+    @property
+    def first_broken_step(self) -> int | None:
+        """The first step in which a value was not finite; waits for the device."""
+        return read_status(self.status)[1]
+
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): both sweeps and diffusion, in the reverse order every other step."""
         parts = ["x", "z", "diffusion"][: 3 if self.config.diffusion else 2]
         parts = parts if self.steps_done % 2 == 0 else parts[::-1]
         for part, after in itertools.zip_longest(parts, parts[1:]):
-            if self._advance(part, after, dt, timer) & NOT_FINITE and self.first_broken_step is None:
-                self.first_broken_step = self.steps_done + 1
+            if part == "x":
+                self._x(dt, timer)
+            elif part == "z":
+                self._z(after is not None, dt, timer)
+            else:
+                self._diffuse(dt, timer)
         self.steps_done += 1
 
-    def _advance(self, part: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
-        """One part of a step; `after` comes next. Returns the kernel's status."""
-        if part == "z":
-            return self._z(after is not None, dt, timer)
-        return self._x(dt, timer) if part == "x" else self._diffuse(dt, timer)
-
-    def _x(self, dt: float, timer: PhaseTimer) -> int:
+    def _x(self, dt: float, timer: PhaseTimer) -> None:
         """After the halo; what needs none is swept while it travels, unless it has been sent before."""
-        status = 0
-        parts = [WHOLE]
-        if not self.sent and self.seams.size:
+        part = WHOLE
+        if self.in_parts and not self.sent:
             with timer("halo"):
                 self.exchange.start(self.state)
             self.sent = True
-            status, parts = self._sweep_x(INNER, dt, timer), [OUTER]
+            self._sweep_x(INNER, dt, timer)
+            part = OUTER
         self._receive(timer)
-        for part in parts:
-            status |= self._sweep_x(part, dt, timer)
-        return status
+        self._sweep_x(part, dt, timer)
+        self._swap()
 
-    def _sweep_x(self, part: int, dt: float, timer: PhaseTimer) -> int:
-        config = self.config
-        force = self.force if config.compat else NONE
-        edges = (self.at_left, self.at_right)
+    def _sweep_x(self, part: int, dt: float, timer: PhaseTimer) -> None:
+        numbers = Sweep(self.config.grid.dx, dt, self.config.beta, self.steps_done + 1)
         with timer("x sweep"):
-            return sweep_x(
-                self.state.data,
-                self.base.column,
-                config.grid.dx,
-                dt,
-                config.beta,
-                force,
-                self.inflow,
-                *edges,
-                part,
-                self.seams,
-            )
+            sweep_x(
+                self.state.data, self.spare.data, self.column, self.force_in_x, self.inflow, self.at_left,
+                self.at_right, numbers, self.status, part, self.seams,
+            )  # fmt: skip
 
-    def _z(self, send: bool, dt: float, timer: PhaseTimer) -> int:
+    def _z(self, send: bool, dt: float, timer: PhaseTimer) -> None:
         """The columns at the edges first, then, with `send`, the halo for what comes next is sent."""
         order = self.order if send else Order(((0, len(self.columns) - 2 * HALO),))
-        status = 0
-        for begin, end in order.first:
-            status |= self._sweep_z(begin, end, dt, timer)
+        for lines in order.first:
+            self._sweep_z(lines, dt, timer)
         if order.meanwhile:
             with timer("halo"):
                 self.exchange.start(self.state)
             self.sent = True
-            status |= self._sweep_z(*order.meanwhile, dt, timer)
-        return status
+            self._sweep_z(order.meanwhile, dt, timer)
+        self._swap()
 
-    def _sweep_z(self, begin: int, end: int, dt: float, timer: PhaseTimer) -> int:
-        base, grid = self.base, self.config.grid
+    def _sweep_z(self, lines: Lines, dt: float, timer: PhaseTimer) -> None:
+        numbers = Sweep(self.config.grid.dz, dt, self.config.beta, self.steps_done + 1)
         with timer("z sweep"):
-            return sweep_z(
-                self.state.data, base.faces, base.ghost, grid.dz, dt, self.config.beta, self.force, begin, end
-            )
+            sweep_z(
+                self.state.data, self.spare.data, self.faces, self.ghost, self.force, numbers, self.status, lines
+            )  # fmt: skip
+
+    def _swap(self) -> None:
+        """What a sweep wrote is the state now; in place it is so already."""
+        self.state.data, self.spare.data = self.spare.data, self.state.data
 
     def _receive(self, timer: PhaseTimer) -> None:
         """The halo, sent before or not."""
@@ -172,12 +179,12 @@ class Model:
                 self.exchange(self.state)
         self.sent = False
 
-    def _diffuse(self, dt: float, timer: PhaseTimer) -> int:
-        base, grid = self.base, self.config.grid
+    def _diffuse(self, dt: float, timer: PhaseTimer) -> None:
+        """What is lost here is seen by the next sweep."""
+        grid, work = self.config.grid, self.spare.data if self.work is None else self.work
         self._receive(timer)
         with timer("diffusion"):
-            diffuse(self.state.data, base.column, self.calm, grid.dx, grid.dz, self.config.diffusion * dt, self.work)
-        return 0  # what is lost here is seen by the next sweep
+            diffuse(self.state.data, self.column, self.calm, grid.dx, grid.dz, self.config.diffusion * dt, work)
 
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
@@ -212,11 +219,18 @@ class Model:
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them), so that the time loop does not."""
-    state, faces = np.zeros((4, 4, 3 * HALO)), np.ones((4, 5))
-    column = np.ones((3, 4))
-    sweep_x(state, column, 1.0, 1e-6, 0.0, NONE, np.zeros((2, 0)), True, True)
-    sweep_z(state, faces, np.ones(4), 1.0, 1e-6, 0.0, NONE)
-    diffuse(state, column, np.zeros((3, 4)), 1.0, 1.0, 0.0, state.copy())
-    diagnose(state, column, np.ones(4))
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them), so that the time loop does not."""
+    few = 3 * HALO
+
+    def table(*shape: int) -> Any:
+        return device.to_device(np.ones(shape, config.precision))
+
+    state = device.zeros((4, 4, few), config.precision)
+    out, status = device.zeros(state.shape, state.dtype) if device.is_gpu else state, new_status(state)
+    force, none, column = table(4, few) if config.source.amplitude else table(0, 0), table(0, 0), table(3, 4)
+    inflow, numbers = table(2, 4 if config.inflow.speed else 0), Sweep(1.0, 1e-6, 0.0, 0)
+    sweep_x(state, out, column, force if config.compat else none, inflow, True, True, numbers, status)
+    sweep_z(state, out, table(4, 5), table(4), force, numbers, status)
+    diffuse(state, column, table(3, 4), 1.0, 1.0, 0.0, device.zeros(state.shape, state.dtype))
+    diagnose(state, column, table(4))

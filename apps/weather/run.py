@@ -11,10 +11,9 @@ from hpckit.apps.atmosphere.loop import finish, time_loop
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model, warm_up
-from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run
@@ -39,9 +38,8 @@ def run(config: Config, run: Run) -> None:
     begin = clock.perf_counter()
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
         with run.compiling():
-            if not run.device.is_gpu:
-                warm_up()
-            model = make_model(config, mesh, run.device)
+            warm_up(config, run.device)
+            model = Model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         coords = {"z": model.base.height, "x": (np.arange(grid.nx) + 0.5) * grid.dx}
         with FieldWriter(
@@ -59,17 +57,6 @@ def run(config: Config, run: Run) -> None:
             run.keep("fields", writer.kept)
             ran = time_loop(model, run, writer.write)
     finish(model, run, ran, BYTES_PER_CELL_STEP)
-
-
-def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
-    """The model where `device` is, its kernels compiled."""
-    if not device.is_gpu:
-        return Model(config, mesh)
-    from hpckit.apps.weather.gpu import GpuModel
-
-    model = GpuModel(config, mesh, device)
-    model.warm_up()
-    return model
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

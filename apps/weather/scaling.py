@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, halos, most_cells
 from hpckit.apps.weather.config import Config
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 

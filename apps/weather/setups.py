@@ -8,7 +8,7 @@ from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, B
 from hpckit.apps.atmosphere.profiles import Profile
 from hpckit.apps.atmosphere.start import exner, wave_temperature
 from hpckit.apps.weather.config import Bubble, Config, Source
-from hpckit.kernels.euler2d.constants import C0, GAMMA, RHO, RHO_THETA, RHO_U
+from hpckit.kernels.euler.constants import C0, GAMMA, RHO, RHO_THETA, RHO_U
 
 SOURCE_PASSES = 3  # how often the mini-app adds the vertical force to a tendency
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState
-from hpckit.kernels.euler2d.constants import GAMMA, GRAVITY
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 
 ROUNDS = 60
 SMALL = 1e-15  # of the density: what the last round may still change
@@ -16,7 +16,7 @@ def balanced_flow(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Deviations rho' and (rho theta)', float64[nz, ny], that hold u' (m/s, [nz, ny]) between walls in y.
 
-    With v = w = 0 the box's sweeps (`kernels.euler3d.reference`) then give, but for their hyperviscosity,
+    With v = w = 0 the box's sweeps (`kernels.euler.box.reference`) then give, but for their hyperviscosity,
 
         -(p'_north - p'_south) / dy = f (rho u)'     and     -(p'_above - p'_below) / dz = g rho'
 

@@ -14,10 +14,9 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import diffuse
-from hpckit.kernels.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
+from hpckit.kernels.device_array import empty, placed
+from hpckit.kernels.euler.box.dispatch import diffuse
+from hpckit.kernels.euler.turbulence.dispatch import eddy_viscosity, mix, mix_tracers
 
 
 class Mixing:
@@ -93,12 +92,15 @@ def viscosity_limit(config: Config, dt: float) -> float:
     return share / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them)."""
-    shape = (FIELDS, 4, 3 * HALO, 3 * HALO)
-    state, column, base, spacing = np.zeros(shape), np.ones((3, 4)), np.zeros((4, 4)), (1.0, 1.0, 1.0)
-    work, viscosity, q = state.copy(), np.zeros(shape[1:]), np.zeros((1, 4, 12, 12))
+def warm_up(state: Any, column: Any) -> None:
+    """Compile the kernels (or load them) on a few cells of a state and their column."""
+    base, spacing, work = (
+        placed(np.zeros((4, len(column[0])), state.dtype), state),
+        (1.0, 1.0, 1.0),
+        empty(state.shape, state),
+    )
+    viscosity, q = empty(state.shape[1:], state), placed(np.zeros((1, 4, 12, 12), state.dtype), state)
     diffuse(state, column, base, spacing, 0.0, work)
     eddy_viscosity(state, column, spacing, 0.2, 1.0, 1.0, work, viscosity)
     mix(state, base, spacing, 0.0, 1.0, work, viscosity)
-    mix_tracers(q, q.copy(), state, column, spacing, 0.0, viscosity)
+    mix_tracers(q, empty(q.shape, q), state, column, spacing, 0.0, viscosity)

@@ -24,13 +24,15 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUTER, WHOLE
-from hpckit.kernels.euler2d.dispatch import has_inner
-from hpckit.kernels.euler2d.ring import STRIP
-from hpckit.kernels.euler3d.constants import FIELDS
-from hpckit.kernels.euler3d.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
-from hpckit.kernels.relaxation.dispatch import relax
-from hpckit.kernels.turbulence.dispatch import drag
+from hpckit.kernels.device_array import is_simulated
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.box.dispatch import NO_FLUX, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler.constants import CLOSED, HALO, Sweep
+from hpckit.kernels.euler.relaxation.dispatch import relax
+from hpckit.kernels.euler.slab.dispatch import columns_at_once, has_inner
+from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.euler.turbulence.dispatch import drag
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
@@ -73,7 +75,6 @@ class Model:
     sent: str | None  # the axis whose halo is under way
     seams: np.ndarray
     closed: bool  # whether rows along x are their own halo
-    halo_y: tuple[np.ndarray, np.ndarray]  # where it stands for the sweep, if not in the state
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
@@ -84,8 +85,8 @@ class Model:
         self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
         profile = column_of(config.base)
         self.base: BaseState = base_state(profile, grid.nz, grid.dz)
-        self.wind = np.array([self.base.wind, self.base.wind_v])
-        self.calm = np.array([*self.wind, np.zeros(grid.nz), self.base.theta])  # what diffusion leaves alone
+        # What diffusion leaves alone.
+        calm = np.array([self.base.wind, self.base.wind_v, np.zeros(grid.nz), self.base.theta])
         _, rows, columns = (
             np.arange(start, start + count)
             for start, count in zip(
@@ -101,8 +102,12 @@ class Model:
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
             for axis in HORIZONTAL
         }
-        self.column, self.height, self.rest = (
-            self._table(values) for values in (self.base.column, self.base.height, self.calm)
+        # On a GPU a sweep goes from one state to another.
+        self.spare = self.state.like() if device.is_gpu else self.state
+        self.status = new_status(self.state.data)
+        self.column, self.height, self.rest = map(self._table, (self.base.column, self.base.height, calm))
+        self.faces, self.ghost, self.wind = map(
+            self._table, (self.base.faces_3d, self.base.ghost, np.array([self.base.wind, self.base.wind_v]))
         )
         rates = relaxation_rates(config, self.decomposition, mesh.rank)
         self.relaxes = any(rate.any() for rate in rates.values())
@@ -113,12 +118,10 @@ class Model:
         self.mixing = Mixing(config, mesh, self.state, self.column, self.rest) if mixes else None
         told = "xyz" if self.tracers else self.open_axes
         self.mass_flux = {axis: self._faces(axis) if axis in told else self._table(NO_FLUX) for axis in "xyz"}
-        self._plan_overlap()
+        self._plan_overlap(device)
         # kg through the open sides and by relaxation, on this rank, since the start; on a GPU numbers there
         self.entered: list[Any] = [0.0, 0.0]
-        self._added = device.zeros(self.state.interior.shape[1:], config.precision) if device.is_gpu else None
         self.steps_done = 0
-        self.first_broken_step: int | None = None
 
     def _table(self, values: np.ndarray) -> Any:
         """Values that kernels read, where the state is and as precise."""
@@ -135,6 +138,11 @@ class Model:
         waited = sum(exchange.wait_seconds for exchange in self.exchanges.values())
         return waited + sum(each.wait_seconds for each in (self.tracers, self.mixing) if each)
 
+    @property
+    def first_broken_step(self) -> int | None:
+        """The first step in which a value was not finite; waits for the device."""
+        return read_status(self.status)[1]
+
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): the dynamics, then the physics."""
         self._dynamics(dt, timer)
@@ -148,9 +156,9 @@ class Model:
         for part, after in itertools.zip_longest(parts, parts[1:]):
             if part == "coriolis":
                 with timer("coriolis"):
-                    turn(self.state.data, self.base.column, self.wind, self.config.coriolis * dt)
-            elif self._sweep(part, after, dt, timer) & NOT_FINITE and self.first_broken_step is None:
-                self.first_broken_step = self.steps_done + 1
+                    turn(self.state.data, self.column, self.wind, self.config.coriolis * dt)
+            else:
+                self._sweep(part, after, dt, timer)
 
     def _physics(self, dt: float, timer: PhaseTimer) -> None:
         """Everything that is no dynamics, one process after the other, each in place on the state after the last.
@@ -167,84 +175,81 @@ class Model:
             with timer("relaxation"):
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
-                self.entered[1] += relax(self.state.data, *tables, dt, self._added) * self.cell_volume
+                self.entered[1] += relax(self.state.data, *tables, dt) * self.cell_volume
 
-    def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> int:
-        """One direction, after its halo, and the tracers with it; returns the kernel's status.
+    def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> None:
+        """One direction, after its halo, and the tracers with it.
 
         The halo of the direction that comes `after` is sent as soon as the lines at the edges are swept. Tracers have
         halos of their own, and need the density of all cells before and after a sweep: with them nothing goes ahead.
         """
-        state, status, part = self.state.data, 0, WHOLE
-        if direction == "x" and self.sent != "x" and self.seams.size:
+        part, order = WHOLE, self.orders.get((direction, after)) or self.orders[direction, None]
+        if direction in self.in_parts and self.sent != direction:
             with timer("halo"):
-                self.exchanges["x"].start(self.state)
-            self.sent, part = "x", OUTER
-            status = self._sweep_lines("x", (0, self.state.interior.shape[2]), dt, timer, INNER)
+                self.exchanges[direction].start(self.state)
+            self.sent, part = direction, OUTER
+            self._sweep_lines(direction, self.orders[direction, None].first[0], dt, timer, INNER)
         with timer("halo"):
-            self.halo_y = NO_ROWS, NO_ROWS
-            if self.sent == direction == "y":
-                low, high = self.exchanges["y"].finish_beside(self.state)
-                self.halo_y = self._halo_rows(low), self._halo_rows(high)
-                self.sent = None
-            elif self.sent == direction:
-                self.exchanges[direction].finish(self.state)
-                self.sent = None
-            elif direction in self.exchanges and not (direction == "x" and self.closed):
-                self.exchanges[direction](self.state)
+            self._receive(direction)
             if self.tracers:
-                self.tracers.before(direction, state)
-        order = self.orders.get((direction, after)) or self.orders[direction, None]
+                self.tracers.before(direction, self.state.data)
         for lines in order.first:
-            status |= self._sweep_lines(direction, lines, dt, timer, part)
+            self._sweep_lines(direction, lines, dt, timer, part)
         if order.meanwhile:
             with timer("halo"):
                 self.exchanges[after].start(self.state)
             self.sent = after
-            status |= self._sweep_lines(direction, order.meanwhile, dt, timer, part)
+            self._sweep_lines(direction, order.meanwhile, dt, timer, part)
+        self.state.data, self.spare.data = self.spare.data, self.state.data  # in place nothing changes
         if self.tracers:
             with timer("tracers"):
-                self.tracers.after(direction, state, self.base.column, self.mass_flux[direction], dt)
+                self.tracers.after(direction, self.state.data, self.column, self.mass_flux[direction], dt)
         if direction in self.open_axes:
-            self.entered[0] += self._mass_through(direction) * dt
-        return status
+            self.entered[0] = self.entered[0] + self._mass_through(direction) * dt
 
-    def _sweep_lines(self, direction: str, lines: Lines, dt: float, timer: PhaseTimer, part: int = WHOLE) -> int:
+    def _receive(self, direction: str) -> None:
+        """The halo along a direction, sent before or not."""
+        if self.sent == direction:
+            self.exchanges[direction].finish(self.state)
+        elif direction in self.exchanges and not (direction == "x" and self.closed):
+            self.exchanges[direction](self.state)
+        self.sent = None if self.sent == direction else self.sent
+
+    def _sweep_lines(self, direction: str, lines: Lines, dt: float, timer: PhaseTimer, part: int) -> None:
         """Some lines of a sweep: rows of y along x and z, columns of x along y."""
-        state, base, beta, spacing = self.state.data, self.base, self.config.beta, self.spacing[direction]
-        flux = self.mass_flux[direction]
+        states, flux = (self.state.data, self.spare.data), self.mass_flux[direction]
+        numbers = Sweep(self.spacing[direction], dt, self.config.beta, self.steps_done + 1)
         with timer(f"{direction} sweep"):
             if direction == "z":
-                return sweep_z(state, base.faces_3d, base.ghost, spacing, dt, beta, flux, *lines)
-            if direction == "y":
-                return sweep_y(state, base.column, spacing, dt, beta, flux, *lines, *self.halo_y)
-            return sweep_x(state, base.column, spacing, dt, beta, flux, *lines, part, self.seams, self.closed)
+                sweep_z(*states, self.faces, self.ghost, flux, numbers, self.status, lines)
+            elif direction == "y":
+                sweep_y(*states, self.column, flux, numbers, self.status, lines, part)
+            else:
+                part = CLOSED if self.closed else part
+                sweep_x(*states, self.column, flux, numbers, self.status, lines, part, self.seams)
 
-    def _halo_rows(self, received: np.ndarray) -> np.ndarray:
-        """A halo in y, as the sweep reads it beside the state: what is read once need not be copied there."""
-        return received.reshape(FIELDS, -1, HALO, self.state.data.shape[3]) if received.size else NO_ROWS
+    def _plan_overlap(self, device: Device) -> None:
+        """In which order lines are swept, by direction and the one after it; which directions begin without their halo.
 
-    def _plan_overlap(self) -> None:
-        """In which order lines are swept, by direction and the one after it; whether x can begin without its halo.
-
-        An axis that is not split has nobody to wait for.
+        An axis that is not split has nobody to wait for. A GPU sweeps all lines of a direction at once.
         """
         _, ny, nx = self.decomposition.owned(self.mesh.rank)
         topology = self.mesh.topology
         shared = {axis: topology.sizes[topology.axis(axis)] > 1 for axis in HORIZONTAL}
-        split = {axis: shared[axis] and not self.tracers for axis in HORIZONTAL}
+        split = {axis: shared[axis] and not self.tracers and not device.is_gpu for axis in HORIZONTAL}
         self.sent = None
         # Tracers look at the density of the halo too.
-        self.closed = topology.is_periodic("x") and not shared["x"] and not self.tracers
-        # A sweep in parts takes a tenth longer, which messages within the node do not.
+        self.closed = topology.is_periodic("x") and not shared["x"] and not self.tracers and not device.is_gpu
+        # On cores a sweep in parts takes a tenth longer, which messages within the node do not.
         in_parts = split["x"] and has_inner(nx) and not self.exchanges["x"].within_node
+        self.in_parts = HORIZONTAL if device.is_gpu else ("x",) if in_parts else ()
         self.seams = np.empty((self.config.grid.nz, ny, FIELDS, 2, HALO)) if in_parts else NO_SEAMS
         rows, columns = Order(((0, ny),)), Order(((0, nx),))
         self.orders: dict[tuple[str, str | None], Order] = {("x", None): rows, ("y", None): columns, ("z", None): rows}
         if split["y"]:
             self.orders["x", "y"] = self.orders["z", "y"] = edges_first(ny, HALO)
         if split["x"]:
-            self.orders["y", "x"] = edges_first(nx, STRIP)
+            self.orders["y", "x"] = edges_first(nx, columns_at_once())
 
     def _faces(self, axis: str) -> Any:
         """An array for a value at each face of the owned cells across an axis."""
@@ -268,7 +273,7 @@ class Model:
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
-        own = self._diagnose()
+        own = diagnose(self.state.data, self.column, self.height)
         sums = np.concatenate([own[:4], own[10:], [float(mass) for mass in self.entered]])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
@@ -284,10 +289,6 @@ class Model:
         return Watch(
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
-
-    def _diagnose(self) -> np.ndarray:
-        """What this rank watches of its state."""
-        return diagnose(self.state.data, self.base.column, self.base.height)
 
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
         """Where sides are open: what became of the mass (kg) from one watch to another; `unexplained` is rounding."""
@@ -326,15 +327,30 @@ class Model:
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them), so that the time loop does not."""
-    state, column = np.zeros((FIELDS, 4, 3 * HALO, 3 * HALO)), np.ones((3, 4))
-    sweep_x(state, column, 1.0, 1e-6, 0.0)
-    sweep_y(state, column, 1.0, 1e-6, 0.0)
-    sweep_z(state, np.ones((5, 5)), np.ones(4), 1.0, 1e-6, 0.0)
-    turn(state, column, np.zeros((2, 4)), 0.0)
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them), so that the time loop does not; nothing to do in the simulator."""
+    if is_simulated(device.zeros(())):
+        return
+
+    def table(*shape: int) -> Any:
+        return device.to_device(np.ones(shape, config.precision))
+
+    state = device.zeros((FIELDS, 4, 3 * HALO, 3 * HALO), config.precision)
+    out, status = device.zeros(state.shape, state.dtype) if device.is_gpu else state, new_status(state)
+    numbers, column = Sweep(1.0, 1e-6, 0.0, 0), table(3, 4)
+    told = "xyz" if config.tracers else open_axes(config)
+    flux = {
+        axis: table(*(n + (axis == name) for name, n in zip("zyx", (4, HALO, HALO), strict=True)))
+        if axis in told
+        else table(0, 0, 0)
+        for axis in "xyz"
+    }
+    sweep_x(state, out, column, flux["x"], numbers, status)
+    sweep_y(state, out, column, flux["y"], numbers, status)
+    sweep_z(state, out, table(5, 5), table(4), flux["z"], numbers, status)
+    turn(state, column, table(2, 4), 0.0)
     drag(state, column, 0.0, 1.0, 1.0)
-    diagnose(state, column, np.ones(4))
-    relax(state, column, np.zeros((4, 4)), np.zeros(HALO), np.zeros(HALO), np.zeros(4), 1.0)
-    warm_up_tracers()
-    warm_up_mixing()
+    diagnose(state, column, table(4))
+    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
+    warm_up_tracers(state, column)
+    warm_up_mixing(state, column)

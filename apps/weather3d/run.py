@@ -13,10 +13,8 @@ from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.comm.device import Device
-from hpckit.comm.mesh import Mesh
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.kernels.euler3d.constants import FIELDS
+from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
@@ -49,9 +47,8 @@ def run(config: Config, run: Run) -> None:
     begin = clock.perf_counter()
     with mesh_for(config, run.comm) as mesh:
         with run.compiling():
-            if not run.device.is_gpu:
-                warm_up()
-            model = make_model(config, mesh, run.device)
+            warm_up(config, run.device)
+            model = Model(config, mesh, run.device)
         run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
         with FieldWriter(
             run.directory.output,
@@ -72,17 +69,6 @@ def run(config: Config, run: Run) -> None:
             run.keep("fields", writer.kept)
             ran = time_loop(model, run, writer.write)
     finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
-
-
-def make_model(config: Config, mesh: Mesh, device: Device) -> Model:
-    """The model where `device` is, its kernels compiled."""
-    if not device.is_gpu:
-        return Model(config, mesh)
-    from hpckit.apps.weather3d.gpu import GpuModel
-
-    model = GpuModel(config, mesh, device)
-    model.warm_up()
-    return model
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -13,8 +13,8 @@ from hpckit.apps.atmosphere.start import exner, wave_temperature
 from hpckit.apps.weather3d.balance import balanced_flow
 from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
-from hpckit.kernels.euler2d.constants import C0, GAMMA
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
+from hpckit.kernels.euler.constants import C0, GAMMA
 
 
 def column_of(base: Base) -> Profile:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.grid.boundary_conditions import Fill, mirror, zero_gradient
-from hpckit.kernels.euler3d.constants import RHO_U, RHO_V
+from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
 from hpckit.plan.grid.decomposition import Decomposition
 
 HORIZONTAL = ("y", "x")

@@ -13,10 +13,10 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS, RHO
-from hpckit.kernels.tracers.constants import REACH
-from hpckit.kernels.tracers.dispatch import transport
+from hpckit.kernels.device_array import empty, placed
+from hpckit.kernels.euler.box.constants import RHO
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.plan.grid.decomposition import Decomposition
 
 HALOS = (0, REACH, REACH)
@@ -111,8 +111,11 @@ def start_of(tracer: Tracer, config: Config, z: np.ndarray, y: np.ndarray, x: np
     return tracer.background + tracer.amount * hill
 
 
-def warm_up() -> None:
-    """Compile the transport (or load it)."""
-    state, q = np.zeros((FIELDS, 4, 3 * HALO, 3 * HALO)), np.zeros((1, 4, HALO + 2 * REACH, HALO + 2 * REACH))
-    flux = np.zeros((4, HALO, HALO + 1))
-    transport(q, q.copy(), state[RHO].copy(), state, np.ones((3, 4)), flux, 2, 0.0)
+def warm_up(state: Any, column: Any) -> None:
+    """Compile the transport (or load it) on a few cells of a state and their column."""
+    nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
+    q = placed(np.zeros((1, nz, ny + 2 * REACH, nx + 2 * REACH), state.dtype), state)
+    for dim in range(3):
+        faces = [n + (d == dim) for d, n in enumerate((nz, ny, nx))]
+        flux = placed(np.zeros(faces, state.dtype), state)
+        transport(q, empty(q.shape, q), empty(state.shape[1:], q), state, column, flux, dim, 0.0)

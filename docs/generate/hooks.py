@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import architecture
 import commands
 import errors
 import figures
@@ -72,7 +73,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn links that leave docs/, and fill in tables of figures."""
     if page.file.src_uri.startswith("source/"):
         return markdown
-    return _titled(figures.filled(sources.relinked(markdown, page.file.src_uri)))
+    return _titled(architecture.filled(figures.filled(sources.relinked(markdown, page.file.src_uri))))
 
 
 def _titled(text: str) -> str:

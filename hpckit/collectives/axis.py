@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.shared.group import NodeGroup, node_group
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
+
+__communicates__ = True  # its frames are not call sites
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
@@ -143,12 +146,12 @@ def axis_of(given: Any) -> Axis:
 
     Collective when it first meets a communicator. It is freed with it. Raises `InputError` for anything else.
     """
-    comm = given.comm if isinstance(given, Mesh) else given
-    axis = getattr(comm, "axis", None)
-    if type(axis) is Axis:
-        return axis
+    comm: Any = given.comm if isinstance(given, Mesh) else given
+    known = getattr(comm, "axis", None)
+    if type(known) is Axis:
+        return known
     try:
-        axis = comm.Get_attr(_attribute())
+        axis: Any = comm.Get_attr(_attribute())
     except (AttributeError, MPI.Exception):
         axis = None
     if axis is None:
@@ -165,7 +168,8 @@ def _new_axis(comm: Any) -> Axis:
             f"a collective runs on the ranks of a mesh axis, and {shown} is none",
             do='give mesh["x"] for an axis named x, the mesh for all its ranks, or a communicator',
         )
-    with observer_of(comm).operation(comm, "the first collective"):
+    observer = observer_of(comm)
+    with nullcontext() if observer.inside else observer.operation(comm, "the first collective"):
         axis = Axis(comm)
     comm.Set_attr(_attribute(), axis)
     return axis

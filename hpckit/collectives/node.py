@@ -24,6 +24,8 @@ from hpckit.comm.shared.group import NodeGroup
 from hpckit.kernels.device_array import address
 from hpckit.kernels.shared_memory import constants as c
 
+__communicates__ = True  # its frames are not call sites
+
 # Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
 TRIES = 4
 # Calls of an axis that are kept; then the oldest goes.

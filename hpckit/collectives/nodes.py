@@ -25,6 +25,8 @@ from hpckit.errors import SetupError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.blocks import block_starts
 
+__communicates__ = True  # its frames are not call sites
+
 RING_FROM = 2**20  # bytes of a block that goes over the nodes by the ring: what is smaller takes fewer messages
 TRIES = 4  # attempts, of some microseconds each, before MPI is looked after
 

@@ -25,6 +25,8 @@ from hpckit.collectives.request import MessageRun, Request, Run, Steps
 from hpckit.comm.shared.calls import BYTES
 from hpckit.plan.numbers import checked_root
 
+__communicates__ = True  # its frames are not call sites
+
 Counts = Sequence[int] | np.ndarray
 
 

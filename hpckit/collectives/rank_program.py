@@ -7,7 +7,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from hpckit.plan.collective.algorithms import collective_plan
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.protocol import NOBODY, Ends, Step
 
 Range = tuple[int, int]
 NOTHING = (0, 0)
@@ -55,10 +56,10 @@ def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
             number = len(moves) + 1
             send_after = max(last_recv[slice(*send)], default=0)
             take_after = max(last_send[slice(*recv)], default=0)
-            if step.reduce and send[0] < recv[1] and recv[0] < send[1]:
+            if step.add and send[0] < recv[1] and recv[0] < send[1]:
                 take_after = number  # it adds to what it sends itself
             receives_before = max(last_recv[slice(*recv)], default=0)
-            moves.append(Move(send_to, send, recv_from, recv, step.reduce, send_after, take_after, receives_before))
+            moves.append(Move(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
             last_send[slice(*send)] = [number] * (send[1] - send[0])
             last_recv[slice(*recv)] = [number] * (recv[1] - recv[0])
     return RankProgram(tuple(moves), plan.slots, plan.lag)
@@ -66,17 +67,17 @@ def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
 
 def _parts(step: Step, rank: int, slots: int) -> list[tuple[int, Range, int, Range]]:
     """The messages of a rank in a step; two of them where a range goes on at the first slot."""
-    send_to, recv_from = int(step.send_to[rank]), int(step.recv_from[rank])
-    sent = _unwrapped(step.send, rank, slots) if send_to != NOBODY else []
-    taken = _unwrapped(step.recv, rank, slots) if recv_from != NOBODY else []
+    send_to, recv_from = int(step.sends.peer[rank]), int(step.receives.peer[rank])
+    sent = _unwrapped(step.sends, rank, slots) if send_to != NOBODY else []
+    taken = _unwrapped(step.receives, rank, slots) if recv_from != NOBODY else []
     return [
         (send_to if send else NOBODY, send or NOTHING, recv_from if recv else NOBODY, recv or NOTHING)
         for send, recv in zip_longest(sent, taken)
     ]
 
 
-def _unwrapped(side: tuple, rank: int, slots: int) -> list[Range]:
-    first, last = int(side[0][rank]), int(side[1][rank])
+def _unwrapped(ends: Ends, rank: int, slots: int) -> list[Range]:
+    first, last = int(ends.first[rank]), int(ends.last[rank])
     if first >= slots:
         first, last = first - slots, last - slots
     return [(first, last)] if last <= slots else [(first, slots), (0, last - slots)]

@@ -15,7 +15,9 @@ from hpckit.collectives.rank_program import rank_program
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
-from hpckit.plan.collective.plan import NOBODY
+from hpckit.plan.protocol import NOBODY
+
+__communicates__ = True  # its frames are not call sites
 
 MPI_OPS = {
     "sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN,

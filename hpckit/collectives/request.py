@@ -12,6 +12,8 @@ from mpi4py import MPI
 from hpckit.comm.observe.observer import Observer
 from hpckit.errors import InputError
 
+__communicates__ = True  # its frames are not call sites
+
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
 Steps = Iterator[MPI.Request]
 # Rounds of fruitless tests before the core is offered to other processes: ranks may share it.
@@ -50,7 +52,7 @@ def _attribute() -> int:
 
 def progress() -> Progress:
     """The progress of this process; it is kept on MPI's communicator of it."""
-    found: Progress | None = MPI.COMM_SELF.Get_attr(_attribute())
+    found: Any = MPI.COMM_SELF.Get_attr(_attribute())
     if found is None:
         found = Progress()
         MPI.COMM_SELF.Set_attr(_attribute(), found)

@@ -17,7 +17,9 @@ from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import PairedSlots, Slots
 from hpckit.collectives.rank_program import Move, RankProgram
 from hpckit.collectives.request import Steps
-from hpckit.plan.collective.plan import NOBODY
+from hpckit.plan.protocol import NOBODY
+
+__communicates__ = True  # its frames are not call sites
 
 # Messages of a segmented plan that a rank may be ahead of what it has taken.
 MOST_AHEAD = 4

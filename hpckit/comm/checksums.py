@@ -3,6 +3,8 @@
 Beside each message goes another of 16 bytes with its number and a checksum of its values, taken where they are sent
 from, be it a field, and taken again where they have come to: copies, buffers and shared memory in between are checked
 as the network is. Collectives whose result is the same on all ranks compare the checksums of their results.
+
+    mesh.observer.listen(Checksums())  # before exchanges are made, alike on all ranks
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.observe.observer import Listener, Operation
 from hpckit.errors import SilentCorruptionError
 
-# Whether messages are checked; set before exchanges are made, alike on all ranks. A run sets it.
-on = False
+__communicates__ = True  # its frames are not call sites
 SAME_RESULT = ("all_reduce", "broadcast")  # of hpckit.collectives
 SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 1}  # name -> place of the result
 
 
 def checksum(arrays: Iterable[Any]) -> int:
     """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
-    from hpckit.kernels.checksum.dispatch import checksum as words_checksum  # a rank that checks nothing loads no Numba
+    from hpckit.kernels.checksum.simd import checksum as words_checksum  # a rank that checks nothing loads no Numba
 
     total = done = 0
     for array in arrays:
@@ -54,11 +57,11 @@ class End:
 
 class Seals:
     """The checksums of the messages of one exchange, in turn with it: `start` when what is sent is ready, `finish`
-    when all has come.
+    when all has come. Values on a GPU are copied to the host in its current stream.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
-        self._comm = comm
+    def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
+        self._comm, self._device = comm, device
         self._number = 0  # of the exchange
         self._requests: list[MPI.Request] = []
         self._kept: list[np.ndarray] = []
@@ -67,7 +70,7 @@ class Seals:
         """Send the checksums of what is sent; due: peer and tag of those that come, as `finish` names them."""
         self._number += 1
         self._came = np.zeros((len(due), 2), np.uint64)
-        self._kept = [np.array([self._number, checksum(end.arrays)], np.uint64) for end in sent]
+        self._kept = [np.array([self._number, self._checksum(end)], np.uint64) for end in sent]
         self._requests = [
             self._comm.Irecv(seal, peer, tag) for seal, (peer, tag) in zip(self._came, due, strict=True)
         ] + [self._comm.Isend(seal, end.peer, end.tag) for seal, end in zip(self._kept, sent, strict=True)]
@@ -77,7 +80,10 @@ class Seals:
         MPI.Request.Waitall(self._requests)
         for seal, end in zip(self._came, received, strict=True):
             number, sent = map(int, seal)
-            compare((number, sent), (self._number, checksum(end.arrays)), end, self._comm.rank)
+            compare((number, sent), (self._number, self._checksum(end)), end, self._comm.rank)
+
+    def _checksum(self, end: End) -> int:
+        return checksum(map(self._device.to_host, end.arrays))
 
 
 def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -> None:
@@ -145,7 +151,22 @@ class SingleSeals:
         self._leaving.clear()
 
 
-_collectives: Counter[str] = Counter()  # how many of each communicator
+class Checksums(Listener):
+    """Has the messages of all operations checked, and compares the results of collectives that all ranks have alike."""
+
+    order = 1
+    checks_messages = True
+
+    def __init__(self) -> None:
+        self._collectives: Counter[str] = Counter()  # how many of each communicator
+
+    def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
+        """Compare the result. Raises `SilentCorruptionError`."""
+        name = operation.name[0] if isinstance(operation.name, tuple) else str(operation.name)
+        if result is not None and (name in SAME_RESULT or name in SAME_RESULT_OF_MPI):
+            axis = operation.comm.Get_name() or "a communicator"
+            self._collectives[axis] += 1
+            check_result(operation.comm, f"{name} number {self._collectives[axis]} on {axis}", result)
 
 
 def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
@@ -153,13 +174,11 @@ def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
 
     Raises `SilentCorruptionError` on every rank, which names those that have another result than most.
     """
-    name = comm.Get_name() or "a communicator"
-    _collectives[name] += 1
     own = np.array([checksum([result])], np.uint64)
     every = np.empty(comm.size, np.uint64)
     MPI.Intracomm.Allgather(comm, own, every)
     if (every != every[0]).any():
-        _refuse_result(f"{operation} number {_collectives[name]} on {name}", [int(each) for each in every], comm.rank)
+        _refuse_result(operation, [int(each) for each in every], comm.rank)
 
 
 def _refuse_result(what: str, every: list[int], rank: int) -> NoReturn:

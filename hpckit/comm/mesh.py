@@ -17,6 +17,8 @@ from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.numbers import count, counts
 from hpckit.plan.topology import Topology
 
+__communicates__ = True  # its frames are not call sites
+
 
 class Owned(Protocol):
     """Something that a mesh closes before itself: an exchange with its requests."""
@@ -29,7 +31,7 @@ class AxisComm(MPI.Intracomm):
     """A communicator that may get attributes: collectives keep their axis there, where it is found at once."""
 
 
-def axis_comm(comm: MPI.Intracomm) -> MPI.Intracomm:
+def axis_comm(comm: Any) -> MPI.Intracomm:
     """The same communicator as one that may get attributes; as it is where it is of a class of its own."""
     return AxisComm(comm) if type(comm) is MPI.Intracomm else comm
 
@@ -51,11 +53,12 @@ class Mesh:
     def __init__(
         self,
         comm: MPI.Comm,
+        observer: Observer | None = None,
+        /,
         *,
         periodic: str | Sequence[str] = (),
         shape: Sequence[int] | None = None,
         halo: int | Sequence[int] = 1,
-        observer: Observer | None = None,
         **axes: int,
     ) -> None:
         if not isinstance(comm, MPI.Comm):
@@ -128,9 +131,8 @@ class Mesh:
         return first
 
     def lasting_tags(self, count: int) -> int:
-        """The first of `count` message tags for an object that keeps them as long as the mesh lives, as a halo exchange
-        does: nobody else on this mesh gets them. Call it in the same order on every rank. Raises `SetupError` where none
-        are left.
+        """The first of `count` message tags for an object that keeps them, as a halo exchange does: nobody else on this
+        mesh ever gets them. Call it in the same order on every rank. Raises `SetupError` where none are left.
         """
         first = self._lasting_tags
         if first + count > self._most_tags:

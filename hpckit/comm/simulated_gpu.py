@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.comm.device import Device, aligned_zeros, ranks_text
+from hpckit.kernels.compile.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 from hpckit.kernels.device_array import SimulatedArray, as_host
-from hpckit.kernels.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 
 
 class SimulatedGpu(Device):

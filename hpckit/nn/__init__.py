@@ -1,1 +1,24 @@
 """Layers, losses and optimizers on flat vectors of parameters: no MPI, no mesh, nothing hidden between microbatches."""
+
+from hpckit import loaded_on_use
+
+_NAMES = {
+    "activations": ("ExactGELU", "GELU", "ReLU", "SiLU"),
+    "attention": ("Attention",),
+    "block": ("Recompute", "Residual"),
+    "convolution": ("Convolution", "Flatten", "MaxPool"),
+    "dropout": ("Dropout",),
+    "embedding": ("Embedding", "Unembedding"),
+    "feedforward": ("FeedForward", "GatedFeedForward", "mlp"),
+    "gpt": ("gpt2", "llama"),
+    "layer": ("KeyValues", "Layer", "Pass", "Sequential", "backward"),
+    "linear": ("Linear",),
+    "loss": ("CrossEntropy",),
+    "norms": ("LayerNorm", "RMSNorm"),
+    "optimizers": ("SGD", "AdamW", "clip_scale", "warmup_cosine"),
+    "parameters": ("Parameter", "Parameters"),
+    "rotary": ("RopeScaling",),
+}
+_HOMES = {name: f"hpckit.nn.{file}" for file, names in _NAMES.items() for name in names}
+__all__ = list(_HOMES)
+__getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

@@ -8,9 +8,8 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.nn.attention import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
-from hpckit.nn.cache import KeyValues
 from hpckit.nn.dropout import checked, numbers_of
-from hpckit.nn.layer import Pass
+from hpckit.nn.layer import KeyValues, Pass
 from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
 from hpckit.nn.rotary import RopeScaling, angles

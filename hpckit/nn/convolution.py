@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hpckit.kernels.convolution import dispatch as kernels
+from hpckit.kernels.nn.convolution import dispatch as kernels
 from hpckit.kernels.nn.dispatch import add_columns
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty, empty_like

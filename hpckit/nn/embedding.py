@@ -11,8 +11,7 @@ from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.layer import Pass
 from hpckit.nn.linear import rows
-from hpckit.nn.parameters import Parameter
-from hpckit.nn.whole_numbers import whole_numbers
+from hpckit.nn.parameters import Parameter, whole_numbers
 
 
 class Embedding:

@@ -9,7 +9,7 @@ from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.linear import rows
-from hpckit.nn.whole_numbers import whole_numbers
+from hpckit.nn.parameters import whole_numbers
 
 
 class CrossEntropy:

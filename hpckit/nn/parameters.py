@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import set_from_host
+from hpckit.kernels.device_array import is_device_array, set_from_host
 from hpckit.kernels.nn import dispatch
 
 SLOT = 16  # elements that a parameter's place is a multiple of: a cache line of float32
@@ -126,3 +126,12 @@ class Parameters:
         """The sum of the squares of all gradients, in float64."""
         self.add_second_grads()
         return dispatch.squared_sum(self.grads)
+
+
+def whole_numbers(values: Any, what: str) -> Any:
+    """Integers of the host as contiguous int64, those of a GPU as they are. Raises `InputError` for other numbers."""
+    on_device = is_device_array(values)
+    given = values if on_device else np.asarray(values)
+    if given.dtype.kind not in "iu":
+        raise InputError(f"{what} are integers, not {given.dtype}", do=f"give {what}.astype(np.int64)")
+    return given if on_device else np.ascontiguousarray(given, np.int64)

@@ -7,23 +7,16 @@ rank adds what it received with its own speed, beside its next messages where th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import numpy as np
 
-from hpckit.errors import InputError
-from hpckit.plan.collective.plan import CollectivePlan
-from hpckit.plan.grid.halo import HaloPlan
-from hpckit.plan.machine.clocks import PARTS, Clocks, Prepared
-from hpckit.plan.machine.machine import Machine
-from hpckit.plan.machine.timeline import Floats, depth_of, flight_count, flights, ranks_of, runs
-from hpckit.plan.pipeline.price import price_schedule
-from hpckit.plan.pipeline.schedule import Schedule
+from hpckit.plan.machine.clocks import PARTS, Clocks, Prepared, flights
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work, require_plan
 
+FREE = Machine("free", (Level("all", 0, 0.0, float("inf")),), 0.0, float("inf"))
 # A stretch of alike steps counts as steady once its clocks move on by equal amounts, to this relative accuracy.
 STEADY = 1e-9
 
@@ -32,84 +25,206 @@ STEADY = 1e-9
 class Price:
     """Times in s. rank_seconds: float64[ranks]. critical: s of latency (with overheads), transfer (as if alone on the
     links), contention (what sharing adds) and reduction on the path that ends last. link_bytes: for each level the most
-    that leaves one of its units; for the outermost the most that one rank sends across it.
+    that leaves one of its units; for the outermost the most that one rank sends across it. busy: float64[ranks], what
+    each computes.
     """
 
     rank_seconds: Floats
     critical: dict[str, float]
     link_bytes: dict[str, float]
     steps: int
+    busy: Floats
 
     @property
     def seconds(self) -> float:
         """When the last rank is done."""
         return float(self.rank_seconds.max(initial=0.0))
 
+    @property
+    def bubble(self) -> float:
+        """Share of the ranks' time in which they do not compute."""
+        total = len(self.busy) * self.seconds
+        return (total - float(self.busy.sum())) / total if total else 0.0
 
-@functools.singledispatch
-def price(plan: object, *arguments: Any, **options: Any) -> Any:
-    """What a plan costs on a machine: a `CollectivePlan` or `HaloPlan` by `price_messages`, which gives a `Price`, a
-    pipeline's `Schedule` by `price_schedule`, which gives a `SchedulePrice`; they name the arguments.
+
+def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: float = 8) -> Price:
+    """The price of a plan over a buffer of `nbytes`, or of items of `itemsize` bytes, whichever its steps count in.
+
+    Without a machine messages cost nothing. Blocks of a collective count as equally large unless the plan's counts are
+    given.
     """
-    raise InputError(
-        f"a halo plan, a collective plan or a pipeline's schedule can be priced, not {type(plan).__name__}"
-    )
+    require_plan(plan)
+    steps = plan.steps()
+    if not isinstance(steps, Steps):
+        return _walked(plan, machine, nbytes, itemsize)
+    clocks = Clocks(plan.ranks, machine, steps.lag, nbytes, _place(steps))
+    alike = {first: end for first, end in steps.runs if end > first}
+    number = 0
+    while number < steps.length:
+        end = alike.get(number)
+        if end is None:
+            step = steps[number]
+            prepared = [clocks.prepare(flight) for flight in flights(step, nbytes, itemsize)]
+            _fly(clocks, step, prepared)
+            number += 1
+            continue
+        lag = steps[number].lag
+        period = [flights(steps[at], nbytes, itemsize) for at in range(number, number + lag)]
+        if any(len(each) > 1 for each in period):
+            del alike[number]  # several messages of a rank in a step: one by one
+            continue
+        clocks = _repeated(clocks, [clocks.prepare(flight) for (flight,) in period], (end - number) // lag)
+        number = end
+    return _price(clocks, steps.length, np.zeros(plan.ranks))
 
 
-@price.register(CollectivePlan)
-@price.register(HaloPlan)
-def price_messages(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8) -> Price:
-    """The price of a collective over a buffer of `nbytes`, or of a halo exchange of one field of `itemsize` items.
-
-    Blocks count as equally large unless the plan's counts are given.
-    """
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
-    alike = {run.first: run for run in runs(plan) if run.end > run.first}
-    number, length = 0, flight_count(plan)
-    while number < length:
-        run = alike.get(number)
-        if run is None:
-            stop = min([first for first in alike if first > number], default=length)
-            for flight in islice(flights(plan, nbytes, itemsize, number), stop - number):
-                prepared = clocks.prepare(flight)
-                clocks.fly(prepared)
-                clocks.count(prepared)
-            number = stop
-        else:
-            period = list(islice(flights(plan, nbytes, itemsize, number), run.period))
-            clocks = _repeated(clocks, [clocks.prepare(flight) for flight in period], (run.end - number) // run.period)
-            number = run.end
+def _price(clocks: Clocks, steps: int, busy: Floats) -> Price:
     done, parts = clocks.done()
     last = int(done.argmax())
-    load = {level.name: float(clocks.load[level.name].max()) for level in machine.levels}
-    return Price(done, dict(zip(PARTS, map(float, parts[last]), strict=True)), load, length)
+    load = {level.name: float(clocks.load[level.name].max()) for level in clocks.machine.levels}
+    return Price(done, dict(zip(PARTS, map(float, parts[last]), strict=True)), load, steps, busy)
 
 
-def walk_length(plan: CollectivePlan | HaloPlan, machine: Machine) -> int:
-    """How many messages `price_messages` may have to look at: in stretches of alike steps those of all ranks, where not
-    all units of the machine are full.
+def _place(steps: Steps) -> str:
+    return steps[0].place if steps.length else "messages"
+
+
+def _fly(clocks: Clocks, step: Step, prepared: list[Prepared]) -> list[tuple[Floats, Floats]]:
+    """Let the messages of a step fly, one of each rank after the other; when those of each flight begin and end."""
+    times = []
+    ready = clocks.ready(step.lag) if len(prepared) != 1 else None
+    for flight in prepared:
+        times.append(clocks.fly(flight, None if ready is None else ready[flight.sender]))
+        clocks.count(flight)
+    if ready is not None:
+        clocks.end_step()
+    return times
+
+
+def _walked(plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> Price:
+    """The price of steps that come one by one."""
+    walk = _Walk(plan, machine, nbytes, itemsize)
+    count = 0
+    for step in plan.steps():
+        walk.take(step)
+        count += 1
+    return _price(walk.clocks, count, walk.busy)
+
+
+class _Walk:
+    """Takes the steps of a plan one by one. Where ranks compute, clocks of cells say what a message waits for."""
+
+    def __init__(self, plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> None:
+        depth, place, works = 1, "", False
+        for step in plan.steps():
+            depth, place = max(depth, step.lag), place or step.place
+            works = works or step.work is not None
+        self.clocks = Clocks(plan.ranks, machine, depth, nbytes, place or "messages")
+        self._sizes = nbytes, itemsize
+        claim = plan.claim() if works else None
+        self._cells = claim.start.shape[1] if isinstance(claim, Claim) else 0
+        self._there = np.zeros((plan.ranks * self._cells, 1 + len(PARTS)))
+        self.busy = np.zeros(plan.ranks)
+        self._core = np.zeros((plan.ranks, 1 + len(PARTS)))
+
+    def take(self, step: Step) -> tuple[list[tuple[Ints, Floats, Floats]], tuple[Floats, Floats] | None]:
+        """Of each flight the entries of the step's sends, and when they begin and end; the same of its work, s."""
+        worked = None if step.work is None else self._compute(step.work)
+        all_flights = flights(step, *self._sizes)
+        prepared = [self.clocks.prepare(flight) for flight in all_flights]
+        if not self._cells:
+            times = _fly(self.clocks, step, prepared)
+            return [(f.entry, *each) for f, each in zip(all_flights, times, strict=True)], worked
+        found = []
+        matched = _receives_of(step)
+        for flight, it in zip(all_flights, prepared, strict=True):
+            begin, end = self.clocks.fly(it, self._latest(step.sends, flight.sender, flight.entry))
+            self.clocks.count(it)
+            entry = matched[flight.entry]
+            cells = _cells_of(step.receives, flight.receiver, entry, self._cells)
+            for stop, own in zip(end, cells, strict=True):
+                self._there[own] = 0.0
+                self._there[own, 0] = stop
+            found.append((flight.entry, begin, end))
+        self.clocks.end_step()
+        return found, worked
+
+    def _compute(self, work: Work) -> tuple[Floats, Floats]:
+        begin = self._core[work.rank, 0]
+        cells = work.rank[:, None] * self._cells
+        there = np.where(work.needs != NOTHING, self._there[cells + np.maximum(work.reads, 0), 0], 0.0)
+        begin = np.maximum(begin, there.max(axis=1, initial=0.0))
+        end = begin + work.seconds
+        self._core[work.rank, 0] = end
+        np.add.at(self.busy, work.rank, work.seconds)
+        made = work.makes != NOTHING
+        self._there[(cells + work.writes)[made], 0] = np.broadcast_to(end[:, None], made.shape)[made]
+        complete = self.clocks.state[0]
+        complete[work.rank, 0] = np.maximum(complete[work.rank, 0], end)
+        return begin, end
+
+    def _latest(self, ends: Ends, rank: Ints, entry: Ints) -> Floats:
+        """When all cells of each message were there."""
+        rows = [self._there[own] for own in _cells_of(ends, rank, entry, self._cells)]
+        latest = np.zeros((len(rows), 1 + len(PARTS)))
+        for m, row in enumerate(rows):
+            if len(row):
+                latest[m] = row[row[:, 0].argmax()]
+        return latest
+
+
+def _cells_of(ends: Ends, rank: Ints, entry: Ints, cells: int) -> list[Ints]:
+    """The cells of some entries, each as an array."""
+    listed = np.arange(2 * cells) % cells if ends.cells is None else ends.cells
+    return [r * cells + listed[ends.first[m] : ends.last[m]] for r, m in zip(rank, entry, strict=True)]
+
+
+def _receives_of(step: Step) -> Ints:
+    """For each entry of the sends the entry of the receives that it meets."""
+    sends, receives = step.sends, step.receives
+    if sends.rank is None and receives.rank is None:
+        return np.maximum(sends.peer, 0)
+    out, into = np.flatnonzero(sends.peer != NOBODY), np.flatnonzero(receives.peer != NOBODY)
+    out = out[np.lexsort((sends.peer[out], sends.ranks()[out]))]
+    into = into[np.lexsort((receives.ranks()[into], receives.peer[into]))]
+    met = np.zeros(len(sends.peer), np.int64)
+    met[out] = into
+    return met
+
+
+def walk_length(plan: Plan, machine: Machine) -> int:
+    """How many messages `price` may have to look at: in stretches of alike steps those of all ranks, where not all
+    units of the machine are full.
     """
-    ranks, unit = ranks_of(plan), machine.largest_unit()
-    stretches = sum(run.end - run.first for run in runs(plan))
-    return (flight_count(plan) - stretches) * ranks + stretches * (unit if unit and ranks % unit == 0 else ranks)
+    steps = plan.steps()
+    if not isinstance(steps, Steps):
+        return plan.ranks * sum(1 for _ in steps)
+    ranks, unit = plan.ranks, machine.largest_unit()
+    stretches = sum(end - first for first, end in steps.runs)
+    return (steps.length - stretches) * ranks + stretches * (unit if unit and ranks % unit == 0 else ranks)
 
 
-def at_least(plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8) -> float:
+def at_least(plan: Plan, machine: Machine, nbytes: float = 0.0, itemsize: float = 8) -> float:
     """A time, s, that a plan takes at the least, found without walking: that of its stretches of alike steps.
 
     Of these the larger of two: how long the busiest link out of a rank is taken; and how long a chain of messages
     through all steps takes on average over the ranks where it may begin, as the slowest chain takes no less. Stretches
     count in which all ranks send.
     """
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
+    steps = plan.steps()
+    if not isinstance(steps, Steps):
+        return 0.0
+    clocks = Clocks(plan.ranks, machine, steps.lag, nbytes)
     links, chain = np.zeros(clocks.ranks), 0.0
-    for run in runs(plan):
-        flight = clocks.prepare(next(flights(plan, nbytes, itemsize, run.first)))
-        if len(flight.sender) == clocks.ranks:
+    for first, end in steps.runs:
+        step = steps[first]
+        made = flights(step, nbytes, itemsize)
+        if len(made) == 1 and not made[0].memory and len(made[0].sender) == clocks.ranks:
+            flight = clocks.prepare(made[0])
             add = 0.0 if flight.add is None else flight.add[:, 0]
-            links += (run.end - run.first) * flight.occupy[:, 0]
+            links += (end - first) * flight.occupy[:, 0]
             whole = flight.occupy[:, 0] + flight.arrive[:, 0] + add
-            chain += (run.end - run.first) // run.period * float(whole.mean())
+            chain += (end - first) // step.lag * float(whole.mean())
     return max(chain, float(links.max()))
 
 
@@ -165,32 +280,61 @@ def _level(values: Floats) -> bool:
     return bool(moved.size and np.ptp(moved) <= STEADY * moved.max())
 
 
-price.register(Schedule, price_schedule)
-
-
 @dataclass(frozen=True)
 class Event:
-    """One message on the time axis, s: under way from begin to end (the adding included); number: of its step."""
+    """One message on the time axis, s: under way from begin to end (the adding included); number: of its step.
+
+    first: its first cell. text: what the plan says of it. Work of a rank has itself as sender and receiver.
+    """
 
     number: int
     sender: int
     receiver: int
-    slot: int
-    nbytes: float
+    first: int
     begin: float
     end: float
-    reduce: bool
+    add: bool
+    text: str
+    work: bool = False
 
 
-def timeline(
-    plan: CollectivePlan | HaloPlan, machine: Machine, nbytes: float = 0.0, itemsize: int = 8
-) -> Iterator[Event]:
-    """Every message of a plan with its times, step by step: for drawings of a few ranks."""
-    clocks = Clocks(ranks_of(plan), machine, depth_of(plan), nbytes)
-    for number, flight in enumerate(flights(plan, nbytes, itemsize)):
-        begin, end = clocks.fly(clocks.prepare(flight))
-        rows = zip(flight.sender, flight.receiver, flight.slot, flight.nbytes, begin, end, strict=True)
-        for sender, receiver, slot, size, start, stop in rows:
-            yield Event(
-                number, int(sender), int(receiver), int(slot), float(size), float(start), float(stop), flight.reduce
-            )
+def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize: float = 8) -> Iterator[Event]:
+    """All that a plan does with its times, step by step, for drawings of a few ranks; without a machine a step takes
+    a unit of time.
+    """
+    require_plan(plan)
+    walk = None if machine is None else _Walk(plan, machine, nbytes, itemsize)
+    for number, step in enumerate(plan.steps()):
+        ends, ranks = step.sends, step.sends.ranks()
+        entries = np.flatnonzero(ends.peer != NOBODY)
+        unit = np.full(len(entries), float(number)), np.full(len(entries), number + 0.9)
+        found, worked = ([(entries, *unit)], None) if walk is None else walk.take(step)
+        work = step.work
+        texts = step.texts() if step.texts is not None and not (work and not len(entries)) else None
+        if work is not None:
+            begin, end = worked or (np.full(len(work.rank), float(number)), np.full(len(work.rank), number + 0.9))
+            for m, (rank, start, stop) in enumerate(zip(work.rank, begin, end, strict=True)):
+                name = work.names[m] if len(work.names) else "computes"
+                yield Event(number, int(rank), int(rank), 0, float(start), float(stop), False, name, True)
+        for entry, begin, end in found:
+            for m, start, stop in zip(entry, begin, end, strict=True):
+                text = texts[m] if texts else _range(step, int(m), plan)
+                yield Event(
+                    number,
+                    int(ranks[m]),
+                    int(ends.peer[m]),
+                    int(ends.first[m]),
+                    float(start),
+                    float(stop),
+                    step.add,
+                    text,
+                )
+
+
+def _range(step: Step, entry: int, plan: Plan) -> str:
+    """The cells of a message, in words."""
+    first, last = int(step.sends.first[entry]), int(step.sends.last[entry]) - 1
+    if step.wraps:
+        claim = plan.claim()
+        last %= claim.start.shape[1] if isinstance(claim, Claim) else last + 1
+    return str(first) if first == last else f"{first}-{last}"

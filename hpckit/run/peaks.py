@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.peaks.dispatch import copy, multiply_add, triad
 from hpckit.kernels.peaks.reference import CHAIN_FLOPS, COPY_BYTES, TRIAD_BYTES
+from hpckit.kernels.peaks.simd import copy, multiply_add, triad
 
 Record = dict[str, Any]
 SCHEMA = 1

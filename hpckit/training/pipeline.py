@@ -13,13 +13,12 @@ from mpi4py import MPI
 from hpckit.collectives import all_reduce
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe import waits
 from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters
-from hpckit.plan.pipeline.measured_step import MeasuredStep
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
@@ -46,7 +45,7 @@ class StepResult(NamedTuple):
 class Pipeline:
     """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
 
-        plan = hp.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
+        plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
         pipeline = hp.Pipeline(model, loss, hp.Mesh(comm, dp=plan.dp, pp=plan.pp), plan)
         pipeline.initialize(seed=1)
         optimizer = AdamW(pipeline.parameters)
@@ -150,9 +149,10 @@ class Pipeline:
         step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
-        if waits.current is not None:
+        observer = self.mesh.observer
+        if observer.on:
             for action, start, end in step.done:
-                waits.current.act(str(action), start, end)
+                observer.act(str(action), start, end)
         return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
     def squared_norm(self) -> float:

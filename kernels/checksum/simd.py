@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.checksum.reference import FACTOR, KEY
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 
 _KEY, _FACTOR, _HALF = np.uint64(KEY), np.uint64(FACTOR), np.uint64(32)
 

@@ -5,6 +5,9 @@ both sides and so the faces between that one and the row before it, and these co
 faces in x the threads show each other, in shared memory, the row, then the eastern sides of their cells, then the
 fluxes. What a thread itself needs of other rows stays in registers. A tile has two cells on either side that it shares
 with its neighbors, a chunk of rows too.
+
+The functions are those of `reference`, for arrays of the device of one precision, float64 or float32. Only `diagnose`
+waits for the device.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.cuda_tiling import Rectangle, Tiling, rectangles, tiling
-from hpckit.kernels.cuda_watch import watch
-from hpckit.kernels.device_array import from_host, to_host
-from hpckit.kernels.flood.constants import DEPTH_MIN, HALO, HU, HV, RATE, ROUNDING, H
+from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_tiling import Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import from_host
+from hpckit.kernels.flood.constants import DEPTH_MIN, HALO, HU, HV, RATE, ROUNDING, H, Physics
 from hpckit.kernels.flood.numerics import (
     ahead,
     ended,
@@ -33,9 +37,6 @@ from hpckit.kernels.flood.numerics import (
     rub,
     taken,
 )
-from hpckit.kernels.jit import inlined
-
-__all__ = ["diagnose", "found_by", "result", "stage", "tiles_of"]
 
 real, u8 = np.float64, np.uint64
 PITCH = 128  # threads of a block at most
@@ -51,42 +52,23 @@ SHOWN = 13 * PITCH
 
 
 def stage(
-    new: Any, now: Any, start: Any, bottom: Any, weight: float, gravity: float, dx: float, dy: float, dt: float,
-    coriolis: float, manning: float, drag: float, dry: float, found: Any = None, tiles: list[Rectangle] | None = None,
-) -> Any:  # fmt: skip
-    """As `reference.stage`, for arrays of the device, all float64 or all float32.
-
-    found: an array of `found_by`, for what the blocks of threads find; then nothing waits for the device, `result` puts
-    it together, and None is returned. tiles: what to do, of `tiles_of`; by default everything.
-    """
-    cut, own = _tiling(now), found_by(now) if found is None else found
+    new: Any, now: Any, start: Any, bottom: Any, weight: float, dt: float, physics: Physics, found: Any, part: int
+) -> None:
+    gravity, dx, dy, coriolis, manning, drag, dry = physics
+    cut = _tiling(now)
     slack = dry * (ROUNDING if now.dtype == np.float64 else 1.0)
     values = (weight, gravity, 1.0 / dx, 1.0 / dy, dt, coriolis, manning * manning, drag, dry, slack)
     numbers, rubbed = tuple(now.dtype.type(value) for value in values), manning > 0.0 or drag > 0.0
-    for tile, many, chunk, chunks in tiles_of(now) if tiles is None else tiles:
+    for tile, many, chunk, chunks in rectangles(_shape(now), cut, HALO, part):
         stage_kernel(now.dtype, rubbed)[(many, chunks), blocks(cut.cells + 2 * HALO, WARP) * WARP](
-            new, now, start, bottom, own, numbers, (tile, cut.cells, chunk, cut.rows, cut.tiles)
+            new, now, start, bottom, found, numbers, (tile, cut.cells, chunk, cut.rows, cut.tiles)
         )
-    return result(own) if found is None else None
 
 
 def found_by(state: Any) -> Any:
-    """An array for what the blocks of a stage find: the greatest wave rate and the least depth of each."""
+    """An array for what each block of a stage finds: the greatest wave rate and the least depth."""
     cut = _tiling(state)
     return from_host(np.zeros((cut.tiles * cut.chunks, 2), state.dtype), state)
-
-
-def result(found: Any) -> np.ndarray:
-    """What `stage` returns, of what its blocks found; waits for the device."""
-    host = to_host(found)
-    ends = np.empty(2)
-    ends[RATE], ends[DEPTH_MIN] = host[:, RATE].max(), host[:, DEPTH_MIN].min()
-    return ends
-
-
-def tiles_of(state: Any, core: bool | None = None) -> list[Rectangle]:
-    """Rectangles of tiles by chunks: those that need no halo (`core`), the others (not `core`), or all (None)."""
-    return rectangles(_shape(state), _tiling(state), HALO, core)
 
 
 def _tiling(state: Any) -> Tiling:
@@ -247,11 +229,12 @@ def _complete(
     return rate, h, hu, hv
 
 
-def diagnose(state: Any, bottom: Any, gravity: float, dry: float) -> np.ndarray:
-    """As `reference.diagnose`; waits for the device."""
+def diagnose(state: Any, bottom: Any, physics: Physics) -> np.ndarray:
     width = state.shape[2] - 2 * HALO
     cells = (state.shape[1] - 2 * HALO) * width
-    found = watch(_add_cell, 4, 2, cells, (state[H], state[HU], state[HV], bottom), (width,), (gravity, dry))
+    found = watch(
+        _add_cell, 4, 2, cells, (state[H], state[HU], state[HV], bottom), (width,), (physics.gravity, physics.dry)
+    )
     mass, energy, wet, broken, square, depth = found
     if broken == cells:
         square = depth = 0.0

@@ -6,47 +6,49 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.device_array import is_device_array, may_share_memory
-from hpckit.kernels.flood import simd
-from hpckit.kernels.flood.constants import HALO
+from hpckit.kernels.device_array import is_device_array, may_share_memory, to_host
+from hpckit.kernels.flood.constants import DEPTH_MIN, HALO, RATE, Physics
+from hpckit.kernels.forms import double_form_for, form_for
+from hpckit.kernels.parts import WHOLE
 
 
 def stage(
-    new: Any, now: Any, start: Any, bottom: Any, weight: float, gravity: float, dx: float, dy: float, dt: float,
-    coriolis: float = 0.0, manning: float = 0.0, drag: float = 0.0, dry: float = 1e-6,
-) -> Any:  # fmt: skip
-    """One stage of a time step into `new`; see `reference.stage`. Returns float64[2]: wave rate and least depth."""
-    _check(bottom, now, start, new)
+    new: Any, now: Any, start: Any, bottom: Any, weight: float, dt: float, physics: Physics, found: Any,
+    part: int = WHOLE,
+) -> None:  # fmt: skip
+    """One stage of a time step into `new`; see `reference.stage`."""
+    form = _form(bottom, now, start, new)
     if may_share_memory(new, now) or may_share_memory(new, start):
         raise ValueError("a stage writes to memory of its own, not to that of its input")
-    return _form(now).stage(
-        new, now, start, bottom, float(weight), float(gravity), float(dx), float(dy), float(dt),
-        float(coriolis), float(manning), float(drag), float(dry),
-    )  # fmt: skip
+    physics = Physics(*map(float, physics))
+    form.stage(new, now, start, bottom, float(weight), float(dt), physics, found, part)
 
 
-def diagnose(state: Any, bottom: Any, gravity: float, dry: float = 1e-6) -> Any:
-    """What a run watches, float64[6]; see `reference.diagnose`."""
-    _check(bottom, state)
-    return _form(state).diagnose(state, bottom, float(gravity), float(dry))
-
-
-def _form(state: Any) -> Any:
-    """The module for arrays of this kind."""
+def found_by(state: Any) -> Any:
+    """An array for what a stage finds, on the device of the state; `ends` reads it."""
     if is_device_array(state):
-        from hpckit.kernels.flood import cuda
-
-        return cuda
-    return simd
+        return form_for(__package__, state).found_by(state)
+    return np.zeros((1, 2))
 
 
-def _check(bottom: Any, *states: Any) -> None:
-    for array in () if is_device_array(bottom) else (bottom, *states):
-        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
-            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
-            raise TypeError(f"the flood kernels take C-contiguous float64 NumPy arrays, not {given}")
+def ends(found: Any) -> np.ndarray:
+    """What a stage found, float64[2]: the greatest wave rate (1/s), the least depth (m); waits for the device."""
+    each = to_host(found)
+    both = np.empty(2)
+    both[RATE], both[DEPTH_MIN] = each[:, RATE].max(), each[:, DEPTH_MIN].min()
+    return both
+
+
+def diagnose(state: Any, bottom: Any, physics: Physics) -> Any:
+    """What a run watches, float64[6]; see `reference.diagnose`."""
+    return _form(bottom, state).diagnose(state, bottom, Physics(*map(float, physics)))
+
+
+def _form(bottom: Any, *states: Any) -> Any:
+    form = double_form_for(__package__, bottom, *states)
     if bottom.ndim != 2 or min(bottom.shape) <= 2 * HALO:
         raise ValueError(f"bottom is [ny + {2 * HALO}, nx + {2 * HALO}], not {bottom.shape}")
     for state in states:
         if state.shape != (3, *bottom.shape):
             raise ValueError(f"a state is {(3, *bottom.shape)} over a bottom of {bottom.shape}, not {state.shape}")
+    return form

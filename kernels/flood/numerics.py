@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
+from hpckit.kernels.compile.jit import STRICT, inlined
 from hpckit.kernels.flood.constants import STILL
-from hpckit.kernels.jit import STRICT, inlined
 
 
 @inlined(math=STRICT)

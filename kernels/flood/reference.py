@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.flood.constants import HALO, HU, HV, ROUNDING, H
+from hpckit.kernels.flood.constants import HALO, HU, HV, ROUNDING, H, Physics
+from hpckit.kernels.parts import INNER
 
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
 Side = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # depth, surface, velocity across and along
@@ -33,21 +34,20 @@ def stage(
     start: np.ndarray,
     bottom: np.ndarray,
     weight: float,
-    gravity: float,
-    dx: float,
-    dy: float,
     dt: float,
-    coriolis: float,
-    manning: float,
-    drag: float,
-    dry: float,
-) -> np.ndarray:
+    physics: Physics,
+    found: np.ndarray,
+    part: int,
+) -> None:
     """Set new = (1 - weight) start + weight (now + dt tendency(now)), friction within, in the owned cells of `new`.
 
-    new is none of the others. g (m/s2), cells dx by dy (m), dt (s); velocities fade where h is below `dry` (m).
-    Returns float64[2]: the greatest of (wave speed)/dx + (wave speed)/dy at the faces of a cell (1/s), what the time
-    step must be short against; and the least depth in `new` (m).
+    new is none of the others. dt (s). found: takes what the time step must be short against, the greatest of (wave
+    speed)/dx + (wave speed)/dy at the faces of a cell (1/s), and the least depth in `new` (m), as `dispatch.ends` reads
+    them after all parts; here float64[1, 2]. part: of `kernels.parts`.
     """
+    if part == INNER:
+        return
+    gravity, dx, dy, coriolis, manning, drag, dry = physics
     velocity = now[HU:] * _per_depth(now[H], dry)
     change = np.zeros_like(now)
     rate = np.zeros_like(now[H])
@@ -75,17 +75,18 @@ def stage(
     thin = result[H] < dry
     result[HU:, thin] *= (result[H] * _per_depth(result[H], dry))[thin]
     new[OWNED] = result[OWNED]
-    return np.array([rate[OWNED].max(), result[H][OWNED].min()])
+    found[0] = rate[OWNED].max(), result[H][OWNED].min()
 
 
 @np.errstate(all="ignore")
-def diagnose(state: np.ndarray, bottom: np.ndarray, gravity: float, dry: float) -> np.ndarray:
+def diagnose(state: np.ndarray, bottom: np.ndarray, physics: Physics) -> np.ndarray:
     """What a run watches, of the owned cells: float64[6].
 
     Sums over cells of h (m) and of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2); the greatest speed (m/s) and
     depth (m); the number of cells with more than `dry`, and of those that are not finite or have less than nothing
     (these count for nothing else).
     """
+    gravity, dry = physics.gravity, physics.dry
     depth, level = state[H][OWNED], bottom[OWNED]
     velocity = state[HU:][OWNED] * _per_depth(depth, dry)
     square = velocity[0] ** 2 + velocity[1] ** 2

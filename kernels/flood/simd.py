@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.flood.constants import (
     BROKEN,
     DEPTH_MAX,
@@ -40,7 +41,7 @@ from hpckit.kernels.flood.numerics import (
     rub,
     taken,
 )
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.parts import INNER
 
 u8 = np.uint64
 LANES = 32
@@ -57,9 +58,13 @@ MASS_FLUX, FROM_LOW, FROM_HIGH, ALONG, WAVE, PUSH = (u8(k * PITCH) for k in rang
 TOP, BOTTOM = u8(3 * PITCH + FIRST), u8(4 * PITCH + FIRST)
 
 
-@jit(math=STRICT)
-def stage(new, now, start, bottom, weight, gravity, dx, dy, dt, coriolis, manning, drag, dry):
-    """As `reference.stage`."""
+def stage(new, now, start, bottom, weight, dt, physics, found, part):
+    if part != INNER:
+        _stage(new, now, start, bottom, weight, dt, *physics, found)
+
+
+@jit(math=STRICT)  # takes numbers one by one: a tuple from Python costs Numba a microsecond
+def _stage(new, now, start, bottom, weight, dt, gravity, dx, dy, coriolis, manning, drag, dry, found):
     cells, rows = now.shape[2] - 2 * HALO, now.shape[1]
     memory = np.ones(55 * PITCH + 8)
     memory = memory[(-memory.ctypes.data % 64) // 8 :]  # rows begin where cache lines do
@@ -89,11 +94,10 @@ def stage(new, now, start, bottom, weight, gravity, dx, dy, dt, coriolis, mannin
                 if manning > 0.0 or drag > 0.0:
                     _rub_row(done, u8(width), dt, manning * manning, drag, gravity)
                 _store(new, start, done, u8(r - 2), u8(begin), u8(width), weight, dry)
-    result = np.array([0.0, np.inf])
+    rate, depth = 0.0, np.inf
     for i in range(BLOCKS * LANES):
-        result[RATE] = max(result[RATE], done[TOP + u8(i)])
-        result[DEPTH_MIN] = min(result[DEPTH_MIN], done[BOTTOM + u8(i)])
-    return result
+        rate, depth = max(rate, done[TOP + u8(i)]), min(depth, done[BOTTOM + u8(i)])
+    found[0, RATE], found[0, DEPTH_MIN] = rate, depth
 
 
 @jit
@@ -207,8 +211,8 @@ def _store(new, start, done, row, begin, width, weight, dry):
 
 
 @jit
-def diagnose(state, bottom, gravity, dry):
-    """As `reference.diagnose`."""
+def diagnose(state, bottom, physics):
+    gravity, dry = physics.gravity, physics.dry
     out = np.zeros(6)
     for r in range(HALO, state.shape[1] - HALO):
         mass = energy = 0.0

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_folds import fold_max, fold_sum, folders
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda_folds import fold_max, fold_sum, folders
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host
-from hpckit.kernels.jit import inlined
 from hpckit.kernels.nn.cuda_activations import dropout, gelu, gelu_erf, relu, scale, scale_two, silu, swiglu
 from hpckit.kernels.nn.memory import empty
 
@@ -74,7 +74,6 @@ def _add_stripes(partial, sums):
 
 
 def add_columns(x: Any, sums: Any) -> None:
-    """As `reference.add_columns`."""
     stripes = min(STRIPES, blocks(len(x), WALKERS))
     partial = empty((stripes, x.shape[1]), x)
     _stripe_sums(x.dtype.name)[(blocks(x.shape[1], COLUMNS), stripes), (COLUMNS, WALKERS)](x, partial)
@@ -106,7 +105,7 @@ def squared_sums(x: Any, parts: np.ndarray) -> Any:
 
 
 def squared_sum(x: Any) -> float:
-    """As `reference.squared_sum`; waits for the device."""
+    # Waits for the device.
     return float(squared_sums(x, np.array([[0, x.size]]))[0])
 
 
@@ -165,7 +164,6 @@ def _cross_entropy_gradient(logits, targets, inverse, factor):
 
 
 def cross_entropy_gradient(logits: Any, targets: Any, inverse: Any, factor: float) -> None:
-    """As `reference.cross_entropy_gradient`."""
     launch = _cross_entropy_gradient[blocks(logits.size, THREADS), THREADS]
     launch(logits, targets, inverse, logits.dtype.type(factor))
 
@@ -243,7 +241,6 @@ def _embed(tokens, table, positions, y):
 
 
 def embed(tokens: Any, table: Any, positions: Any, y: Any) -> None:
-    """As `reference.embed`."""
     _embed[blocks(y.size, THREADS), THREADS](tokens, table, positions, y)
 
 

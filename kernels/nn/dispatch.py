@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn import simd
+from hpckit.kernels.forms import form_for
 
 
-def _form(array: Any) -> ModuleType:
-    """Numba for NumPy arrays, CUDA for those of a GPU."""
-    on_device = is_device_array(array)
-    if not (on_device or isinstance(array, np.ndarray)) or array.dtype not in (np.float32, np.float64):
+def _form(array: Any) -> Any:
+    if not (isinstance(array, np.ndarray) or is_device_array(array)) or array.dtype not in (np.float32, np.float64):
         given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
         raise TypeError(f"layers take NumPy or CuPy arrays of float32 or float64, not {given}")
-    if on_device:
-        from hpckit.kernels.nn import cuda
-
-        return cuda
-    return simd
+    return form_for(__package__, array)
 
 
 def _flat(*arrays: Any) -> tuple[Any, ...]:

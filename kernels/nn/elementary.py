@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.jit import inlined
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.nn.reference import GELU_CUBIC, GELU_SLOPE
 
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import FINITE, REORDERED, inlined, jit
+from hpckit.kernels.compile.jit import FINITE, REORDERED, inlined, jit
 from hpckit.kernels.nn import elementary
 from hpckit.kernels.nn.elementary import exponential, normal_tail
 from hpckit.kernels.noise.simd import four_words
@@ -24,7 +24,6 @@ u8 = np.uint64
 
 @jit
 def relu(x, y):
-    """As `reference.relu`."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     for i in range(u8(x.size)):
         v = x[i]
@@ -45,7 +44,6 @@ def _gelu(dtype):
 
 
 def gelu(x, y):
-    """As `reference.gelu`."""
     _gelu(x.dtype.name)(x, y)
 
 
@@ -62,7 +60,6 @@ def _gelu_erf(dtype):
 
 
 def gelu_erf(x, y):
-    """As `reference.gelu_erf`."""
     _gelu_erf(x.dtype.name)(x, y)
 
 
@@ -79,7 +76,6 @@ def _silu(dtype):
 
 
 def silu(x, y):
-    """As `reference.silu`."""
     _silu(x.dtype.name)(x, y)
 
 
@@ -100,20 +96,17 @@ def _swiglu(dtype):
 
 
 def swiglu(gate, up, y):
-    """As `reference.swiglu`."""
     _swiglu(gate.dtype.name)(gate, up, y)
 
 
 @jit
 def scale(x, factor):
-    """As `reference.scale`."""
     for i in range(u8(x.size)):
         x[i] *= factor[i]
 
 
 @jit(noalias=True)
 def scale_two(dy, first, second):
-    """As `reference.scale_two`."""
     for i in range(u8(dy.size)):
         first[i] *= dy[i]
         second[i] *= dy[i]
@@ -139,7 +132,6 @@ def add_columns(x, sums):
 
 @jit(math=REORDERED)
 def squared_sum(x):
-    """As `reference.squared_sum`."""
     total = 0.0
     for i in range(u8(x.size)):
         total += np.float64(x[i]) * np.float64(x[i])
@@ -156,7 +148,6 @@ def largest(row, count):
 
 
 def squared_sums(x, parts):
-    """As `reference.squared_sums`."""
     return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
@@ -188,7 +179,6 @@ def _cross_entropy(dtype):
 
 
 def cross_entropy(logits, targets, vocab, inverse):
-    """As `reference.cross_entropy`."""
     return _cross_entropy(logits.dtype.name)(logits, targets, vocab, inverse)
 
 
@@ -203,7 +193,6 @@ def _cross_entropy_gradient(logits, targets, inverse, factor):
 
 
 def cross_entropy_gradient(logits, targets, inverse, factor):
-    """As `reference.cross_entropy_gradient`."""
     _cross_entropy_gradient(logits, targets, inverse, logits.dtype.type(factor))
 
 
@@ -212,7 +201,6 @@ def cross_entropy_gradient(logits, targets, inverse, factor):
 
 @jit(noalias=True)
 def adamw(values, grads, mean, square, bounds, decays, settings):
-    """As `reference.adamw`."""
     factor, beta1, beta2, rest1 = settings[0], settings[1], settings[2], settings[3]
     rest2, rate, unbias, eps = settings[4], settings[5], settings[6], settings[7]
     for part in range(u8(decays.size)):
@@ -228,7 +216,6 @@ def adamw(values, grads, mean, square, bounds, decays, settings):
 
 @jit(noalias=True)
 def momentum(values, grads, velocity, bounds, decays, settings):
-    """As `reference.momentum`."""
     factor, mu, rate, nesterov = settings[0], settings[1], settings[2], settings[3]
     for part in range(u8(decays.size)):
         decay = decays[part]
@@ -245,7 +232,6 @@ def momentum(values, grads, velocity, bounds, decays, settings):
 
 @jit(noalias=True)
 def embed(tokens, table, positions, y):
-    """As `reference.embed`."""
     for i in range(u8(tokens.shape[0])):
         for t in range(u8(tokens.shape[1])):
             row, out = table[u8(tokens[i, t])], y[i, t]
@@ -260,7 +246,6 @@ def embed(tokens, table, positions, y):
 
 @jit(noalias=True)
 def embed_gradient(tokens, dy, dtable, dpositions):
-    """As `reference.embed_gradient`."""
     for i in range(u8(tokens.shape[0])):
         for t in range(u8(tokens.shape[1])):
             row, slope = dtable[u8(tokens[i, t])], dy[i, t]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.noise.simd import UNIT, four_words
 
 THREADS = threads(128)
@@ -37,12 +37,10 @@ def _normals(seed, step, ids, stream, out):
 
 
 def uniforms(seed: int, step: int, ids: Any, stream: int, out: Any) -> None:
-    """As `simd.uniforms`."""
     launch = _uniforms[blocks(max(1, ids.size), THREADS), THREADS]
     launch(u8(seed), u8(step), ids, u8(stream), out.reshape(-1))
 
 
 def normals(seed: int, step: int, ids: Any, stream: int, out: Any) -> None:
-    """As `simd.normals`."""
     launch = _normals[blocks(max(1, ids.size), THREADS), THREADS]
     launch(u8(seed), u8(step), ids, u8(stream), out.reshape(-1))

@@ -27,18 +27,24 @@ def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
     return np.array(c)
 
 
-def uniforms(seed: int, step: int, ids: np.ndarray, stream: int) -> np.ndarray:
-    """Four numbers in (0, 1) for each id: float64 [n, 4], multiples of 2^-32 moved by half of one."""
-    ids = np.asarray(ids).astype(np.uint64)
+def uniforms(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
+    """Set out[i], float64 [n, 4], to four numbers in (0, 1) for ids[i]: multiples of 2^-32 moved by half of one.
+
+    Nothing is set where an id is negative.
+    """
+    out[ids >= 0] = _uniforms(seed, step, ids[ids >= 0].astype(np.uint64), stream)
+
+
+def normals(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
+    """Set out[i], float64 [n, 4], to four independent normal numbers for ids[i], where that is not negative."""
+    u = _uniforms(seed, step, ids[ids >= 0].astype(np.uint64), stream)
+    radius = np.sqrt(-2 * np.log(u[:, ::2]))
+    angle = 2 * np.pi * u[:, 1::2]
+    out[ids >= 0] = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(-1, 4)
+
+
+def _uniforms(seed: int, step: int, ids: np.ndarray, stream: int) -> np.ndarray:
     steps = np.full(ids.shape, step, np.uint64)
     counter = [ids & LOW, (ids >> HALF) | np.uint64(stream << 16), steps & LOW, steps >> HALF]
     words = philox(np.array(counter), (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))
     return (words.T + 0.5) * 2.0**-32
-
-
-def normals(seed: int, step: int, ids: np.ndarray, stream: int) -> np.ndarray:
-    """Four independent normal numbers for each id: float64 [n, 4]."""
-    u = uniforms(seed, step, ids, stream)
-    radius = np.sqrt(-2 * np.log(u[:, ::2]))
-    angle = 2 * np.pi * u[:, 1::2]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(-1, 4)

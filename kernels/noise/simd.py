@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.noise.reference import ROUNDS
 
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -30,7 +30,6 @@ def four_words(seed, step, number, stream):
 
 @jit
 def uniforms(seed, step, ids, stream, out):
-    """out[i] = the four numbers of `reference.uniforms` for ids[i]; nothing where an id is negative."""
     for i in range(len(ids)):
         if ids[i] >= 0:
             a, b, c, d = four_words(np.uint64(seed), np.uint64(step), np.uint64(ids[i]), np.uint64(stream))
@@ -44,7 +43,6 @@ def uniforms(seed, step, ids, stream, out):
 
 @jit
 def normals(seed, step, ids, stream, out):
-    """out[i] = the four numbers of `reference.normals` for ids[i]; nothing where an id is negative."""
     for i in range(len(ids)):
         if ids[i] >= 0:
             a, b, c, d = four_words(np.uint64(seed), np.uint64(step), np.uint64(ids[i]), np.uint64(stream))

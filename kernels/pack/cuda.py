@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 
 THREADS = threads(256)
 u8 = np.uint64
@@ -90,22 +90,18 @@ def _launch(kernel: Any, array: Any, first: int, layers: int, buffer: Any) -> No
 
 
 def pack_slab(array: Any, first: int, layers: int, buffer: Any) -> None:
-    """As `reference.pack_slab`."""
     _launch(_pack, array, first, layers, buffer)
 
 
 def unpack_slab(array: Any, first: int, layers: int, buffer: Any) -> None:
-    """As `reference.unpack_slab`."""
     _launch(_unpack, array, first, layers, buffer)
 
 
 def add_slab(array: Any, first: int, layers: int, buffer: Any) -> None:
-    """As `reference.add_slab`."""
     _launch(_add, array, first, layers, buffer)
 
 
 def clear_slab(array: Any, first: int, layers: int) -> None:
-    """As `reference.clear_slab`."""
     outer, n, inner = array.shape
     count = outer * layers * inner
     if count:
@@ -113,7 +109,6 @@ def clear_slab(array: Any, first: int, layers: int) -> None:
 
 
 def wrap_ends(array: Any, width: int) -> None:
-    """As `reference.wrap_ends`."""
     outer, n, inner = array.shape
     count = outer * width * inner
     if count:
@@ -121,7 +116,6 @@ def wrap_ends(array: Any, width: int) -> None:
 
 
 def fold_ends(array: Any, width: int) -> None:
-    """As `reference.fold_ends`."""
     outer, n, inner = array.shape
     if outer * inner and width:
         _fold[blocks(outer * inner, THREADS), THREADS](array.reshape(-1), width, n, inner, outer * inner)

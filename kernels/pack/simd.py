@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, jit
+from hpckit.kernels.compile.jit import STRICT, jit
 
 u8 = np.uint64
 
 
 @jit(math=STRICT, noalias=True)
 def pack_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> None:
-    """As `reference.pack_slab`."""
     outer, n, inner = array.shape
     flat, run = array.reshape(-1), u8(layers * inner)
     if run == 1:
@@ -32,7 +31,6 @@ def pack_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) ->
 
 @jit(math=STRICT, noalias=True)
 def unpack_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> None:
-    """As `reference.unpack_slab`."""
     outer, n, inner = array.shape
     flat, run = array.reshape(-1), u8(layers * inner)
     if run == 1:
@@ -47,7 +45,6 @@ def unpack_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) 
 
 @jit(math=STRICT)
 def add_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> None:
-    """As `reference.add_slab`."""
     outer, _, inner = array.shape
     for o in range(outer):
         for k in range(layers):
@@ -58,7 +55,6 @@ def add_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> 
 
 @jit(math=STRICT)
 def wrap_ends(array: np.ndarray, width: int) -> None:
-    """As `reference.wrap_ends`."""
     outer, n, inner = array.shape
     high = n - width
     if inner == 1:
@@ -82,7 +78,6 @@ def wrap_ends(array: np.ndarray, width: int) -> None:
 
 @jit(math=STRICT)
 def fold_ends(array: np.ndarray, width: int) -> None:
-    """As `reference.fold_ends`."""
     outer, n, inner = array.shape
     high = n - width
     for o in range(outer):

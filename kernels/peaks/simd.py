@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import FUSED, STRICT, inlined, jit
+from hpckit.kernels.compile.jit import FUSED, STRICT, inlined, jit
 
 
 @jit(math=STRICT)
 def copy(out: np.ndarray, x: np.ndarray, repeats: int) -> None:
-    """As `reference.copy`."""
     for _ in range(repeats):
         for i in range(np.uint64(x.size)):
             out[i] = x[i]

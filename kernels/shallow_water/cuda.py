@@ -6,26 +6,26 @@ next stage (`_complete`). The stages run two rows behind each other, so that a r
 read. Neighbors meet in shared memory, twice a row for all three stages; what a thread itself still needs of the row
 before stays in registers. A tile has three cells on either side that it shares with its neighbors, a chunk of rows too.
 
-The arithmetic is that of `simd`: `_corner` is the first loop of a row there, `_complete` the second.
+The functions are those of `reference`, for arrays of the device of one precision, float64 or float32; only `diagnose`
+waits for the device. The arithmetic is that of `simd`: `_corner` is the first loop of a row there, `_complete` the
+second.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.cuda_pieces import in_precision
-from hpckit.kernels.cuda_tiling import Rectangle, Tiling, rectangles, tiling
-from hpckit.kernels.device_array import empty_like
-from hpckit.kernels.jit import inlined
-from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F
-from hpckit.kernels.shallow_water.cuda_watch import diagnose
+from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda_tiling import Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F, Physics
 from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, settle, vorticity
-
-__all__ = ["diagnose", "step", "step_free"]
 
 real, u8 = np.float64, np.uint64
 PITCH = 128  # threads of a block at most
@@ -46,36 +46,25 @@ Fields = tuple[Any, Any, Any]
 
 
 def step(
-    h: Any, u: Any, v: Any, bottom: Any, rows: Any, columns: Any, gravity: float, dx: float, dy: float, dt: float,
-    viscosity: float, drag: float, drag_quadratic: float, out: Fields | None = None,
-    tiles: list[Rectangle] | None = None, steps: int = 1,
+    fields: Fields, out: Fields, bottom: Any, rows: Any, columns: Any, physics: Physics, dt: float, steps: int,
+    part: int,
 ) -> None:  # fmt: skip
-    """As `reference.step`, for arrays of the device, all float64 or all float32.
-
-    out: three arrays like h, u, v for the owned values of the result of one step; then nothing is copied. Without it
-    the state is advanced in place, by way of such arrays. tiles: what to do, of `tiles_of`; by default everything.
-    """
-    numbers = (dt, gravity, 1.0 / dx, 1.0 / dy, viscosity, drag, drag_quadratic)
-    for _ in range(steps):
-        _step(True, (h, u, v), (bottom, rows, columns), numbers, out, tiles)
+    _step(True, fields, out, (bottom, rows, columns), physics, dt, part)
 
 
-def step_free(
-    h: Any, u: Any, v: Any, f: Any, gravity: float, dx: float, dy: float, dt: float, out: Fields | None = None,
-    tiles: list[Rectangle] | None = None, steps: int = 1,
-) -> None:  # fmt: skip
-    """As `reference.step_free`; out, tiles: as in `step`."""
+def step_free(fields: Fields, out: Fields, f: Any, physics: Physics, dt: float, steps: int, part: int) -> None:
     rows = f.reshape(1, -1)
-    numbers = (dt, gravity, 1.0 / dx, 1.0 / dy, 0.0, 0.0, 0.0)
-    for _ in range(steps):
-        _step(False, (h, u, v), (rows, rows, rows), numbers, out, tiles)
+    _step(False, fields, out, (rows, rows, rows), Physics(physics.gravity, physics.dx, physics.dy), dt, part)
 
 
-def tiles_of(h: Any, full: bool, core: bool | None = None) -> list[Rectangle]:
-    """Rectangles of tiles by chunks: those that need no halo (`core`), the others (not `core`), or all (None); see
-    `cuda_tiling.rectangles`. full: for `step`, else for `step_free`.
-    """
-    return rectangles(_shape(h), _tiling(h, full), HALO, core)
+def _step(full: bool, fields: Fields, out: Fields, tables: tuple, physics: Physics, dt: float, part: int) -> None:
+    h, (gravity, dx, dy, *forces) = fields[0], physics
+    cut = _tiling(h, full)
+    numbers = tuple(h.dtype.type(number) for number in (dt, gravity, 1.0 / dx, 1.0 / dy, *forces))
+    for tile, many, chunk, chunks in rectangles(_shape(h), cut, HALO, part):
+        step_kernel(h.dtype, full)[(many, chunks), blocks(cut.cells + 2 * HALO, WARP) * WARP](
+            *fields, *out, *tables, numbers, (tile, cut.cells, chunk, cut.rows)
+        )
 
 
 def _tiling(h: Any, full: bool) -> Tiling:
@@ -85,21 +74,6 @@ def _tiling(h: Any, full: bool) -> Tiling:
 def _shape(h: Any) -> tuple[int, int]:
     """Owned rows and cells."""
     return h.shape[0] - 2 * HALO, h.shape[1] - 2 * HALO
-
-
-def _step(full: bool, fields: Fields, tables: tuple, numbers: tuple, out: Fields | None, tiles: Any) -> None:
-    h = fields[0]
-    targets = tuple(map(empty_like, fields)) if out is None else out
-    cut = _tiling(h, full)
-    real_numbers = tuple(h.dtype.type(number) for number in numbers)
-    for tile, many, chunk, chunks in tiles_of(h, full) if tiles is None else tiles:
-        step_kernel(h.dtype, full)[(many, chunks), blocks(cut.cells + 2 * HALO, WARP) * WARP](
-            *fields, *targets, *tables, real_numbers, (tile, cut.cells, chunk, cut.rows)
-        )
-    if out is None:
-        owned = (slice(HALO, h.shape[0] - HALO), slice(HALO, h.shape[1] - HALO))
-        for field, target in zip(fields, targets, strict=True):
-            field[owned] = target[owned]
 
 
 @functools.cache
@@ -245,3 +219,39 @@ def _complete(
     for k in range(ROW):
         below[at + k] = new[at + k]
     return h_d + dh, u_d, v_d
+
+
+def diagnose(fields: tuple[Any, Any, Any], bottom: Any, f: Any, physics: Physics, halo: int) -> np.ndarray:
+    (h, u, v), (gravity, dx, dy, *_) = fields, physics
+    width = h.shape[1] - 2 * halo
+    cells = (h.shape[0] - 2 * halo) * width
+    topography = (bottom.size > 0) * 1.0
+    arrays = (h, u, v, bottom if bottom.size else h, f)
+    found = watch(_add_cell, 4, 3, cells, arrays, (width, halo), (gravity, 1.0 / dx, 1.0 / dy, topography))
+    mass, energy, enstrophy, broken, speed, courant_speed, depth_min = found
+    if broken == cells:
+        speed = courant_speed = 0.0
+    return np.array([mass, energy, enstrophy, speed, courant_speed, -depth_min, broken])
+
+
+@inlined
+def _add_cell(own, index, h, u, v, bottom, f, layout, numbers):
+    """Sums of depth, energy, enstrophy and lost cells; speed, that plus the waves', and the depth less than nothing."""
+    gravity, per_dx, per_dy, topography = numbers
+    r, c, one = u8(index // layout[0] + layout[1]), u8(index % layout[0] + layout[1]), u8(1)
+    depth = h[r, c]
+    kinetic = kinetic_energy(u[r, c], u[r, c + one], v[r, c], v[r + one, c])
+    corner = 0.25 * ((h[r - one, c - one] + h[r, c - one]) + (h[r - one, c] + depth))
+    absolute = f[r] + vorticity(u[r - one, c], u[r, c], v[r, c - one], v[r, c], per_dx, per_dy)
+    level = bottom[r, c] if topography > 0.0 else 0.0
+    total, square = depth * (kinetic + gravity * (0.5 * depth + level)), 0.5 * absolute * absolute / corner
+    if math.isfinite(total + square) and depth > 0.0:
+        speed = math.sqrt(2.0 * kinetic)
+        own[0] += depth
+        own[1] += total
+        own[2] += square
+        own[4] = max(own[4], speed)
+        own[5] = max(own[5], speed + math.sqrt(gravity * depth))
+        own[6] = max(own[6], -depth)
+    else:
+        own[3] += 1.0

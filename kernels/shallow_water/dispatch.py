@@ -4,54 +4,66 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from hpckit.kernels.device_array import is_device_array, may_share_memory
+from hpckit.kernels.forms import double_form_for
+from hpckit.kernels.parts import WHOLE
+from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, Physics
 
-from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.shallow_water import simd
-from hpckit.kernels.shallow_water.constants import HALO
+Fields = tuple[Any, Any, Any]
 
 
 def step(
-    h: Any, u: Any, v: Any, bottom: Any, rows: Any, columns: Any, gravity: float, dx: float, dy: float, dt: float,
-    viscosity: float, drag: float, drag_quadratic: float, steps: int = 1,
+    fields: Fields, out: Fields, bottom: Any, rows: Any, columns: Any, physics: Physics, dt: float, steps: int = 1,
+    part: int = WHOLE,
 ) -> None:  # fmt: skip
-    """Advance h, u and v by `steps` steps of dt in place; see `reference.step`. Two at once go over memory once."""
-    _check(h, u, v, bottom, rows, columns, halo=steps * HALO)
+    """Advance h, u and v by `steps` steps of dt; see `reference.step`. Two at once go over memory once."""
+    form, h = _form(fields, out, steps, bottom, rows, columns), fields[0]
     if bottom.shape != h.shape or rows.shape != (5, h.shape[0]) or columns.shape != (3, h.shape[1]):
         raise ValueError(f"bottom {bottom.shape}, rows {rows.shape} or columns {columns.shape} do not fit h {h.shape}")
-    _form(h).step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic, steps=steps)
+    form.step(fields, out, bottom, rows, columns, physics, dt, steps, part)
 
 
-def step_free(h: Any, u: Any, v: Any, f: Any, gravity: float, dx: float, dy: float, dt: float, steps: int = 1) -> None:
+def step_free(
+    fields: Fields, out: Fields, f: Any, physics: Physics, dt: float, steps: int = 1, part: int = WHOLE
+) -> None:
     """As `step`, flat, without walls and forces; see `reference.step_free`."""
-    _check(h, u, v, f, halo=steps * HALO)
-    _form(h).step_free(h, u, v, f, gravity, dx, dy, dt, steps=steps)
+    _form(fields, out, steps, f).step_free(fields, out, f, physics, dt, steps, part)
 
 
-def diagnose(
-    h: Any, u: Any, v: Any, bottom: Any, f: Any, gravity: float, dx: float, dy: float, halo: int = HALO
-) -> Any:
+def diagnose(fields: Fields, bottom: Any, f: Any, physics: Physics, halo: int = HALO) -> Any:
     """What a run watches, float64[7]; see `reference.diagnose`."""
-    _check(h, u, v, bottom, f, halo=halo)
-    return _form(h).diagnose(h, u, v, bottom, f, gravity, dx, dy, halo)
+    form = double_form_for(__package__, *fields, bottom, f)
+    _check_shapes(fields, halo)
+    return form.diagnose(fields, bottom, f, physics, halo)
 
 
-def _form(h: Any) -> Any:
-    """The module for arrays of this kind."""
-    if is_device_array(h):
-        from hpckit.kernels.shallow_water import cuda
-
-        return cuda
-    return simd
+def most_steps(on_gpu: bool) -> int:
+    """How many steps at once a GPU takes, or a host."""
+    return 1 if on_gpu else AT_ONCE
 
 
-def _check(h: Any, u: Any, v: Any, *arrays: Any, halo: int) -> None:
-    for array in () if is_device_array(h) else (h, u, v, *arrays):
-        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
-            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
-            raise TypeError(f"the shallow-water kernels take C-contiguous float64 NumPy arrays, not {given}")
+def _form(fields: Fields, out: Fields, steps: int, *tables: Any) -> Any:
+    on_gpu = is_device_array(fields[0])
+    form = double_form_for(__package__, *fields, *tables)
+    if not 1 <= steps <= (most := most_steps(on_gpu)):
+        raise ValueError(f"1 to {most} steps are taken at once, not {steps}")
+    _check_shapes(fields, steps * HALO)
+    if out is fields and not on_gpu:
+        return form
+    double_form_for(__package__, *out)
+    if any(field.shape != target.shape for field, target in zip(fields, out, strict=True)):
+        raise ValueError("the result of a step has the shapes of its fields")
+    if on_gpu and may_share_memory(fields[0], out[0]):
+        raise ValueError("on a GPU the result of a step goes to other arrays than the state")
+    return form
+
+
+def _check_shapes(fields: Fields, halo: int) -> None:
+    h, u, v = fields
     if h.ndim != 2 or min(h.shape) <= 2 * halo:
         raise ValueError(f"h is [ny + {2 * halo}, nx + {2 * halo}], not {h.shape}")
+    if u.shape == v.shape == h.shape:
+        return
     for name, field, dim in (("u", u, 1), ("v", v, 0)):
         more = tuple(n - m for n, m in zip(field.shape, h.shape, strict=True))
         if more not in ((0, 0), (0, 1) if dim else (1, 0)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpckit.kernels.jit import inlined
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.shallow_water.constants import CALM
 
 

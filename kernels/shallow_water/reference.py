@@ -30,69 +30,70 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.shallow_water.constants import CALM, CORNER, FACE, HALO, STRESS, WATER, F
+from hpckit.kernels.parts import INNER
+from hpckit.kernels.shallow_water.constants import CALM, CORNER, FACE, HALO, STRESS, WATER, F, Physics
 
 STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))  # weights of the start of the step and of the stage before
-OWNED = slice(HALO, -HALO)
+Fields = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @np.errstate(all="ignore")  # a lost solution is told by `diagnose`
 def step(
-    h: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
+    fields: Fields,
+    out: Fields,
     bottom: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
-    gravity: float,
-    dx: float,
-    dy: float,
+    physics: Physics,
     dt: float,
-    viscosity: float,
-    drag: float,
-    drag_quadratic: float,
-    steps: int = 1,
+    steps: int,
+    part: int,
 ) -> None:
-    """Advance h, u and v by `steps` steps of dt (s) in place; each needs three cells of halo, and leaves them stale.
+    """Advance h, u and v by `steps` steps of dt (s); each needs three cells of halo, and leaves them stale.
 
-    bottom: its height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
-    float64[3, nx + 6]. gravity g (m/s2), cells dx by dy (m), viscosity nu (m2/s), drag r (1/s), drag_quadratic c (1).
+    fields: h, u, v. out: three arrays like them that take the owned values of the result; may be the fields, but not on
+    a GPU. bottom: its height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
+    float64[3, nx + 6]. steps: up to AT_ONCE, on a GPU 1. part: of `kernels.parts`.
     """
-    for _ in range(steps - 1):
-        step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic)
-    whole = np.array([field[: h.shape[0], : h.shape[1]] for field in (h, u, v)])
-    now = whole
+    if part == INNER:
+        return
+    h = fields[0]
+    whole = np.array([field[: h.shape[0], : h.shape[1]] for field in fields])
     mask = np.ones_like(whole)
     mask[1] = rows[WATER][:, None] * columns[FACE]
     mask[2] = rows[FACE][:, None] * columns[WATER]
-    for old_weight, weight in STAGES:
-        tendency = _tendency(now, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic)
-        now = now + old_weight * (whole - now) + weight * dt * tendency
-        now *= mask
-    now[1:] = (now[1:] + CALM) - CALM
-    for field, new in zip((h, u, v), now, strict=True):
-        field[HALO : h.shape[0] - HALO, HALO : h.shape[1] - HALO] = new[OWNED, OWNED]
+    for _ in range(steps):
+        now = whole
+        for old_weight, weight in STAGES:
+            tendency = _tendency(now, bottom, rows, columns, physics)
+            now = now + old_weight * (whole - now) + weight * dt * tendency
+            now *= mask
+        now[1:] = (now[1:] + CALM) - CALM
+        whole = now
+    halo = steps * HALO
+    for target, new in zip(out, whole, strict=True):
+        owned = slice(halo, h.shape[0] - halo), slice(halo, h.shape[1] - halo)
+        target[owned] = new[owned]
 
 
-def step_free(
-    h: np.ndarray, u: np.ndarray, v: np.ndarray, f: np.ndarray, gravity: float, dx: float, dy: float, dt: float,
-    steps: int = 1,
-) -> None:  # fmt: skip
+def step_free(fields: Fields, out: Fields, f: np.ndarray, physics: Physics, dt: float, steps: int, part: int) -> None:
     """`step` over a flat bottom, without walls, friction and forcing. f: by rows of low corners, float64[ny + 6]."""
-    rows, columns = np.ones((5, h.shape[0])), np.ones((3, h.shape[1]))
+    shape = fields[0].shape
+    rows, columns = np.ones((5, shape[0])), np.ones((3, shape[1]))
     rows[F], rows[STRESS] = f, 0.0
-    step(h, u, v, np.zeros_like(h), rows, columns, gravity, dx, dy, dt, 0.0, 0.0, 0.0, steps)
+    physics = Physics(physics.gravity, physics.dx, physics.dy)
+    step(fields, out, np.zeros(shape), rows, columns, physics, dt, steps, part)
 
 
 @np.errstate(all="ignore")
-def diagnose(h: np.ndarray, u: np.ndarray, v: np.ndarray, bottom: np.ndarray, f: np.ndarray, gravity: float,
-             dx: float, dy: float, halo: int = HALO) -> np.ndarray:  # fmt: skip
+def diagnose(fields: Fields, bottom: np.ndarray, f: np.ndarray, physics: Physics, halo: int) -> np.ndarray:
     """What a run watches, of the cells within a halo of `halo` cells, which is filled: float64[7].
 
     Sums over cells of h (m), of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2) and, over low corners, of the
     potential enstrophy q q h / 2 (1/(m s2)); the greatest speed and the greatest speed plus sqrt(g h) (m/s); the least
     h (m); the number of cells that are not finite or dry (these count for nothing else). bottom may be [0, 0] (flat).
     """
+    (h, u, v), (gravity, dx, dy, *_) = fields, physics
     owned, low = slice(halo, -halo), slice(halo - 1, -halo - 1)
     inside, low_x, low_y = (owned, owned), (owned, low), (low, owned)
     u, v = u[: h.shape[0], : h.shape[1]], v[: h.shape[0], : h.shape[1]]
@@ -113,18 +114,10 @@ def diagnose(h: np.ndarray, u: np.ndarray, v: np.ndarray, bottom: np.ndarray, f:
 
 
 def _tendency(
-    now: np.ndarray,
-    bottom: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    gravity: float,
-    dx: float,
-    dy: float,
-    viscosity: float,
-    drag: float,
-    drag_quadratic: float,
+    now: np.ndarray, bottom: np.ndarray, rows: np.ndarray, columns: np.ndarray, physics: Physics
 ) -> np.ndarray:
     """Tendencies of h, u, v, float64[3, ny + 6, nx + 6]; the outermost cells hold nothing of use."""
+    gravity, dx, dy, viscosity, drag, drag_quadratic = physics
     h, u, v = now
 
     def west(a: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Shallow water on a C-grid, Numba: the stages of a step, or of two steps, in one pass over memory, in place.
+"""Shallow water on a C-grid, Numba: the stages of a step, or of two steps, in one pass over memory, also in place.
 
 Bands of x are carried upward, two rows at a time. Two new rows let the first stage complete the two of which they are
 the upper one and the one below, those let the second stage complete two rows, and so on, so that rings of a few rows,
 which fit the second-level cache, hold all that the stages need, and a row is written three rows after it was read, or
-six. A band is four or eight strips of x side by side, one a lane of a vector (`kernels.strips`): its rows are turned as
+six. A band is four or eight strips of x side by side, one a lane of a vector (`compile.strips`): its rows are turned as
 they come and go, and in between a stage needs neither shuffles nor unaligned loads, of which a row was full. Strips
 share a cell for each stage on either side with their neighbors.
 
@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.compile.strips import LANES, collect, load, spread
+from hpckit.kernels.parts import INNER
 from hpckit.kernels.shallow_water.constants import (
     AT_ONCE,
     BROKEN,
@@ -34,7 +36,6 @@ from hpckit.kernels.shallow_water.constants import (
 )
 from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
 from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, pair_kernel
-from hpckit.kernels.strips import LANES, collect, load, spread
 
 u8 = np.uint64
 STRIP = LANES * CELLS  # cells of a band
@@ -46,34 +47,44 @@ GROUND = CARRY + AT_ONCE * 3 * 4 * PITCH
 EDGES = GROUND + 8 * PITCH
 
 
-@jit
-def step(h, u, v, bottom, rows, columns, gravity, dx, dy, dt, viscosity, drag, drag_quadratic, steps):
-    """As `reference.step`."""
+def step(fields, out, bottom, rows, columns, physics, dt, steps, part):
+    if part != INNER:
+        _step(*fields, *out, bottom, rows, columns, *physics, dt, steps)
+
+
+@jit  # takes arrays and numbers one by one: a tuple from Python costs Numba a microsecond
+def _step(
+    h, u, v, h_out, u_out, v_out, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic, dt, steps
+):
     numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, viscosity, drag, drag_quadratic)
+    fields, out, scratch = (h, u, v), (h_out, u_out, v_out), _workspace(h.shape[0])
     if steps == AT_ONCE:
-        _full_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+        _full_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     else:
-        for _ in range(steps):
-            _full_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+        _full_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
+
+
+def step_free(fields, out, f, physics, dt, steps, part):
+    if part != INNER:
+        _step_free(*fields, *out, f, physics.gravity, physics.dx, physics.dy, dt, steps)
 
 
 @jit
-def step_free(h, u, v, f, gravity, dx, dy, dt, steps):
-    """As `reference.step_free`."""
+def _step_free(h, u, v, h_out, u_out, v_out, f, gravity, dx, dy, dt, steps):
+    fields, out, square = (h, u, v), (h_out, u_out, v_out), dx == dy
     rows, bottom, columns = np.ones((5, h.shape[0])), np.zeros((0, 0)), np.zeros((3, 0))
     for r in range(f.size):  # not rows[F] = f: Numba compiles its check of shapes, 13 % of all
         rows[F, r] = f[r]
     numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, 0.0, 0.0, 0.0)
-    if dx == dy and steps == AT_ONCE:
-        _square_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+    scratch = _workspace(h.shape[0])
+    if square and steps == AT_ONCE:
+        _square_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     elif steps == AT_ONCE:
-        _free_pairs(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
-    elif dx == dy:
-        for _ in range(steps):
-            _square_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+        _free_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
+    elif square:
+        _square_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     else:
-        for _ in range(steps):
-            _free_bands(h, u, v, bottom, rows, columns, dt, numbers, *_workspace(h.shape[0]))
+        _free_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
 
 
 @inlined
@@ -90,9 +101,11 @@ def _bands_kernel(full, square, steps):
     halo = HALO * steps
 
     @jit(borrowed=True, key=(full, square, steps))
-    def bands(h, u, v, bottom, rows, columns, dt, numbers, memory, kept, strips):
+    def bands(fields, out, bottom, rows, columns, dt, numbers, memory, kept, strips):
         """kept: the last cells of the band to the left, as they were. strips: where strips begin in a band."""
+        h, u, v = fields
         flat_h, flat_u, flat_v, flat_bottom = h.reshape(-1), u.reshape(-1), v.reshape(-1), bottom.reshape(-1)
+        h_out, u_out, v_out = out[0].reshape(-1), out[1].reshape(-1), out[2].reshape(-1)
         cells = h.shape[1] - 2 * halo
         count = (cells + STRIP - 1) // STRIP
         for band in range(count):
@@ -117,24 +130,24 @@ def _bands_kernel(full, square, steps):
                     r, c = pair - k * HALO, k * HALO
                     if r >= c:
                         low, up = _start(r - 1), _start(r)
-                        first(memory, low, up, _start(r + 1), low, up, _stage(k, r - 1), _stage(k, r), _carry(k, 0),
-                              _ground(r - 1), _ground(r), EDGES, c, width - c, dt, numbers, rows, r,
-                              flat_h, h_next, h_next + h.shape[1])  # fmt: skip
+                        first(memory, (low, up, _start(r + 1)), (low, up), (_stage(k, r - 1), _stage(k, r)),
+                              _carry(k, 0), (_ground(r - 1), _ground(r)), EDGES, (c, width - c), dt, numbers, rows, r,
+                              (flat_h, h_next, h_next + h.shape[1]))  # fmt: skip
                     if r >= c + 2:
                         low, up = _stage(k, r - 2), _stage(k, r - 1)
-                        second(memory, low, up, _stage(k, r), _start(r - 2), _start(r - 1), low, up, _carry(k, 1),
-                               _ground(r - 2), _ground(r - 1), EDGES, c + 1, width - c - 1, dt, numbers, rows, r - 1,
-                               flat_u, u_next, u_next + u.shape[1])  # fmt: skip
+                        second(memory, (low, up, _stage(k, r)), (_start(r - 2), _start(r - 1)), (low, up),
+                               _carry(k, 1), (_ground(r - 2), _ground(r - 1)), EDGES, (c + 1, width - c - 1), dt,
+                               numbers, rows, r - 1, (flat_u, u_next, u_next + u.shape[1]))  # fmt: skip
                     if r >= c + 4:
                         low, up = _start(r - 3), _start(r - 2)
-                        third(memory, _stage(k, r - 3), _stage(k, r - 2), _stage(k, r - 1), low, up, low, up,
-                              _carry(k, 2), _ground(r - 3), _ground(r - 2), EDGES, c + 2, width - c - 2,
-                              dt, numbers, rows, r - 2, flat_v, v_next, v_next + v.shape[1])  # fmt: skip
+                        third(memory, (_stage(k, r - 3), _stage(k, r - 2), _stage(k, r - 1)), (low, up), (low, up),
+                              _carry(k, 2), (_ground(r - 3), _ground(r - 2)), EDGES, (c + 2, width - c - 2), dt,
+                              numbers, rows, r - 2, (flat_v, v_next, v_next + v.shape[1]))  # fmt: skip
                 for r in range(max(pair - halo, halo), min(pair - halo + 2, h.shape[0] - halo)):
                     at = _start(r)
-                    _put(flat_h, r * h.shape[1] + begin, strips, memory, at + H, width, halo)
-                    _put(flat_u, r * u.shape[1] + begin, strips, memory, at + U, width, halo)
-                    _put(flat_v, r * v.shape[1] + begin, strips, memory, at + V, width, halo)
+                    _put(h_out, r * h.shape[1] + begin, strips, memory, at + H, width, halo)
+                    _put(u_out, r * u.shape[1] + begin, strips, memory, at + U, width, halo)
+                    _put(v_out, r * v.shape[1] + begin, strips, memory, at + V, width, halo)
 
     return bands
 
@@ -211,8 +224,9 @@ _free_pairs, _square_pairs, _full_pairs = (_bands_kernel(*form, AT_ONCE) for for
 
 
 @jit
-def diagnose(h, u, v, bottom, f, gravity, dx, dy, halo):
-    """As `reference.diagnose`."""
+def diagnose(fields, bottom, f, physics, halo):
+    h, u, v = fields
+    gravity, dx, dy = physics.gravity, physics.dx, physics.dy
     out = np.zeros(7)
     out[DEPTH_MIN] = np.inf
     for r in range(halo, h.shape[0] - halo):

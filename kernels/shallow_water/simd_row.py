@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels import dual  # noqa: F401  (math.sqrt of vectors)
-from hpckit.kernels.jit import inlined, jit
+from hpckit.kernels.compile import dual  # noqa: F401  (math.sqrt of vectors)
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.compile.strips import LANES, load
+from hpckit.kernels.compile.vectors import called, fused, prefetch, store
 from hpckit.kernels.shallow_water.constants import AT_ONCE, CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.numerics import friction, settle, vorticity
-from hpckit.kernels.simd import called, fused, prefetch, store
-from hpckit.kernels.strips import LANES, load
 
 CELLS = 128  # of a strip, at most, beside its halo
 # From row to row of a ring: the strip, its halo, a vector beside it at either end; an odd number of cache lines, as
@@ -94,16 +94,16 @@ def pair_kernel(full: bool, square: bool, stage: int) -> Any:
     together = LANES == 8 and not full
 
     @jit(noalias=True, borrowed=True, key=(full, square, stage))
-    def pair(memory, below, middle, above, old_low, old_up, to_low, to_up, carry, ground_low, ground_up, edges,
-             begin, end, dt, numbers, rows, r, ahead, ahead_low, ahead_up):  # fmt: skip
+    def pair(memory, now, old, to, carry, ground, edges, span, dt, numbers, rows, r, onward):
         """Rows r - 1 and r, cells begin + 1 to end: new = now + old_weight * (start - now) + weight * dt * tendency.
 
-        All are places in `memory`. below, middle, above: rows r - 1, r and r + 1 of `now`, each h, u, v; old_low,
-        old_up: rows r - 1 and r at the start of the step; to_low, to_up: where their results go, which may be where
-        they are now or were at the start; ground_low, ground_up: the bottom under them; edges: factors of columns.
-        carry: what row r - 1 knows of its own tendencies, then what row r + 1 does. ahead, ahead_low, ahead_up: from
-        where in memory the next two rows will be read.
+        All are places in `memory`. now: rows r - 1, r and r + 1, each h, u, v; old: rows r - 1 and r at the start of
+        the step; to: where their results go, which may be where they are now or were at the start; ground: the bottom
+        under them; edges: factors of columns. carry: what row r - 1 knows of its own tendencies, then what row r + 1
+        does. span: begin, end. onward: an array, and from where in it the next two rows will be read.
         """
+        (below, middle, above), (old_low, old_up), (to_low, to_up) = now, old, to
+        (ground_low, ground_up), (begin, end), (ahead, ahead_low, ahead_up) = ground, span, onward
         low_factors = _factors(stage, dt, numbers, rows, r, square)
         up_factors = _factors(stage, dt, numbers, rows, r + 1, square)
         if not together:

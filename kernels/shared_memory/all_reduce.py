@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpckit.kernels.atomics import copy_bytes
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.shared_memory.constants import (
     BASES,
     CACHE_LINE,

@@ -7,7 +7,7 @@ copies, and the lines of the slots travel between the caches of the cores back a
 from __future__ import annotations
 
 from hpckit.kernels.atomics import process_vm_readv
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.shared_memory.all_reduce import share
 from hpckit.kernels.shared_memory.constants import (
     COUNT,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpckit.kernels.atomics import OBJECT, address_of_object, entry_of, int64, values_at
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.shared_memory.constants import (
     ARRAY_FIELDS,
     BLOCK_AT,

@@ -6,7 +6,7 @@ Each takes a call record and returns a status.
 from __future__ import annotations
 
 from hpckit.kernels.atomics import copy_bytes
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.shared_memory.constants import (
     BASES,
     CACHE_LINE,

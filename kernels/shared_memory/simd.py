@@ -24,7 +24,7 @@ from hpckit.kernels.atomics import (
     values_at,
     widen_half,
 )
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.shared_memory import reference
 from hpckit.kernels.shared_memory.constants import BLOCK, SCRATCH_BYTES
 

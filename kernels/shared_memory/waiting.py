@@ -8,7 +8,7 @@ and then whether the processes of all are still there.
 from __future__ import annotations
 
 from hpckit.kernels.atomics import clock_gettime, kill, load_acquire, pause, sched_yield, store_release, values_at
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.shared_memory.constants import (
     ABORT,
     ABORTED,

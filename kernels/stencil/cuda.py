@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.stencil.region import Box
 from hpckit.kernels.stencil.simd import curvature, diffuse_point, flux_point, own, same, star_point
 
@@ -109,7 +109,6 @@ def _march(columns: Any, out: Any, field: Any, coefficient: Any, factor: tuple, 
 
 
 def diffuse(out: Any, field: Any, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
-    """As `reference.diffuse`."""
     variable = not np.isscalar(coefficient)
     if field.ndim == 1:
         _run(cell_kernel(diffuse_point(1, variable)), out, field, coefficient, tuple(factor), box)
@@ -118,15 +117,12 @@ def diffuse(out: Any, field: Any, coefficient: Any, factor: Sequence[Any], box: 
 
 
 def diffuse_flux(out: Any, field: Any, conductivity: Any, factor: Sequence[Any], box: Box) -> None:
-    """As `reference.diffuse_flux`."""
     _run(cell_kernel(flux_point(field.ndim)), out, field, conductivity, tuple(factor), box)
 
 
 def star(out: Any, field: Any, weights: Sequence[Any], box: Box) -> None:
-    """As `reference.star`."""
     _run(cell_kernel(star_point(field.ndim, field.dtype, tuple(weights), False)), out, field, 0, (), box)
 
 
 def star_laplacian(out: Any, field: Any, weights: Sequence[Any], box: Box) -> None:
-    """As `reference.star_laplacian`."""
     _run(cell_kernel(star_point(field.ndim, field.dtype, tuple(weights), True)), out, field, 0, (), box)

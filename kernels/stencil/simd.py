@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.stencil.region import Box
 
 # Planes of more cells (2 MiB of double) are taken in strips of 512 KiB: below, cutting them costs more than it saves.
@@ -278,21 +278,17 @@ _sum_of_pairs = (_sum_1d, _sum_2d, _sum_3d)
 
 
 def diffuse(out: np.ndarray, field: np.ndarray, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
-    """As `reference.diffuse`."""
     kernel = diffuse_kernel(field.ndim, isinstance(coefficient, np.ndarray))
     _run(kernel, out, field, coefficient, tuple(factor), box)
 
 
 def diffuse_flux(out: np.ndarray, field: np.ndarray, conductivity: Any, factor: Sequence[Any], box: Box) -> None:
-    """As `reference.diffuse_flux`."""
     _run(flux_kernel(field.ndim), out, field, conductivity, tuple(factor), box)
 
 
 def star(out: np.ndarray, field: np.ndarray, weights: Sequence[Any], box: Box) -> None:
-    """As `reference.star`."""
     _run(star_kernel(field.ndim, field.dtype, tuple(weights), False), out, field, 0, (), box)
 
 
 def star_laplacian(out: np.ndarray, field: np.ndarray, weights: Sequence[Any], box: Box) -> None:
-    """As `reference.star_laplacian`."""
     _run(star_kernel(field.ndim, field.dtype, tuple(weights), True), out, field, 0, (), box)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpckit.kernels.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.sums.reference import BINS, width
 
 SHIFT = 1.5 * 2.0**52
@@ -59,7 +59,6 @@ def _rows(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def bin_sums(values: np.ndarray, exponent: int, count: int, squared: bool = False) -> np.ndarray:
-    """As `reference.bin_sums`."""
     sums = np.zeros(BINS, np.int64)
     # in two factors: 2^-exponent itself may lie beyond the largest double
     half = -exponent // 2

@@ -9,7 +9,7 @@ from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, observed, stable, standard
 from hpckit.apps.atmosphere.sounding import KNOT, Sounding, read_sounding
 from hpckit.errors import InputError
-from hpckit.kernels.euler2d.constants import C0, CP, GAMMA, GRAVITY, P0, RD
+from hpckit.kernels.euler.constants import C0, CP, GAMMA, GRAVITY, P0, RD
 
 WRF = """\
 1000.00  300.00  14.00

@@ -16,11 +16,12 @@ from hpckit.apps.exact.gravity_waves import Channel, waves
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.bench import c_rival
-from hpckit.bench.weather import TOLERANCE, Slab
+from hpckit.bench.rivals import c as c_rival
+from hpckit.bench.weather.verb import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U
-from hpckit.kernels.euler2d.dispatch import sweep_x, sweep_z
+from hpckit.kernels.euler.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, Sweep
+from hpckit.kernels.euler.slab.dispatch import sweep_x, sweep_z
+from hpckit.kernels.euler.status import new_status
 from hpckit.run.steps import is_frame, step_count
 
 FOUND: dict = {}
@@ -149,14 +150,15 @@ def test_smooth_bubble_converges_in_second_order():
         state = np.zeros((4, nz, nx + 2 * HALO))
         heat = 2.0 * np.exp(-(((x - 10_000) / 2500) ** 2) - ((z - 5000) / 1600) ** 2)
         state[RHO_THETA, :, HALO:-HALO] = base.column[0][:, None] * heat
-        steps = nx // 4
+        steps, status = nx // 4, new_status(state)
+        numbers = Sweep(dx, end / steps, 0.05, 1)
         for step in range(steps):
             for direction in "xz" if step % 2 == 0 else "zx":
                 if direction == "x":
                     state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
-                    sweep_x(state, base.column, dx, end / steps, 0.05, NONE, NO_INFLOW, True, True)
+                    sweep_x(state, state, base.column, NONE, NO_INFLOW, True, True, numbers, status)
                 else:
-                    sweep_z(state, base.faces, base.ghost, dx, end / steps, 0.05, NONE)
+                    sweep_z(state, state, base.faces, base.ghost, NONE, numbers, status)
         return state[..., HALO:-HALO]
 
     fine = [run(nx) for nx in (64, 128, 256, 512)]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.kernels.compile_lock import CompileLock
+from hpckit.kernels.compile.compile_lock import CompileLock
 
 PROGRAM = """
 import sys
 import numpy as np
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
 
 @jit
 def inner(a, i):
@@ -88,7 +88,7 @@ def test_the_lock_is_held_by_one_and_free_when_its_holder_is_gone(tmp_path):
     code = f"""
 import sys, time
 from pathlib import Path
-from hpckit.kernels.compile_lock import CompileLock
+from hpckit.kernels.compile.compile_lock import CompileLock
 lock = CompileLock(Path({str(path)!r}))
 print(lock.take(), lock.take(), flush=True)
 time.sleep(600)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hpckit.kernels.convolution import dispatch, reference, simd
+from hpckit.kernels.nn.convolution import dispatch, reference, simd
 
 CASES = [(1, 0, (3, 3)), (1, 1, (3, 3)), (2, 1, (3, 5)), (3, 2, (5, 2)), (2, 0, (1, 1))]
 

@@ -11,13 +11,13 @@ import pytest
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import custom, interaction_of
 from hpckit.errors import InputError
-from hpckit.kernels import dual, simd
-from hpckit.kernels.jit import jit
-from hpckit.kernels.lanes import lanes
-from hpckit.kernels.pair.custom import fingerprint
-from hpckit.kernels.pair.named import NAMED
+from hpckit.kernels.compile import dual, vectors
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.lanes import lanes
+from hpckit.kernels.particles.pair.custom import fingerprint
+from hpckit.kernels.particles.pair.named import NAMED
 
-VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
+VECTOR_ISAS = [isa for isa in vectors.available() if isa != "scalar"]
 FUNCTIONS = {
     "rational": lambda x: x * x * 3 - 2 / x + (1 - x) / (1 + x * x) - x + x**-2,
     "exp": lambda x: math.exp(-0.7 * x) * x + 1,
@@ -32,7 +32,13 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_and_slopes(name):
     plain = FUNCTIONS[name]
-    function, seed, value_of, slope_of, store = numba.njit(plain), dual.seed, dual.value_of, dual.slope_of, simd.store
+    function, seed, value_of, slope_of, store = (
+        numba.njit(plain),
+        dual.seed,
+        dual.value_of,
+        dual.slope_of,
+        vectors.store,
+    )
     shapes = [("d", 4), ("f", 8)] * bool(VECTOR_ISAS)
     x = np.random.default_rng(1).uniform(0.3, 3.0, 8)
     step = 1e-6
@@ -65,7 +71,7 @@ def test_values_and_slopes(name):
 
 
 def test_exponentials_at_the_ends_of_their_range():
-    store, load = simd.store, lanes("d", 4).load if VECTOR_ISAS else pytest.skip("no vectors here")
+    store, load = vectors.store, lanes("d", 4).load if VECTOR_ISAS else pytest.skip("no vectors here")
 
     @jit
     def kernel(a, out):

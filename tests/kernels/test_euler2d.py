@@ -12,9 +12,12 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d import constants, dispatch, lines, numerics, reference, ring
-from hpckit.kernels.euler2d.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W
-from hpckit.kernels.jit import jit
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.euler import constants, lines, numerics, ring
+from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W, Sweep
+from hpckit.kernels.euler.slab import dispatch, reference
+from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.12, 0.05
 NONE, NO_INFLOW = np.zeros((0, 0)), np.zeros((2, 0))
@@ -48,6 +51,27 @@ def inflow_of(nz: int) -> np.ndarray:
     return np.array([50.0 * rows, 298.0 * rows])
 
 
+def sweep_x(kernels, state, column, dx, dt, beta, *driven, part=WHOLE, seams=dispatch.NO_SEAMS, out=None) -> int:
+    """In place, or to `out`; returns the status."""
+    status = new_status(state)
+    out = state if out is None else out
+    kernels.sweep_x(state, out, column, *driven, Sweep(dx, dt, beta, 3), status, part, seams)
+    return told(status)
+
+
+def sweep_z(kernels, state, faces, ghost, dz, dt, beta, source, lines=None, out=None) -> int:
+    status = new_status(state)
+    lines, out = lines or (0, state.shape[2] - 2 * HALO), state if out is None else out
+    kernels.sweep_z(state, out, faces, ghost, source, Sweep(dz, dt, beta, 3), status, lines)
+    return told(status)
+
+
+def told(status: np.ndarray) -> int:
+    seen, step = read_status(status)
+    assert step == (3 if seen & NOT_FINITE else None)
+    return seen
+
+
 def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     """Field by field, against the greatest value of the field."""
     for field in range(4):
@@ -64,7 +88,7 @@ def test_x_sweep_is_the_reference(nx, driven):
     expected = wrap(random_state(nx, nz))
     actual = expected.copy()
     arguments = (base.column, DX, DT, BETA, force, inflow, True, True)
-    assert reference.sweep_x(expected, *arguments) == dispatch.sweep_x(actual, *arguments) == 0
+    assert sweep_x(reference, expected, *arguments) == sweep_x(dispatch, actual, *arguments) == 0
     assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-13)
     np.testing.assert_array_equal(actual[..., :HALO], expected[..., :HALO])
 
@@ -77,7 +101,7 @@ def test_z_sweep_is_the_reference(nx, nz, driven):
     expected = wrap(random_state(nx, nz))
     actual = expected.copy()
     arguments = (base.faces, base.ghost, DZ, DT, BETA, wrap(force_of(nx, nz)) if driven else NONE)
-    assert reference.sweep_z(expected, *arguments) == dispatch.sweep_z(actual, *arguments) == 0
+    assert sweep_z(reference, expected, *arguments) == sweep_z(dispatch, actual, *arguments) == 0
     assert_close(actual, expected, 1e-13)
 
 
@@ -92,10 +116,10 @@ def test_beyond_the_series_the_pressure_is_pow(direction):
     actual = expected.copy()
     if direction == "x":
         arguments = (base.column, DX, 0.05, BETA, NONE, NO_INFLOW, True, True)
-        status = reference.sweep_x(expected, *arguments), dispatch.sweep_x(actual, *arguments)
+        status = sweep_x(reference, expected, *arguments), sweep_x(dispatch, actual, *arguments)
     else:
         arguments = (base.faces, base.ghost, DZ, 0.05, BETA, NONE)
-        status = reference.sweep_z(expected, *arguments), dispatch.sweep_z(actual, *arguments)
+        status = sweep_z(reference, expected, *arguments), sweep_z(dispatch, actual, *arguments)
     assert status == (OUT_OF_RANGE, OUT_OF_RANGE)
     assert_close(actual[..., HALO:-HALO], expected[..., HALO:-HALO], 1e-12)
 
@@ -133,9 +157,9 @@ def advance(parts: list[np.ndarray], nz: int, steps: int, driven: bool, dt: floa
             window = np.ascontiguousarray(force[:, start : end + 2 * HALO]) if driven else NONE
             if direction == "x":
                 block[:] = whole[..., start : end + 2 * HALO]
-                dispatch.sweep_x(block, base.column, DX, dt, BETA, window, inflow, start == 0, end == nx)
+                sweep_x(dispatch, block, base.column, DX, dt, BETA, window, inflow, start == 0, end == nx)
             else:
-                dispatch.sweep_z(block, base.faces, base.ghost, DZ, dt, BETA, window)
+                sweep_z(dispatch, block, base.faces, base.ghost, DZ, dt, BETA, window)
     return np.concatenate([block[..., HALO:-HALO] for block in blocks], axis=-1)
 
 
@@ -177,21 +201,27 @@ def test_splits_beyond_the_series_have_the_same_bits():
 
 @pytest.mark.parametrize("nx", [2 * lines.TILE, 2 * lines.TILE + 1, 3 * lines.TILE + 5])
 def test_a_sweep_in_parts_has_the_same_bits(nx):
-    """X without the halo, then the rest; z in pieces of columns, in any order. With force and inflow."""
+    """X without the halo, then the rest; z in pieces of columns, in any order; to another array at once. With force and
+    inflow.
+    """
     nz, base = 7, base_of(7)
     force, whole = wrap(force_of(nx, nz)), wrap(random_state(nx, nz))
     driven, parts, seams = (force, inflow_of(nz), True, True), whole.copy(), np.full((nz, 4, 2, HALO), np.nan)
-    dispatch.sweep_x(whole, base.column, DX, DT, BETA, *driven)
-    dispatch.sweep_z(whole, base.faces, base.ghost, DZ, DT, BETA, force)
+    first, second = np.zeros_like(whole), np.zeros_like(whole)
+    sweep_x(dispatch, whole, base.column, DX, DT, BETA, *driven, out=first)
+    sweep_x(dispatch, whole, base.column, DX, DT, BETA, *driven)
+    sweep_z(dispatch, first, base.faces, base.ghost, DZ, DT, BETA, force, out=second)
+    sweep_z(dispatch, whole, base.faces, base.ghost, DZ, DT, BETA, force)
+    np.testing.assert_array_equal(second[..., HALO:-HALO], whole[..., HALO:-HALO])
     halo = parts[..., :HALO].copy(), parts[..., -HALO:].copy()
     parts[..., :HALO], parts[..., -HALO:] = np.nan, np.nan  # on its way still
     before = parts.copy()
-    assert dispatch.sweep_x(parts, base.column, DX, DT, BETA, *driven, constants.INNER, seams) == 0
+    assert sweep_x(dispatch, parts, base.column, DX, DT, BETA, *driven, part=INNER, seams=seams) == 0
     assert (parts != before)[..., HALO:-HALO].any() == dispatch.has_inner(nx)
     parts[..., :HALO], parts[..., -HALO:] = halo
-    assert dispatch.sweep_x(parts, base.column, DX, DT, BETA, *driven, constants.OUTER, seams) == 0
+    assert sweep_x(dispatch, parts, base.column, DX, DT, BETA, *driven, part=OUTER, seams=seams) == 0
     for begin, end in ((nx - 64, nx), (0, 64), (64, nx - 64)):
-        assert dispatch.sweep_z(parts, base.faces, base.ghost, DZ, DT, BETA, force, begin, end) == 0
+        assert sweep_z(dispatch, parts, base.faces, base.ghost, DZ, DT, BETA, force, (begin, end)) == 0
     np.testing.assert_array_equal(parts[..., HALO:-HALO], whole[..., HALO:-HALO])
 
 
@@ -211,7 +241,7 @@ def test_inflow_overwrites_the_ghosts_of_every_stage():
         stage = owned + DT * fraction * tendency
     for kernels in (reference, dispatch):
         state = wrap(owned)
-        kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, inflow, True, True)
+        sweep_x(kernels, state, base.column, DX, DT, BETA, NONE, inflow, True, True)
         assert_close(state[..., HALO:-HALO], stage, 1e-13)
 
 
@@ -221,17 +251,17 @@ def test_rest_and_the_base_wind_stay():
     base = base_state(neutral(300.0), nz, DZ)
     state = np.zeros((4, nz, nx + 2 * HALO))
     for _ in range(10):
-        dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
-        dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+        sweep_x(dispatch, state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        sweep_z(dispatch, state, base.faces, base.ghost, DZ, DT, BETA, NONE)
     assert not state.any()
     profile = neutral(300.0)
     base = base_state(type(profile)(profile.theta, profile.pressure, lambda z: 20 * np.sin(z / 150), 1e4, ""), nz, DZ)
     state[RHO_U] = (base.column[0] * base.wind)[:, None]
     start = state.copy()
     for _ in range(50):
-        dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        sweep_x(dispatch, state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
         state[..., :HALO], state[..., -HALO:] = state[..., HALO : HALO + 1], state[..., HALO : HALO + 1]
-        dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+        sweep_z(dispatch, state, base.faces, base.ghost, DZ, DT, BETA, NONE)
     np.testing.assert_allclose(state[..., HALO:-HALO], start[..., HALO:-HALO], rtol=0, atol=1e-12)
 
 
@@ -245,8 +275,8 @@ def test_mirrored_start_has_the_mirrored_bits():
     for start in (owned, mirror):
         state = wrap(start)
         for _ in range(3):
-            dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
-            dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+            sweep_x(dispatch, state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+            sweep_z(dispatch, state, base.faces, base.ghost, DZ, DT, BETA, NONE)
             state = wrap(state[..., HALO:-HALO])
         ends.append(state)
     ends[1][RHO_U] *= -1
@@ -259,11 +289,11 @@ def test_sweeps_conserve_what_they_must():
     base = base_of(nz)
     state = wrap(random_state(nx, nz))
     before = state[..., HALO:-HALO].sum(axis=(1, 2))
-    dispatch.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+    sweep_x(dispatch, state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
     between = state[..., HALO:-HALO].sum(axis=(1, 2))
     size = np.abs(state[..., HALO:-HALO]).sum(axis=(1, 2))
     assert (np.abs(between - before) < 1e-13 * size).all()
-    dispatch.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+    sweep_z(dispatch, state, base.faces, base.ghost, DZ, DT, BETA, NONE)
     after = state[..., HALO:-HALO].sum(axis=(1, 2))
     assert abs(after - between)[RHO] < 1e-13 * size[RHO]
     assert abs(after[RHO_W] - between[RHO_W]) > 1e-6 * size[RHO_W]  # gravity and the walls push
@@ -278,8 +308,8 @@ def test_what_is_not_finite_is_told_within_a_step(field, value):
     for kernels in (reference, dispatch):
         state = wrap(random_state(nx, nz))
         state[field, 3, 17] = value
-        status = kernels.sweep_x(state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
-        status |= kernels.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, NONE)
+        status = sweep_x(kernels, state, base.column, DX, DT, BETA, NONE, NO_INFLOW, True, True)
+        status |= sweep_z(kernels, state, base.faces, base.ghost, DZ, DT, BETA, NONE)
         assert status & NOT_FINITE
 
 
@@ -318,7 +348,7 @@ def test_sound_wave_converges_in_third_order():
         steps = round(end / (0.8 * dx / 347))
         for _ in range(steps):
             state = wrap(state)
-            dispatch.sweep_x(state, base.column, dx, end / steps, BETA, NONE, NO_INFLOW, True, True)
+            sweep_x(dispatch, state, base.column, dx, end / steps, BETA, NONE, NO_INFLOW, True, True)
             state = state[..., HALO:-HALO]
         return state
 
@@ -342,7 +372,7 @@ def test_inner_loops_are_vectorized(tmp_path):
     program = """
 import re
 import numpy as np
-from hpckit.kernels.euler2d import crossing, lines, ring
+from hpckit.kernels.euler import crossing, lines, ring
 line, rows, u = np.ones(8 * lines.PITCH), [np.ones(9 * 4 * ring.PITCH) for _ in range(6)], np.uint64
 lines._cross(line, line.copy(), line.copy(), u(8), u(32), 1.0, 300.0, 0.1)
 lines._push(line, line.copy(), line.copy(), line.copy(), u(8), u(32), 0.1, 1e5)
@@ -370,8 +400,8 @@ def test_dispatch_refuses_what_the_kernels_cannot_take():
     base = base_of(5)
     state = wrap(random_state(8, 5))
     with pytest.raises(TypeError, match="float32"):
-        dispatch.sweep_z(state.astype(np.float32), base.faces, base.ghost, DZ, DT, BETA, NONE)
+        sweep_z(dispatch, state.astype(np.float32), base.faces, base.ghost, DZ, DT, BETA, NONE)
     with pytest.raises(TypeError, match="C-contiguous"):
-        dispatch.sweep_z(state[..., ::2], base.faces, base.ghost, DZ, DT, BETA, NONE)
+        sweep_z(dispatch, state[..., ::2], base.faces, base.ghost, DZ, DT, BETA, NONE)
     with pytest.raises(ValueError, match="at least 6"):
         dispatch.diagnose(np.zeros((4, 5, 17)), base.column, base.height)

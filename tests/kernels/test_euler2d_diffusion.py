@@ -7,8 +7,8 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d.constants import HALO, RHO, RHO_THETA, RHO_U, RHO_W
-from hpckit.kernels.euler2d.diffusion import dispatch, reference
+from hpckit.kernels.euler.constants import HALO, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.euler.slab import dispatch, reference
 
 DX, DZ = 50.0, 60.0
 OWNED = (..., slice(HALO, -HALO))

@@ -10,16 +10,19 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d import dispatch as slab
-from hpckit.kernels.euler2d import lines, ring
-from hpckit.kernels.euler2d.constants import HALO, INNER, NOT_FINITE, OUT_OF_RANGE, OUTER
-from hpckit.kernels.euler2d.dispatch import has_inner
-from hpckit.kernels.euler3d import dispatch, reference
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler import lines, ring
+from hpckit.kernels.euler.box import dispatch, reference
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import CLOSED, HALO, NOT_FINITE, OUT_OF_RANGE, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab
+from hpckit.kernels.euler.slab.dispatch import has_inner
+from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
 SIZES = (0.004, 2.0, 2.0, 2.0, 1.0)  # of deviations in rho, rho u, rho v, rho w, rho theta
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
+NO_ROWS = dispatch.NO_ROWS
 
 
 def base_of(nz: int, wind: float = 12.0):
@@ -40,11 +43,20 @@ def random_state(nz: int, ny: int, nx: int, seed: int = 0) -> np.ndarray:
     return (0.5 * rng.normal(size=(FIELDS, nz, ny, nx)) + smooth) * np.array(SIZES)[:, None, None, None]
 
 
-def sweep(kernels, direction: str, state: np.ndarray, base, dt: float = DT, mass_flux=dispatch.NO_FLUX) -> int:
-    if direction == "z":
-        return kernels.sweep_z(state, base.faces_3d, base.ghost, DZ, dt, BETA, mass_flux)
-    spacing = DX if direction == "x" else DY
-    return getattr(kernels, f"sweep_{direction}")(state, base.column, spacing, dt, BETA, mass_flux)
+def sweep(
+    kernels, direction, state, base, dt=DT, mass_flux=dispatch.NO_FLUX, lines=None, part=WHOLE, out=None, **more
+) -> int:
+    """In place, or to `out`; returns the status."""
+    status, numbers = new_status(state), Sweep({"x": DX, "y": DY, "z": DZ}[direction], dt, BETA, 3)
+    lines = lines or (0, state.shape[3 if direction == "y" else 2] - 2 * HALO)
+    tables, out = (base.faces_3d, base.ghost) if direction == "z" else (base.column,), state if out is None else out
+    if direction != "z":
+        nothing = {"seams": dispatch.NO_SEAMS} if direction == "x" else {"low": NO_ROWS, "high": NO_ROWS}
+        more = {"part": part, **nothing, **more}
+    getattr(kernels, f"sweep_{direction}")(state, out, *tables, mass_flux, numbers, status, lines=lines, **more)
+    seen, step = read_status(status)
+    assert step == (3 if seen & NOT_FINITE else None)
+    return seen
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
@@ -132,9 +144,11 @@ def test_uniform_in_y_it_is_the_slab():
         for direction in "xz" if step % 2 == 0 else "zx":
             state = np.pad(flat, ((0, 0), (0, 0), (HALO, HALO)), mode="wrap")
             if direction == "x":
-                slab.sweep_x(state, base.column, DX, DT, BETA, none, no_inflow, True, True)
+                numbers = Sweep(DX, DT, BETA, step)
+                slab.sweep_x(state, state, base.column, none, no_inflow, True, True, numbers, new_status(state))
             else:
-                slab.sweep_z(state, base.faces, base.ghost, DZ, DT, BETA, none)
+                numbers = Sweep(DZ, DT, BETA, step)
+                slab.sweep_z(state, state, base.faces, base.ghost, none, numbers, new_status(state))
             flat = state[..., HALO:-HALO]
     box = advance(np.repeat(box, 7, axis=2), base, ["xyz", "zyx"] * 15)
     assert not np.ptp(box, axis=2).any()
@@ -311,20 +325,18 @@ def in_parts(direction: str, state: np.ndarray, base, cuts: list[int], mass_flux
     """A sweep in pieces of independent lines, the last piece first; along x in inner and outer tiles too."""
     pieces, status = list(itertools.pairwise(cuts))[::-1], 0
     for begin, end in pieces:
-        if direction == "z":
-            status |= dispatch.sweep_z(state, base.faces_3d, base.ghost, DZ, DT, BETA, mass_flux, begin, end)
-        elif direction == "y":
-            status |= dispatch.sweep_y(state, base.column, DY, DT, BETA, mass_flux, begin, end)
+        if direction != "x":
+            status |= sweep(dispatch, direction, state, base, DT, mass_flux, (begin, end))
         else:
             ny = state.shape[2] - 2 * HALO
             seams, outer = np.full((state.shape[1], ny, FIELDS, 2, HALO), np.nan), state[..., OWNED[2]].copy()
             halo = [state[..., :HALO].copy(), state[..., -HALO:].copy()]
             state[..., :HALO], state[..., -HALO:] = np.nan, np.nan  # on its way still
-            status |= dispatch.sweep_x(state, base.column, DX, DT, BETA, mass_flux, begin, end, INNER, seams)
+            status |= sweep(dispatch, "x", state, base, DT, mass_flux, (begin, end), INNER, seams=seams)
             moved = (state[..., OWNED[2]] != outer).any()
             assert moved == (has_inner(state.shape[3] - 2 * HALO) and end > begin)
             state[..., :HALO], state[..., -HALO:] = halo
-            status |= dispatch.sweep_x(state, base.column, DX, DT, BETA, mass_flux, begin, end, OUTER, seams)
+            status |= sweep(dispatch, "x", state, base, DT, mass_flux, (begin, end), OUTER, seams=seams)
     return status
 
 
@@ -351,7 +363,7 @@ def test_rows_that_close_on_themselves_need_no_halo(nx):
     closed[..., :HALO], closed[..., -HALO:] = np.nan, np.nan
     assert sweep(dispatch, "x", whole, base, mass_flux=flux) == 0
     for begin, end in ((3, 8), (0, 3)):
-        assert dispatch.sweep_x(closed, base.column, DX, DT, BETA, own, begin, end, closed=True) == 0
+        assert sweep(dispatch, "x", closed, base, DT, own, (begin, end), CLOSED) == 0
     np.testing.assert_array_equal(closed[OWNED], whole[OWNED])
     np.testing.assert_array_equal(own, flux)
     np.testing.assert_array_equal(flux[..., 0], flux[..., -1])
@@ -368,21 +380,49 @@ def test_a_halo_may_stand_beside_the_state(ends):
             beside[:, :, rows] = np.nan
     assert sweep(dispatch, "y", whole, base) == 0
     for begin, end in ((shape[2] - 7, shape[2]), (0, shape[2] - 7)):
-        assert dispatch.sweep_y(beside, base.column, DY, DT, BETA, begin=begin, end=end, **kept) == 0
+        assert sweep(dispatch, "y", beside, base, lines=(begin, end), **kept) == 0
     np.testing.assert_array_equal(beside[OWNED], whole[OWNED])
 
 
 def test_parts_that_cannot_be_are_refused():
     state, base = wrap(random_state(5, 8, 8)), base_of(5)
     with pytest.raises(ValueError, match=r"rows of the halo in y are \(5, 5, 6, 20\), not \(5, 5, 6, 8\)"):
-        dispatch.sweep_y(state, base.column, DY, DT, BETA, low=np.zeros((5, 5, 6, 8)))
+        sweep(dispatch, "y", state, base, low=np.zeros((5, 5, 6, 8)))
     with pytest.raises(ValueError, match="within 0 and 8, not from 3 to 9"):
-        dispatch.sweep_y(state, base.column, DY, DT, BETA, dispatch.NO_FLUX, 3, 9)
+        sweep(dispatch, "y", state, base, lines=(3, 9))
     with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
-        dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER)
-    seams = np.zeros((5, 8, FIELDS, 2, HALO))
-    with pytest.raises(ValueError, match="in one part"):
-        dispatch.sweep_x(state, base.column, DX, DT, BETA, part=INNER, seams=seams, closed=True)
+        sweep(dispatch, "x", state, base, part=INNER)
+    with pytest.raises(ValueError, match="the result of a sweep is"):
+        sweep(dispatch, "x", state, base, out=state[:, :4].copy())
+
+
+@pytest.mark.parametrize("direction", ["x", "y", "z"])
+def test_the_reference_takes_lines_parts_and_halos_as_the_kernels_do(direction):
+    shape, base = (5, 8, 9), base_of(5)
+    start, across = wrap(random_state(*shape)), (2, 7)
+    for more in ({"x": ({"part": CLOSED}, {"part": INNER}, {"part": OUTER}), "y": ({"low": 1}, {"high": 1})}).get(
+        direction, ({},)
+    ):
+        ends = []
+        for kernels in (reference, dispatch):
+            state, flux = (
+                start.copy(),
+                np.zeros([n + (name == direction) for name, n in zip("zyx", shape, strict=True)]),
+            )
+            given = dict(more)
+            for name, rows in (("low", slice(None, HALO)), ("high", slice(-HALO, None))):
+                if name in more:
+                    given[name] = np.ascontiguousarray(start[:, :, rows])
+                    state[:, :, rows] = np.nan
+            if "part" in more and more["part"] == CLOSED:
+                state[..., :HALO] = np.nan
+            if "part" in more and more["part"] != CLOSED:
+                given["seams"] = np.zeros((5, 8, FIELDS, 2, HALO))
+            out = np.zeros_like(state)
+            assert sweep(kernels, direction, state, base, DT, flux, across, out=out, **given) == 0
+            ends.append((out, flux))
+        assert_close(ends[1][0], ends[0][0], 1e-13)
+        np.testing.assert_allclose(ends[1][1], ends[0][1], rtol=0, atol=1e-12)
 
 
 def test_dispatch_refuses_what_the_kernels_cannot_take():

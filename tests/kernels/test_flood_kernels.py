@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 
 from hpckit.apps.exact.shallow_water import bowl, ritter, stoker, thacker_planar, thacker_radial
 from hpckit.kernels.flood import dispatch, reference, simd
-from hpckit.kernels.flood.constants import BROKEN, DEPTH_MIN, HALO, RATE, WET
+from hpckit.kernels.flood.constants import BROKEN, DEPTH_MIN, HALO, RATE, WET, Physics
+from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 G, DRY = 9.81, 1e-6
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
+
+
+def stage(kernels, new, now, start, bottom, weight, dt, physics, part=WHOLE):
+    """A stage; returns what it found."""
+    found = dispatch.found_by(now)
+    kernels.stage(new, now, start, bottom, weight, dt, physics, found, part)
+    return dispatch.ends(found)
 
 
 class Basin:
@@ -42,7 +50,9 @@ class Basin:
         return self.stage(np.empty_like(self.state), self.state, 1.0, 0.0)[RATE]
 
     def stage(self, new, now, weight, dt, **physics):
-        return dispatch.stage(new, now, self.state, self.bottom, weight, G, *self.spacing, dt, **physics, dry=DRY)
+        return stage(
+            dispatch, new, now, self.state, self.bottom, weight, dt, Physics(G, *self.spacing, **physics, dry=DRY)
+        )
 
     def step(self, dt, **physics):
         middle, new = np.zeros_like(self.state), np.zeros_like(self.state)
@@ -82,8 +92,13 @@ def test_a_stage_is_the_reference(nx, weight, forces):
     results = []
     for module in (dispatch, reference):
         new = np.full_like(now, 7.0)
-        told = module.stage(new, now, start, bottom, weight, G, 1.0, 1.3, 0.01, *forces, 1e-3)
+        physics = Physics(G, 1.0, 1.3, *forces, 1e-3)
+        told = stage(module, new, now, start, bottom, weight, 0.01, physics)
         results.append((new[OWNED].copy(), told))
+        stage(module, new, now, start, bottom, weight, 0.01, physics, INNER)
+        told_again = stage(module, new, now, start, bottom, weight, 0.01, physics, OUTER)
+        np.testing.assert_array_equal(told_again, told)
+        np.testing.assert_array_equal(new[OWNED], results[-1][0])
         new[OWNED] = 7.0
         assert (new == 7.0).all(), "the halo was written"
     (ours, our_told), (theirs, their_told) = results
@@ -91,7 +106,7 @@ def test_a_stage_is_the_reference(nx, weight, forces):
     np.testing.assert_allclose(our_told, their_told, rtol=1e-12)
     assert np.abs(ours - start[OWNED]).max() > 1e-3
     np.testing.assert_allclose(
-        dispatch.diagnose(now, bottom, G, 1e-3), reference.diagnose(now, bottom, G, 1e-3), rtol=1e-12
+        dispatch.diagnose(now, bottom, physics), reference.diagnose(now, bottom, physics), rtol=1e-12
     )
 
 
@@ -100,10 +115,10 @@ def test_bits_do_not_depend_on_the_split(rows, columns):
     now, start, bottom = noise(15, 300)
     cut = (..., slice(rows[0], rows[1] + 2 * HALO), slice(columns[0], columns[1] + 2 * HALO))
     whole, part = np.zeros_like(now), np.zeros_like(now[cut])
-    arguments = (0.5, G, 1.0, 1.3, 0.01, 1e-2, 0.03, 0.002, 1e-3)
-    dispatch.stage(whole, now, start, bottom, *arguments)
+    arguments = (0.5, 0.01, Physics(G, 1.0, 1.3, 1e-2, 0.03, 0.002, 1e-3))
+    stage(dispatch, whole, now, start, bottom, *arguments)
     pieces = (np.ascontiguousarray(array[cut]) for array in (now, start, bottom))
-    dispatch.stage(part, *pieces, *arguments)
+    stage(dispatch, part, *pieces, *arguments)
     np.testing.assert_array_equal(part[OWNED], whole[cut][OWNED])
 
 
@@ -216,7 +231,7 @@ def test_a_steady_flow_down_a_slope_is_that_of_manning():
         now[0], now[1] = depth, depth * first
         for _ in range(6000):
             new = now.copy()
-            dispatch.stage(new, now, now, bottom, 1.0, G, 1.0, 1.0, 0.05, 0.0, manning, 0.0, DRY)
+            stage(dispatch, new, now, now, bottom, 1.0, 0.05, Physics(G, 1.0, 1.0, 0.0, manning, 0.0, DRY))
             now[...] = new[:, HALO : HALO + 1, n // 2 : n // 2 + 1]
         np.testing.assert_allclose(now[0], depth, rtol=1e-10)
         np.testing.assert_allclose(now[1] / depth, speed, rtol=1e-6)
@@ -260,14 +275,15 @@ def test_thacker_solves_the_equations(solution, amplitude):
 def test_what_is_lost_is_counted_and_what_does_not_fit_refused():
     now, start, bottom = noise(5, 6)
     now[0, 3, 3], now[2, 4, 5] = -1.0, np.nan
-    told = dispatch.diagnose(now, bottom, G, 1e-3)
+    physics = Physics(G, 1.0, 1.0, dry=1e-3)
+    told = dispatch.diagnose(now, bottom, physics)
     assert told[BROKEN] == 2
     assert 0 < told[WET] < 29
     with pytest.raises(ValueError, match="memory of its own"):
-        dispatch.stage(now, now, start, bottom, 1.0, G, 1.0, 1.0, 0.1)
+        stage(dispatch, now, now, start, bottom, 1.0, 0.1, physics)
     with pytest.raises(ValueError, match="a state is"):
-        dispatch.diagnose(now[:2].copy(), bottom, G)
+        dispatch.diagnose(now[:2].copy(), bottom, physics)
     with pytest.raises(TypeError, match="float32"):
-        dispatch.diagnose(now.astype(np.float32), bottom, G)
+        dispatch.diagnose(now.astype(np.float32), bottom, physics)
     with pytest.raises(ValueError, match="bottom is"):
-        dispatch.diagnose(now[:, :4].copy(), bottom[:4].copy(), G)
+        dispatch.diagnose(now[:, :4].copy(), bottom[:4].copy(), physics)

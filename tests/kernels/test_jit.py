@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpckit.kernels import jit as options
-from hpckit.kernels.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
+from hpckit.kernels.compile import jit as options
+from hpckit.kernels.compile.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
 
 PROGRAM = """
 import importlib.util
 import sys
 from pathlib import Path
 import numpy as np
-from hpckit.kernels import jit as options
-from hpckit.kernels.jit import compiled, inlined, jit
+from hpckit.kernels.compile import jit as options
+from hpckit.kernels.compile.jit import compiled, inlined, jit
 
 if len(sys.argv) > 1:
     options._sources = lambda: sys.argv[1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.observables import reference
-from hpckit.kernels.observables.dispatch import density_sums, pair_histogram
+from hpckit.kernels.particles.observables import reference
+from hpckit.kernels.particles.observables.dispatch import density_sums, pair_histogram
 
 
 @pytest.mark.parametrize("periodic", [(True, True, True), (False, True, False), (False, False, False)])

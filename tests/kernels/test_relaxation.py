@@ -7,9 +7,9 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import stable
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.relaxation import dispatch, reference
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.relaxation import dispatch, reference
 
 NZ, NY, NX, DT = 7, 9, 11, 2.0
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))

@@ -11,10 +11,10 @@ import sys
 import numpy as np
 import pytest
 
-from hpckit.kernels import lanes as vectors
-from hpckit.kernels import simd
-from hpckit.kernels.jit import jit
-from hpckit.kernels.records.reference import HIGH_SINGLE, type_words
+from hpckit.kernels.compile import lanes as vectors
+from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.particles.records.reference import HIGH_SINGLE, type_words
 
 VECTOR_ISAS = [isa for isa in simd.available() if isa != "scalar"]
 SHAPES = [("d", 4), ("f", 8)] * bool(VECTOR_ISAS) + [("d", 8), ("f", 16)] * ("avx512" in VECTOR_ISAS)
@@ -211,12 +211,12 @@ def test_prefetch_may_look_beyond_the_end():
 AVX512 = """
 import json
 from numba import types as t
-from hpckit.kernels import jit as options
+from hpckit.kernels.compile import jit as options
 options._keep_on_disk = lambda *_: None  # a kernel from disk has no text to look at
-from hpckit.kernels import simd
-from hpckit.kernels.cells.simd import list_builder
-from hpckit.kernels.lennard_jones.simd import POTENTIAL
-from hpckit.kernels.pair.simd import Form, force_kernel
+from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.particles.cells.simd import list_builder
+from hpckit.kernels.particles.lennard_jones.simd import POTENTIAL
+from hpckit.kernels.particles.pair.simd import Form, force_kernel
 assert simd.available() == ("avx512", "avx2", "scalar"), simd.available()
 vector, matrix, tiles = (t.Array(t.float64, 1, "C"), t.Array(t.float64, 2, "C"), t.Array(t.float32, 3, "C"))
 ints, longs = t.Array(t.int32, 1, "C"), t.Array(t.int64, 1, "C")

@@ -12,8 +12,8 @@ import platform
 import numpy as np
 import pytest
 
-from hpckit.kernels import jit as options
 from hpckit.kernels import stencil
+from hpckit.kernels.compile import jit as options
 from hpckit.kernels.stencil import reference, simd
 from hpckit.kernels.stencil.region import boxes
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.jit import jit
-from hpckit.kernels.simd import Vec, store
-from hpckit.kernels.strips import LANES, collect, load, spread
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.strips import LANES, collect, load, spread
+from hpckit.kernels.compile.vectors import Vec, store
 
 
 @jit

@@ -7,11 +7,11 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d import dispatch as euler
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.tracers import dispatch, reference
-from hpckit.kernels.tracers.constants import REACH
+from hpckit.kernels.euler.box import dispatch as euler
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import HALO, REACH, Sweep
+from hpckit.kernels.euler.status import new_status
+from hpckit.kernels.euler.tracers import dispatch, reference
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
 SPACING = (DZ, DY, DX)
@@ -36,11 +36,12 @@ def step(kernels, owned: np.ndarray, tracers: np.ndarray, base, dim: int) -> tup
     shape = owned.shape[1:]
     old, out = state[RHO].copy(), np.full_like(q, np.nan)
     flux = np.zeros(tuple(n + (d == dim) for d, n in enumerate(shape)))
+    numbers, status = Sweep(SPACING[dim], DT, BETA, 1), new_status(state)
     if dim:
         sweep = euler.sweep_x if dim == 2 else euler.sweep_y
-        sweep(state, base.column, SPACING[dim], DT, BETA, flux)
+        sweep(state, state, base.column, flux, numbers, status)
     else:
-        euler.sweep_z(state, base.faces_3d, base.ghost, DZ, DT, BETA, flux)
+        euler.sweep_z(state, state, base.faces_3d, base.ghost, flux, numbers, status)
     kernels.transport(q, out, old, state, base.column, flux, dim, DT / SPACING[dim])
     return state[OWNED].copy(), out[INSIDE].copy()
 

@@ -7,10 +7,9 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler2d.constants import HALO
-from hpckit.kernels.euler3d.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.tracers.constants import REACH
-from hpckit.kernels.turbulence import dispatch, reference
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.turbulence import dispatch, reference
 
 DX, DY, DZ = SPACING = (50.0, 45.0, 60.0)
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))

@@ -10,9 +10,8 @@ from hpckit.apps.train.sampling import chosen, continued
 from hpckit.errors import InputError
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
-from hpckit.nn.cache import KeyValues
 from hpckit.nn.gpt import gpt2, llama
-from hpckit.nn.layer import Pass
+from hpckit.nn.layer import KeyValues, Pass
 from hpckit.nn.parameters import Parameters
 from hpckit.nn.rotary import RopeScaling
 

@@ -8,10 +8,10 @@ from nn_gradients import check, differences
 
 from hpckit.errors import InputError
 from hpckit.nn.activations import GELU, ExactGELU, ReLU, SiLU
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.linear import Linear
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
 from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
 from hpckit.nn.parameters import Parameters
 

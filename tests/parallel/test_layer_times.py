@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 
 from hpckit.comm.mesh import Mesh
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
 from hpckit.plan.pipeline.training import training_plan
 from hpckit.training import measure, stage, step
 from hpckit.training.measure import measure_layers

@@ -15,12 +15,12 @@ GOOD = {"ranks": 4, "layers": 6, "batch": 16, "pp": 2, "microbatches": 4}
 
 def refused(**changed):
     with pytest.raises(InputError) as caught:
-        hp.training_plan(**{**GOOD, **changed})
+        hp.plan.training_plan(**{**GOOD, **changed})
     return caught.value.message, caught.value.do
 
 
 def test_a_plan_says_who_has_which_layers():
-    plan = hp.training_plan(4, 7, dp=2, pp=2, batch=16, microbatches=4, schedule="zb_v", tied=True)
+    plan = hp.plan.training_plan(4, 7, dp=2, pp=2, batch=16, microbatches=4, schedule="zb_v", tied=True)
     assert (plan.dp, plan.pp, plan.microbatches) == (2, 2, 4)
     assert [plan.stages_of(rank) for rank in (0, 1)] == [[0, 3], [1, 2]]
     assert plan.partition.starts == (0, 2, 4, 6, 7)
@@ -32,12 +32,12 @@ def test_a_plan_says_who_has_which_layers():
 
 
 def test_what_the_ranks_leave_are_replicas():
-    assert hp.training_plan(6, 3, pp=3, batch=12, microbatches=2).dp == 2
-    assert hp.training_plan(1, 1, batch=5).dp == 1
+    assert hp.plan.training_plan(6, 3, pp=3, batch=12, microbatches=2).dp == 2
+    assert hp.plan.training_plan(1, 1, batch=5).dp == 1
 
 
 def test_costs_move_layers():
-    plan = hp.training_plan(2, 4, pp=2, batch=4, costs=[9.0, 1.0, 1.0, 1.0])
+    plan = hp.plan.training_plan(2, 4, pp=2, batch=4, costs=[9.0, 1.0, 1.0, 1.0])
     assert plan.partition.starts == (0, 1, 4)
 
 
@@ -73,7 +73,7 @@ def test_all_mistakes_are_told_at_once():
 def test_a_table_with_a_hole_is_refused(tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text("0F0,0F1,,,0I0,0W0,0B1\n,1F0,1B0,1F1,1I1,1W1\n")
-    plan = hp.training_plan(2, 2, pp=2, batch=4, microbatches=2, schedule=str(table))
+    plan = hp.plan.training_plan(2, 2, pp=2, batch=4, microbatches=2, schedule=str(table))
     assert plan.schedule.name == "mine.csv"
     message, do = refused(schedule=str(table))
     assert "microbatches: 2, not 4" in message
@@ -87,7 +87,7 @@ def test_mistakes_are_found_before_mpi_is_touched():
     code = (
         "import sys, hpckit as hp\n"
         "try:\n"
-        "    hp.training_plan(4, 2, dp=3, pp=3, batch=7, microbatches=2)\n"
+        "    hp.plan.training_plan(4, 2, dp=3, pp=3, batch=7, microbatches=2)\n"
         "except hp.errors.InputError: print('mpi4py' in sys.modules)"
     )
     code = code.replace("import sys, hpckit as hp", "import sys, hpckit as hp, hpckit.errors")

@@ -26,33 +26,33 @@ def gossip_mixes_as_its_matrix():
     """Three rounds against the matrix of the plan; the mean stays, dtypes, sizes, several at once."""
     for graph in GRAPHS:
         if graph == "hypercube" and P & (P - 1):
-            refused(lambda: hp.gossip(np.ones(3), COMM, "hypercube"), "hypercube has 2, 4, 8")
+            refused(lambda: hp.training.gossip(np.ones(3), COMM, "hypercube"), "hypercube has 2, 4, 8")
             continue
         for dtype, rounding in (("f8", 1e-14), ("f4", 1e-6), ("f2", 2e-2)):
             for size in (0, 1, 13):
                 every = np.cos(np.arange(P)[:, None] * 3 + np.arange(size)).astype(dtype)
                 mine, expected = every[RANK].copy(), every.astype("f8")
                 for turn in range(3):
-                    assert hp.gossip(mine, COMM, graph, turn).wait() is mine
-                    expected = mixing_matrix(hp.gossip_plan(graph, P, turn)) @ expected
+                    assert hp.training.gossip(mine, COMM, graph, turn).wait() is mine
+                    expected = mixing_matrix(hp.plan.gossip_plan(graph, P, turn)) @ expected
                 assert mine.dtype == dtype
                 np.testing.assert_allclose(mine.astype("f8"), expected[RANK], atol=rounding)
                 np.testing.assert_allclose(expected.mean(0), every.astype("f8").mean(0), atol=1e-14)
         first, second = np.full((2, 3), float(RANK)), np.full(4, -float(RANK))
-        works = [hp.gossip(first, COMM, graph), hp.gossip(second, COMM, graph)]
+        works = [hp.training.gossip(first, COMM, graph), hp.training.gossip(second, COMM, graph)]
         works[1].wait()
         works[0].wait()
         assert np.array_equal(first.reshape(-1)[:4], -second)
     turns = (P - 1).bit_length()
     mine = np.array([2.0**RANK])
     for turn in range(turns):
-        hp.gossip(mine, COMM, "exponential", turn).wait()
+        hp.training.gossip(mine, COMM, "exponential", turn).wait()
     if P & (P - 1) == 0:
         assert mine[0] == (2.0**P - 1) / P  # exact
-    refused(lambda: hp.gossip(np.ones(3, int), COMM), "mean")
-    refused(lambda: hp.gossip(np.ones(3), COMM, "rinng"), "did you mean 'ring'")
-    refused(lambda: hp.LocalSGD(COMM, every=0), "1 or more")
-    refused(lambda: hp.LocalSGD(COMM, graph="star"), "no graph 'star'")
+    refused(lambda: hp.training.gossip(np.ones(3, int), COMM), "mean")
+    refused(lambda: hp.training.gossip(np.ones(3), COMM, "rinng"), "did you mean 'ring'")
+    refused(lambda: hp.training.LocalSGD(COMM, every=0), "1 or more")
+    refused(lambda: hp.training.LocalSGD(COMM, graph="star"), "no graph 'star'")
 
 
 def gradient(rank, x):
@@ -63,7 +63,7 @@ def gradient(rank, x):
 def local_sgd_finds_the_minimum_of_all():
     best = np.mean([np.sin(rank + np.arange(5)) for rank in range(P)], axis=0)
     x, y = np.zeros(5), np.zeros(5)
-    each = hp.LocalSGD(COMM)
+    each = hp.training.LocalSGD(COMM)
     for _ in range(8):  # an average each step is synchronous SGD
         g = gradient(RANK, y)
         hp.all_reduce(g, COMM, "mean").wait()
@@ -72,12 +72,12 @@ def local_sgd_finds_the_minimum_of_all():
         assert each.step(x)
     np.testing.assert_allclose(x, y, atol=1e-14)
     hp.prove(each.plan)
-    few = hp.LocalSGD(COMM, every=4)
+    few = hp.training.LocalSGD(COMM, every=4)
     done = [few.step(x) for _ in range(8)]
     assert done == [False, False, False, True] * 2
     for graph in (None, "ring", "exponential"):
         x = np.full(5, float(RANK))
-        averaging = hp.LocalSGD(COMM, every=2, graph=graph)
+        averaging = hp.training.LocalSGD(COMM, every=2, graph=graph)
         hp.prove(averaging.plan)
         rates = 0.5 / (1 + np.arange(100) / 4)
         for rate in rates:
@@ -106,7 +106,7 @@ def synchronous_server_has_the_bits_of_an_all_reduce(servers):
         return (x * np.float32(1.7) + np.random.default_rng([RANK, step]).standard_normal(x.shape)).astype("f4")
 
     x = start.copy()
-    with hp.ParameterServer(COMM, start, optimizer(), servers=servers) as server:
+    with hp.training.ParameterServer(COMM, start, optimizer(), servers=servers) as server:
         assert server.is_worker == (servers <= RANK)
         for step in range(12 if server.is_worker else 0):
             server.pull(x)
@@ -138,7 +138,7 @@ def staleness_is_bounded_and_used():
         part += gradient
 
     seen = np.zeros(workers)
-    with hp.ParameterServer(COMM, seen, add, staleness=ahead) as server:
+    with hp.training.ParameterServer(COMM, seen, add, staleness=ahead) as server:
         if mine == 0:
             # The first worker goes ahead as far as it may before the others are allowed to begin.
             for _ in range(ahead):
@@ -157,7 +157,7 @@ def staleness_is_bounded_and_used():
                 assert seen.min() >= clock - ahead, (clock, seen)
                 server.push(one_push())
     assert server.pull(seen).tolist() == [25.0] * workers
-    with hp.ParameterServer(COMM, seen, add, staleness=None) as server:
+    with hp.training.ParameterServer(COMM, seen, add, staleness=None) as server:
         for _ in range(RANK if server.is_worker else 0):  # no bound, and not equally many
             server.push(one_push())
             server.pull(seen)
@@ -172,8 +172,8 @@ def mistakes():
         ({"staleness": -1}, "staleness of -1"),
         ({"staleness": RANK}, "staleness is"),
     ):
-        refused(lambda options=options: hp.ParameterServer(COMM, x, lambda part, mean: None, **options), said)
-    refused(lambda: hp.ParameterServer(COMM, x.astype("f2"), lambda part, mean: None), "float32 or float64")
+        refused(lambda options=options: hp.training.ParameterServer(COMM, x, lambda part, mean: None, **options), said)
+    refused(lambda: hp.training.ParameterServer(COMM, x.astype("f2"), lambda part, mean: None), "float32 or float64")
 
 
 gossip_mixes_as_its_matrix()

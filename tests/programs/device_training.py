@@ -46,7 +46,7 @@ def trained(kind: str, device: Device, pp: int, schedule: str) -> dict[str, np.n
     """All that a training gives on this rank."""
     model, x, targets = images() if kind == "cnn" else language(kind)
     tied = kind == "gpt2"
-    plan = hp.training_plan(
+    plan = hp.plan.training_plan(
         comm.size, len(model.layers), pp=pp, batch=BATCH, microbatches=2 if pp > 1 else 1, schedule=schedule, tied=tied
     )
     found: dict[str, np.ndarray] = {}

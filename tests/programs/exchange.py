@@ -39,7 +39,7 @@ def double_inside(halo, inside):
 
 
 def test_walls_do_not_depend_on_the_decomposition():
-    fills = [hp.mirror, hp.antisymmetric, hp.zero_gradient, hp.fixed(2.5), -1.5, "mirror", double_inside]
+    fills = [hp.bc.mirror, hp.bc.antisymmetric, hp.bc.zero_gradient, hp.bc.fixed(2.5), -1.5, "mirror", double_inside]
     for (low, high), location in itertools.product(
         zip(fills, fills[1:] + fills[:1], strict=True), ("center", "face", ("center", "face"))
     ):
@@ -58,10 +58,10 @@ def test_walls_are_what_they_say():
             field = hp.Field.zeros(dec, mesh)
             inside = 1.0 + np.arange(n)
             for fill, low in (
-                (hp.mirror, [2, 1] if n == 5 else [3, 2]),
-                (hp.antisymmetric, [-2, -1] if n == 5 else [-3, -2]),
-                (hp.zero_gradient, [1, 1]),
-                (hp.fixed(9.0), [9, 9]),
+                (hp.bc.mirror, [2, 1] if n == 5 else [3, 2]),
+                (hp.bc.antisymmetric, [-2, -1] if n == 5 else [-3, -2]),
+                (hp.bc.zero_gradient, [1, 1]),
+                (hp.bc.fixed(9.0), [9, 9]),
                 (double_inside, [2, 2]),
             ):
                 field.data[...] = 0
@@ -69,8 +69,8 @@ def test_walls_are_what_they_say():
                 hp.HaloExchange(mesh, field, {"x": (fill, None)})(field)
                 assert list(field.data[:2]) == low, (fill, field.data)
                 assert list(field.data[-2:]) == [0, 0]
-                wall = {hp.antisymmetric: 0.0, hp.fixed: 9.0}.get(fill, 1.0) if n == 6 else 1.0
-                assert fill is not hp.antisymmetric or field.data[2] == wall
+                wall = {hp.bc.antisymmetric: 0.0, hp.bc.fixed: 9.0}.get(fill, 1.0) if n == 6 else 1.0
+                assert fill is not hp.bc.antisymmetric or field.data[2] == wall
 
 
 def test_accumulate_adds_every_halo_value_to_its_owner():
@@ -133,8 +133,8 @@ def test_wrong_use_is_refused_on_every_rank():
         refused(lambda: halo(field.data.astype(np.float32)), "float32")
         refused(lambda: halo(field.data[:, ::-1]), "C-contiguous")
         refused(lambda: halo([field, field]), "for 1 fields, not 2")
-        refused(lambda: hp.HaloExchange(mesh, field, {"x": hp.mirror}), "periodic and has no walls")
-        refused(lambda: hp.HaloExchange(mesh, field, {"z": hp.mirror}), "no axis is called 'z'")
+        refused(lambda: hp.HaloExchange(mesh, field, {"x": hp.bc.mirror}), "periodic and has no walls")
+        refused(lambda: hp.HaloExchange(mesh, field, {"z": hp.bc.mirror}), "no axis is called 'z'")
         refused(lambda: hp.HaloExchange(mesh, field, {"y": "mirorr"}), "no wall fill")
         halo.start(field)
         refused(lambda: halo.start(field), "started already")
@@ -148,14 +148,14 @@ def test_wrong_use_is_refused_on_every_rank():
         halo.finish(field)
         halo.close()
         refused(lambda: halo(field), "closed")
-        refused(lambda: hp.HaloExchange(mesh, field, hp.mirror), "walls map axis names")
+        refused(lambda: hp.HaloExchange(mesh, field, hp.bc.mirror), "walls map axis names")
         refused(lambda: hp.HaloExchange(mesh, field)(3), "not of int")
         counts = hp.Field.zeros(dec, mesh, np.int8)
         refused(lambda: hp.HaloExchange(mesh, counts, {"y": 3.7}), "fixed(3.7) of axis y does not fit fields of int8")
-        refused(lambda: hp.HaloExchange(mesh, counts, {"y": hp.fixed(300)}), "does not fit")
+        refused(lambda: hp.HaloExchange(mesh, counts, {"y": hp.bc.fixed(300)}), "does not fit")
         hp.HaloExchange(mesh, counts, {"y": np.int64(3)})(counts)
         unsigned = hp.Field.zeros(dec, mesh, np.uint8)
-        refused(lambda: hp.HaloExchange(mesh, unsigned, {"y": hp.antisymmetric}), "does not fit")
+        refused(lambda: hp.HaloExchange(mesh, unsigned, {"y": hp.bc.antisymmetric}), "does not fit")
         with hp.Mesh(COMM, y=0, x=0) as other:
             refused(lambda: hp.HaloExchange(other, field), "another mesh")
     refused(field.sum, "the mesh is closed")

@@ -147,9 +147,9 @@ def test_what_is_given_wrongly_is_said(mesh, dec):
         (lambda: field.set_from_host(np.zeros((1, 1, 1))), "the values are (1, 1, 1)"),
         (lambda: hp.Decomposition((4, 4), mesh), "over a topology"),
         (lambda: hp.Mesh(None, x=0), "made of a communicator"),
-        (lambda: hp.fixed("a"), "at a number"),
-        (lambda: hp.HaloExchange(mesh, field, {"y": hp.fixed}), "fixed at a value"),
-        (lambda: hp.HaloExchange(mesh, field, {"y": hp.fixed(1j)}), "does not fit"),
+        (lambda: hp.bc.fixed("a"), "at a number"),
+        (lambda: hp.HaloExchange(mesh, field, {"y": hp.bc.fixed}), "fixed at a value"),
+        (lambda: hp.HaloExchange(mesh, field, {"y": hp.bc.fixed(1j)}), "does not fit"),
     ):
         refused(wrong, words)
 

@@ -20,7 +20,7 @@ def plate(mesh):
     field = hp.Field.zeros(hp.Decomposition(SHAPE, mesh.topology), mesh, name="T", components=2)
     y, x = field.coords(1.0)
     field.interior[...] = np.stack([np.sin(x) + y, np.cos(y) * x])
-    return field, hp.HaloExchange(mesh, field, {"y": hp.mirror})
+    return field, hp.HaloExchange(mesh, field, {"y": hp.bc.mirror})
 
 
 def advance(field, halo):

@@ -13,10 +13,10 @@ from refusals import refused
 import hpckit as hp
 from hpckit.errors import MismatchError
 from hpckit.nn.convolution import Flatten
+from hpckit.nn.feedforward import mlp
 from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
-from hpckit.nn.mlp import mlp
 from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.nn.parameters import Parameters
 from hpckit.plan.pipeline.schedule import Action, Schedule
@@ -47,7 +47,7 @@ def on_first(count, work, *arguments):
 
 
 def pipeline(comm, model, loss, samples, dtype=np.float32, **options):
-    plan = hp.training_plan(comm.size, len(model.layers), batch=samples, **options)
+    plan = hp.plan.training_plan(comm.size, len(model.layers), batch=samples, **options)
     mesh = hp.Mesh(comm, dp=plan.dp, pp=plan.pp)
     it = hp.Pipeline(model, loss, mesh, plan, dtype=dtype)
     it.initialize(3)
@@ -222,7 +222,7 @@ def replicas_that_differ_are_named(comm):
 
 
 def local_sgd_averages_parameters(comm):
-    averaging = hp.LocalSGD(comm, every=2)
+    averaging = hp.training.LocalSGD(comm, every=2)
     data, criterion = hp.DataParallel(mlp(SIZES), comm, averaging=averaging), CrossEntropy(CLASSES)
     data.initialize(3)
     for step in range(2):
@@ -249,7 +249,7 @@ def a_parameter_server_trains_like_an_all_reduce(comm):
     model = mlp(SIZES)
     parameters = Parameters(model.parameters())
     parameters.initialize(1)
-    with hp.parameter_server(comm, parameters, AdamW, lambda step: 1e-2 / (1 + step), servers=2) as server:
+    with hp.training.parameter_server(comm, parameters, AdamW, lambda step: 1e-2 / (1 + step), servers=2) as server:
         for _ in range(4 if server.is_worker else 0):
             server.pull(parameters.values)
             gradients(model, parameters, comm.rank - 2)
@@ -283,20 +283,20 @@ def one_compiles_for_all(comm):
 
 def what_does_not_fit_is_refused(comm):
     model, loss = mlp(SIZES), CrossEntropy(CLASSES)
-    plan = hp.training_plan(2, 8, pp=2, batch=4, microbatches=2)
+    plan = hp.plan.training_plan(2, 8, pp=2, batch=4, microbatches=2)
     with hp.Mesh(comm, dp=2, pp=1) as mesh:
         refused(lambda: hp.Pipeline(model, loss, mesh, plan), "dp=2 x pp=1")
     with hp.Mesh(comm, dp=1, pp=2) as mesh:
         refused(lambda: hp.Pipeline(mlp(SIZES[1:]), loss, mesh, plan), "7 layers")
         refused(lambda: hp.DataParallel(None, mesh["dp"]), "not a NoneType")
-        tied = hp.training_plan(2, 8, pp=2, batch=4, microbatches=2, tied=True)
+        tied = hp.plan.training_plan(2, 8, pp=2, batch=4, microbatches=2, tied=True)
         refused(lambda: hp.Pipeline(model, loss, mesh, tied), "tie")
         refused(lambda: hp.Pipeline(Sequential([model.layers[0]] * 8), loss, mesh, plan), "share")
         it = hp.Pipeline(model, loss, mesh, plan)
         refused(lambda: it.run(X[:5], TARGETS[:5]), "4 samples")
         refused(lambda: it.run(X[:4], TARGETS[:3]), "3 targets")
     late = Sequential([Flatten(), mlp([SIZES[0], CLASSES])])  # whose second layer gives its input no gradient
-    two = hp.training_plan(1, 2, batch=4, schedule="interleaved", chunks=2)
+    two = hp.plan.training_plan(1, 2, batch=4, schedule="interleaved", chunks=2)
     it = hp.Pipeline(late, loss, hp.Mesh(MPI.COMM_SELF, dp=1, pp=1), two)
     refused(lambda: it.run(X32[:4], TARGETS[:4]), "stage 1 begins with a layer that gives no gradient")
 
@@ -328,9 +328,8 @@ def a_step_is_measured(comm):
             assert interval.begin >= forward[interval.action.microbatch].end
     assert step.price.messages == 8
     assert sum(step.price.sent) == 8 * 6 * SIZES[4] * 4
-    assert hp.price(step.schedule, times=step.times).seconds > 0
-    assert hp.draw(step).count("rank") >= 2
-    assert "measured" in hp.draw_svg(step)
+    assert hp.plan.price_schedule(step.schedule, times=step.times).seconds > 0
+    assert hp.plan.draw_schedule(step.schedule, step.price).count("rank") >= 2
     layers = it.layer_times()
     assert [layer.name for layer in layers] == list(mlp(SIZES).names)
     assert all(layer.seconds > 0 for layer in layers)

@@ -14,7 +14,7 @@ from hpckit.comm.json_bytes import gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError
-from hpckit.kernels.euler2d.constants import HALO
+from hpckit.kernels.euler.constants import HALO
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

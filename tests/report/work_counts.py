@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from counting import Counted, counted
 
-from hpckit.kernels.euler2d import reference as slab
-from hpckit.kernels.euler3d import reference as box
+from hpckit.kernels.euler.box import reference as box
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import reference as slab
+from hpckit.kernels.parts import WHOLE
 from hpckit.kernels.shallow_water import reference as water
+from hpckit.kernels.shallow_water.constants import Physics
 from hpckit.kernels.stencil import reference as stencil
 
-HALO = 6
+SWEEP, STATUS = Sweep(1.0, 1e-6, 0.05, 1), np.zeros(2, np.int32)
 NONE = np.zeros((0, 0))
-NO_FLUX = np.zeros((0, 0, 0))
+NO_FLUX = NO_SEAMS = np.zeros((0, 0, 0))
 
 
 def per_cell(run, sizes, dims):
@@ -39,12 +42,14 @@ def count(*modules):
 
 @count(slab)
 def slab_x(n):
-    slab.sweep_x(make(4, n, n + 2 * HALO), make(3, n), 1.0, 1e-6, 0.05, NONE, np.zeros((2, 0)), True, True)
+    state = make(4, n, n + 2 * HALO)
+    slab.sweep_x(state, state, make(3, n), NONE, np.zeros((2, 0)), True, True, SWEEP, STATUS, WHOLE, NO_SEAMS)
 
 
 @count(slab)
 def slab_z(n):
-    slab.sweep_z(make(4, n, n + 2 * HALO), make(4, n + 1), make(4), 1.0, 1e-6, 0.05, NONE)
+    state = make(4, n, n + 2 * HALO)
+    slab.sweep_z(state, state, make(4, n + 1), make(4), NONE, SWEEP, STATUS, (0, n))
 
 
 def box_state(n):
@@ -53,17 +58,20 @@ def box_state(n):
 
 @count(slab, box)
 def box_x(n):
-    box.sweep_x(box_state(n), make(3, n), 1.0, 1e-6, 0.05, NO_FLUX)
+    state = box_state(n)
+    box.sweep_x(state, state, make(3, n), NO_FLUX, SWEEP, STATUS, (0, n), WHOLE, NO_SEAMS)
 
 
 @count(slab, box)
 def box_y(n):
-    box.sweep_y(box_state(n), make(3, n), 1.0, 1e-6, 0.05, NO_FLUX)
+    state = box_state(n)
+    box.sweep_y(state, state, make(3, n), NO_FLUX, SWEEP, STATUS, (0, n), WHOLE, NO_FLUX, NO_FLUX)
 
 
 @count(slab, box)
 def box_z(n):
-    box.sweep_z(box_state(n), make(5, n + 1), make(4), 1.0, 1e-6, 0.05, NO_FLUX)
+    state = box_state(n)
+    box.sweep_z(state, state, make(5, n + 1), make(4), NO_FLUX, SWEEP, STATUS, (0, n))
 
 
 @count(slab, box)
@@ -78,8 +86,9 @@ def box_diffuse(n):
 
 @count(water)
 def water_step(n):
-    h, u, v = (make(n + 6, n + 6) for _ in range(3))
-    water.step(h, u, v, make(n + 6, n + 6), make(5, n + 6), make(3, n + 6), 9.8, 1.0, 1.0, 0.1, 0.0, 0.0, 0.0)
+    fields = tuple(make(n + 6, n + 6) for _ in range(3))
+    tables = make(n + 6, n + 6), make(5, n + 6), make(3, n + 6)
+    water.step(fields, fields, *tables, Physics(9.8, 1.0, 1.0), 0.1, 1, WHOLE)
 
 
 def heat(dims):

@@ -18,7 +18,7 @@ from hpckit.apps.common.validation import Check, Curves, Found, at_least, at_mos
 from hpckit.apps.exact.gravity_waves import Channel, waves
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
 from hpckit.apps.weather.validate.config import Config
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, RD
+from hpckit.kernels.euler.constants import CP, GRAVITY, RD
 
 WIDTH, HEIGHT, WIND, F = 300_000.0, 10_000.0, 20.0, 1e-3
 SOURCE = "Baldauf and Brdar 2013, exact"

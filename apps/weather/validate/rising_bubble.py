@@ -18,7 +18,7 @@ from hpckit.apps.common.validation import Found, at_most, near
 from hpckit.apps.exact.anelastic import initial_acceleration
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
 from hpckit.apps.weather.validate.config import Config
-from hpckit.kernels.euler2d.constants import CP, GRAVITY, P0, RD
+from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
 
 ANELASTIC = "anelastic, exact at first"
 SIDE, THETA = 1000.0, 300.0

@@ -23,8 +23,7 @@ A communicator knows its observer (`observer_of`): those of a mesh have the mesh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -61,8 +60,8 @@ class Listener:
         """From now on the rank stands still for the others."""
 
     def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
-        """It is over; waited: s, where the operation counts them itself. Comes without `waits` where nothing was
-        waited for, and with the result None where the operation failed or has none.
+        """It is over; `operation.waiting` where the rank stood still for it. waited: s of an exchange. The result is
+        None where the operation failed or has none.
         """
 
     def acted(self, name: str, begin: float, end: float) -> None:
@@ -72,12 +71,18 @@ class Listener:
 class Operation:
     """An operation of this rank on `comm`, between its beginning and its end; made by `Observer`.
 
-    `name` (a text, or a tuple of texts), the elements `count` of `dtype` and `root` are the same on all ranks of `comm`,
-    -1 where they may differ. `peers`: the ranks of `comm` that this rank waits for, None where `name` says it.
-    `peer`: of a message, the rank at its other end; None for all other operations.
+    `name` (a text, or a tuple of texts), the elements `count` of `dtype` and `root` are the same on all ranks of
+    `comm`; a count of -1 may differ. `peers`: the ranks of `comm` that this rank waits for; None where `name` says it.
+    `peer`: of a message, the rank at its other end; None for all other operations. `sends`: whether that message
+    leaves. `blocks`: it waits as it begins. `kind`: of an exchange or a message, what its waits are summed up as.
+    `waiting`: the rank stands still for it now.
     """
 
-    __slots__ = ("_heard", "_observer", "comm", "count", "dtype", "name", "peer", "peers", "root", "sends")
+    __slots__ = (
+        "_heard", "_observer", "blocks", "comm", "count", "dtype", "kind", "name", "peer", "peers", "root", "sends",
+        "waiting",
+    )  # fmt: skip
+    is_exchange = False
 
     def __init__(
         self,
@@ -90,10 +95,12 @@ class Operation:
         peers: Sequence[int] | None = None,
         peer: int | None = None,
         sends: bool = False,
+        blocks: bool = False,
+        kind: str = "",
     ) -> None:
-        self._observer = observer
+        self._observer, self.kind = observer, kind
         self.comm, self.name, self.dtype, self.count, self.root = comm, name, dtype, count, root
-        self.peers, self.peer, self.sends = peers, peer, sends
+        self.peers, self.peer, self.sends, self.blocks, self.waiting = peers, peer, sends, blocks, False
         self._heard = [(listener, listener.begun(self)) for listener in observer.listeners]
 
     def posted(self) -> None:
@@ -101,36 +108,47 @@ class Operation:
         for listener, note in self._heard:
             listener.posted(self, note)
 
-    def wait(self) -> None:
-        """The rank stands still from now on. Raises what a listener finds wrong: see `hpckit.Watch`."""
-        self._observer.inside = True
+    def wait(self, name: Hashable = None) -> None:
+        """The rank stands still from now on. name: of a message for which it is known only now. Raises what a listener
+        finds wrong: see `hpckit.Watch`.
+        """
+        if name is not None:
+            self.name = name
+        self._observer.inside = self.waiting = True
         try:
             for listener, note in self._heard:
                 listener.waits(self, note)
         except BaseException:
-            self._observer.inside = False
+            self._observer.inside = self.waiting = False
             raise
 
     def end(self, result: Any = None, waited: float | None = None) -> None:
-        """It is over. Raises what a listener finds wrong with the result."""
-        self._observer.inside = False
-        for listener, note in self._heard:
-            listener.ended(self, note, result, waited)
+        """It is over. Raises what a listener finds wrong with the result. waited: s, given by an exchange."""
+        if self.waiting:
+            self._observer.inside = False
+        try:
+            for listener, note in self._heard:
+                listener.ended(self, note, result, waited)
+        finally:
+            self.waiting = False
+
+    def __enter__(self) -> None:
+        self.wait()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.end()
 
 
 class Exchange(Operation):
-    """The report of an object that exchanges with some neighbors again and again: `begin`, `posted`, `wait`, `end` each
-    time. `kind`: what its waits are summed up as, "halo" or "ghosts".
-    """
+    """The report of an object that exchanges with neighbors again and again, from `begin` to `end` each time."""
 
-    __slots__ = ("_listeners", "_notes", "kind")
+    __slots__ = ("_listeners", "_notes")
+    is_exchange = True
 
     def __init__(
         self, observer: Observer, comm: MPI.Comm, kind: str, name: str, dtype: Hashable, peers: Iterable[int]
     ) -> None:
-        self.kind = kind
-        self._notes: dict[Listener, Any] = {}
-        super().__init__(observer, comm, name, dtype, -1, peers=list(peers))
+        super().__init__(observer, comm, name, dtype, -1, peers=list(peers), blocks=True, kind=kind)
         self._notes, self._listeners = dict(self._heard), observer.listeners
 
     def begin(self) -> None:
@@ -155,27 +173,31 @@ class Exchange(Operation):
 class Unheard:
     """An operation that nobody listens to."""
 
-    __slots__ = ("name",)
+    __slots__ = ()
 
     def posted(self) -> None:
         """Nobody hears it."""
 
-    def wait(self) -> None:
+    def wait(self, name: Hashable = None) -> None:
         """Nobody hears it."""
 
     def end(self, result: Any = None, waited: float | None = None) -> None:
         """Nobody hears it."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 
 UNHEARD = Unheard()
 
 
 class Observer:
-    """Tells those that listen what the operations of a mesh do. Made by `Mesh`, or for a mesh: `Mesh(…, observer=…)`.
+    """Tells listeners what the operations of a mesh do. Made by a mesh, or given to it: `Mesh(comm, Observer(), x=0)`.
 
-    `on`: whether anybody listens; where nothing may be lost on a report, look at it first. `inside`: whether this rank
-    waits in an operation, whose own calls of MPI are its own business. `checks_messages`: whether messages are followed
-    by their checksums, which an object asks when it is made.
+    `on`: whether anybody listens; where a report must cost nothing, look at it first. `inside`: whether this rank waits
+    in an operation, whose own calls of MPI are not reported. `checks_messages`: whether messages are followed by their
+    checksums, which an object asks when it is made.
     """
 
     __slots__ = ("checks_messages", "inside", "listeners", "on")
@@ -192,22 +214,16 @@ class Observer:
         count: int = -1,
         root: int = -1,
         peers: Sequence[int] | None = None,
+        blocks: bool = False,
     ) -> Operation | Unheard:
         """An operation begins that all ranks of `comm` make together. Arguments as of `Operation`. Never waits."""
-        return Operation(self, comm, name, dtype, count, root, peers) if self.on else UNHEARD
+        return Operation(self, comm, name, dtype, count, root, peers, blocks=blocks) if self.on else UNHEARD
 
-    @contextmanager
     def operation(
         self, comm: MPI.Comm, name: Hashable, dtype: Hashable = "", count: int = -1, root: int = -1
-    ) -> Iterator[None]:
+    ) -> Operation | Unheard:
         """The same around calls that block: `with mesh.observer.operation(comm, "sum of mine"): …`."""
-        made = self.begin(comm, name, dtype, count, root)
-        made.posted()
-        made.wait()
-        try:
-            yield
-        finally:
-            made.end()
+        return self.begin(comm, name, dtype, count, root, blocks=True)
 
     def exchange(
         self, comm: MPI.Comm, kind: str, name: str, dtype: Hashable = "", peers: Iterable[int] = ()
@@ -216,12 +232,21 @@ class Observer:
         return Exchange(self, comm, kind, name, dtype, peers)
 
     def message(
-        self, comm: MPI.Comm, name: str, dtype: Hashable, count: int, peer: int, sends: bool = False
+        self,
+        comm: MPI.Comm,
+        name: str,
+        dtype: Hashable,
+        count: int,
+        peer: int,
+        sends: bool = False,
+        kind: str = "",
     ) -> Operation | Unheard:
-        """A message begins: its receive is posted, or (`sends`) it leaves. Its waits are summed up by the word of the
-        name before the colon. peer: a rank of `comm`, ANYBODY or NOBODY.
+        """A message begins: its receive is posted, or (`sends`) it leaves. Its waits are summed up where it has a
+        `kind`. peer: a rank of `comm`, ANYBODY or NOBODY.
         """
-        return Operation(self, comm, name, dtype, count, peer=peer, sends=sends) if self.on else UNHEARD
+        if not self.on:
+            return UNHEARD
+        return Operation(self, comm, name, dtype, count, peer=peer, sends=sends, blocks=True, kind=kind)
 
     def act(self, name: str, begin: float, end: float) -> None:
         """Something took place within a phase, for a timeline; s of `time.perf_counter`."""
@@ -249,12 +274,12 @@ class Observer:
 @cache
 def _attribute() -> int:
     """The attribute of a communicator that holds its observer; a duplicate of the communicator has it too."""
-    return MPI.Comm.Create_keyval(copy_fn=True)
+    return MPI.Comm.Create_keyval(copy_fn=lambda comm, key, observer: observer)
 
 
 def observer_of(comm: MPI.Comm) -> Observer:
     """The observer of a communicator: of the mesh that it belongs to, else of the world. Ask once and keep it."""
-    found: Observer | None = comm.Get_attr(_attribute())
+    found: Any = comm.Get_attr(_attribute())
     return found or _observer_of_the_world()
 
 

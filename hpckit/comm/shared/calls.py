@@ -23,6 +23,8 @@ from hpckit.kernels.shared_memory.entry import entry, nothing, wanted
 from hpckit.kernels.shared_memory.simd import reducer
 from hpckit.plan.blocks import block_starts
 
+__communicates__ = True  # its frames are not call sites
+
 KERNELS: dict[tuple[str, str], Any] = {
     ("all_reduce", "flat"): all_reduce.flat,
     ("all_reduce", "staged"): all_reduce.staged,

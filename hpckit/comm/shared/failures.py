@@ -10,6 +10,8 @@ from hpckit.comm.shared.group import NodeGroup
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
 
+__communicates__ = True  # its frames are not call sites
+
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier")
 ALGORITHMS = ("flat", "staged", "symmetric", "direct")
 

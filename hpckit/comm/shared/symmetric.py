@@ -24,7 +24,7 @@ class SharedBuffer:
     """A symmetric buffer of a group of ranks.
 
     array: the own part, shape and dtype as asked for. parts: those of all ranks, in their order; what a rank may read
-    there and when is up to the program (`hpckit.comm.shared.calls.barrier`). The memory lives as long as any array on it.
+    there and when is up to the program (`calls.barrier`). The memory lives as long as any array on it.
     """
 
     def __init__(self, group: NodeGroup, shape: tuple[int, ...], dtype: np.dtype) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import InputError
-from hpckit.kernels.observables.dispatch import pair_histogram
+from hpckit.kernels.particles.observables.dispatch import pair_histogram
 from hpckit.md.observables.frame import Floats, Frame, own_block, summed
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.errors import InputError
-from hpckit.kernels.observables.dispatch import density_sums
+from hpckit.kernels.particles.observables.dispatch import density_sums
 from hpckit.md.observables.frame import Floats, Frame, Ints, own_block, summed
 
 

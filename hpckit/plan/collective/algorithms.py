@@ -11,8 +11,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.collective import all_reduce
-from hpckit.plan.collective.plan import CollectivePlan, joined, segmented, transposed
-from hpckit.plan.collective.prove import prove_collective
+from hpckit.plan.collective.plan import CollectivePlan, backward, joined, segmented
 from hpckit.plan.collective.rows import one_line
 from hpckit.plan.collective.spreading import (
     chain,
@@ -24,6 +23,7 @@ from hpckit.plan.collective.spreading import (
     tree,
 )
 from hpckit.plan.numbers import count as whole
+from hpckit.plan.prove import prove
 
 Builder = Callable[..., CollectivePlan]
 
@@ -33,11 +33,11 @@ def _gather_ring(ranks: int, segments: int = 1) -> CollectivePlan:
 
 
 def _scatter_ring(ranks: int, segments: int = 1) -> CollectivePlan:
-    return segmented(transposed(all_reduce.flat_ring(ranks), "reduce_scatter"), segments)
+    return segmented(backward(all_reduce.flat_ring(ranks), "reduce_scatter"), segments)
 
 
 def _scatter_halving(ranks: int) -> CollectivePlan:
-    return replace(transposed(doubling_gather(ranks), "reduce_scatter"), algorithm="halving")
+    return replace(backward(doubling_gather(ranks), "reduce_scatter"), algorithm="halving")
 
 
 def _broadcast_tree(ranks: int, root: int = 0, segments: int = 1) -> CollectivePlan:
@@ -59,12 +59,12 @@ def _broadcast_scatter(ranks: int, root: int = 0) -> CollectivePlan:
 
 def _reduce_scattered(ranks: int, root: int = 0) -> CollectivePlan:
     """Reduce-scatter, then gather (Rabenseifner 2004)."""
-    halves = (_scatter_ring(ranks), transposed(scatter_tree(ranks, root), "gather"))
+    halves = (_scatter_ring(ranks), backward(scatter_tree(ranks, root), "gather"))
     return replace(joined("reduce", "scatter_gather", *halves), root=root)
 
 
 def _backward(build: Builder, operation: str) -> Builder:
-    return lambda ranks, **options: transposed(build(ranks, **options), operation)
+    return lambda ranks, **options: backward(build(ranks, **options), operation)
 
 
 # Operation -> algorithm -> (what makes its plan, the options that it takes).
@@ -176,7 +176,7 @@ def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), n
         plan = build(ranks, **given)
         if plan.operation != operation:
             raise InputError(f"{name} was added to {operation} and makes a plan of {plan.operation}")
-        prove_collective(plan)
+        prove(plan)
         return plan
 
     ALGORITHMS[operation][name] = (proved, tuple(options))
@@ -197,3 +197,15 @@ def _unknown(what: str, given: str, known: Any) -> InputError:
     return InputError(
         f"there is no {what} {given!r}", do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(known)}"
     )
+
+
+def busbw_factor(operation: str, ranks: int) -> float:
+    """What algbw, the bytes of the largest buffer over the time, is multiplied by to be held against the rate of a
+    link, as nccl-tests do (their doc/PERFORMANCE.md).
+
+    On p ranks 2 (p - 1) / p of an all-reduce's buffer must pass each link, all of a broadcast's or reduce's that of the
+    root, and (p - 1) / p of the other operations' buffers, whose own block stays where it is.
+    """
+    if operation in ("broadcast", "reduce"):
+        return 1.0
+    return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks

@@ -10,15 +10,16 @@ from math import isqrt
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, joined, messages, segmented, transposed
+from hpckit.plan.collective.plan import CollectivePlan, backward, joined, messages, segmented
 from hpckit.plan.collective.rows import columns, leader_line, node_lines, one_line, rows
 from hpckit.plan.collective.spreading import from_root, ring_gather, tree
+from hpckit.plan.protocol import NOBODY, Step
 
 
 def ring(ranks: int, segments: int = 1) -> CollectivePlan:
     """Ring: reduce-scatter, then all-gather, 2 (p - 1) steps of n / p (Patarasuk and Yuan 2009)."""
     gather = flat_ring(ranks)
-    plan = joined("all_reduce", "ring", transposed(gather, "reduce_scatter"), gather)
+    plan = joined("all_reduce", "ring", backward(gather, "reduce_scatter"), gather)
     return segmented(plan, segments)
 
 
@@ -52,20 +53,20 @@ def halving_doubling(ranks: int) -> CollectivePlan:
         return messages(np.where(rank < core, rank ^ 2**k, NOBODY), low, low + 2**k)
 
     doubling = CollectivePlan("all_gather", "doubling", ranks, core, core.bit_length() - 1, step)
-    both = joined("all_reduce", "halving_doubling", transposed(doubling, "reduce_scatter"), doubling)
+    both = joined("all_reduce", "halving_doubling", backward(doubling, "reduce_scatter"), doubling)
     return _folded(both, core)
 
 
 def binomial_tree(ranks: int, segments: int = 1) -> CollectivePlan:
     """Reduce to rank 0 by a binomial tree, then broadcast: 2 log2(p) steps of n."""
     down = tree(one_line(ranks), 1)
-    return segmented(joined("all_reduce", "tree", transposed(down, "reduce"), down), segments)
+    return segmented(joined("all_reduce", "tree", backward(down, "reduce"), down), segments)
 
 
 def naive(ranks: int) -> CollectivePlan:
     """All send to one root, which adds and sends the sum to each: 2 (p - 1) steps of n through one link."""
     out = from_root(one_line(ranks), 1)
-    return joined("all_reduce", "naive", transposed(out, "reduce"), out)
+    return joined("all_reduce", "naive", backward(out, "reduce"), out)
 
 
 def parameter_server(ranks: int, servers: int | None = None) -> CollectivePlan:
@@ -83,7 +84,7 @@ def parameter_server(ranks: int, servers: int | None = None) -> CollectivePlan:
         return messages(np.where(rank < k, (rank + turn + 1) % ranks, NOBODY), rank, rank + 1)
 
     pulls = CollectivePlan("broadcast", "parameter_server", ranks, k, ranks - 1, pull)
-    return joined("all_reduce", "parameter_server", transposed(pulls, "reduce"), pulls)
+    return joined("all_reduce", "parameter_server", backward(pulls, "reduce"), pulls)
 
 
 def hierarchical(ranks: int, node_size: int, segments: int = 1) -> CollectivePlan:
@@ -94,7 +95,7 @@ def hierarchical(ranks: int, node_size: int, segments: int = 1) -> CollectivePla
     rank = np.arange(ranks)
     inside = tree(node_lines(ranks, node_size), nodes)
     between = ring_gather(leaders, nodes, np.zeros_like(rank), np.ones_like(rank))
-    plans = (transposed(inside, "reduce"), transposed(between, "reduce_scatter"), between, inside)
+    plans = (backward(inside, "reduce"), backward(between, "reduce_scatter"), between, inside)
     return segmented(joined("all_reduce", "hierarchical", *plans), segments)
 
 
@@ -110,7 +111,7 @@ def torus(ranks: int, shape: tuple[int, int] | None = None) -> CollectivePlan:
     high = np.full(ranks, shape[0])
     in_rows = ring_gather(along, ranks, np.zeros_like(rank), high)
     in_columns = ring_gather(across, ranks, along.position * shape[0], np.ones_like(rank))
-    plans = (transposed(in_rows, "reduce_scatter"), transposed(in_columns, "reduce_scatter"), in_columns, in_rows)
+    plans = (backward(in_rows, "reduce_scatter"), backward(in_columns, "reduce_scatter"), in_columns, in_rows)
     return joined("all_reduce", "torus", *plans)
 
 
@@ -122,7 +123,7 @@ def _folded(plan: CollectivePlan, core: int) -> CollectivePlan:
     none, all_slots = np.zeros_like(rank), np.full_like(rank, plan.slots)
     back = messages(np.where(rank < extra, rank + core, NOBODY), none, all_slots)
     unfold = CollectivePlan("broadcast", "fold", plan.ranks, plan.slots, 1, lambda _: back)
-    return joined("all_reduce", plan.algorithm, transposed(unfold, "reduce"), plan, unfold)
+    return joined("all_reduce", plan.algorithm, backward(unfold, "reduce"), plan, unfold)
 
 
 def _power_below(n: int) -> int:

@@ -15,10 +15,10 @@ from difflib import get_close_matches
 import numpy as np
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.collective.plan import CollectivePlan, Step, messages
-from hpckit.plan.collective.rows import Ints
+from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.numbers import count as whole_number
+from hpckit.plan.protocol import NOTHING, Claim, Ints, Step
 
 # Dense matrices of more ranks take minutes.
 MOST_DENSE = 4096
@@ -44,14 +44,37 @@ class GossipPlan(CollectivePlan):
         """Elements in each slot."""
         return np.full(self.slots, count)
 
+    def claim(self) -> Claim:
+        """A round keeps the mean: each rank's weights add up to 1, and so do the weights that its buffer gets on all
+        ranks (exactly, in whole numbers); none is negative.
+        """
+        if (self.shares < 0).any():
+            rank = int(np.argwhere(self.shares < 0)[0][1])
+            raise PlanError(f"{self.title()}: rank {rank} gives a negative weight")
+        start = np.full((self.ranks, self.slots), NOTHING)
+        start[:, 0] = np.arange(self.ranks)
+        return Claim(
+            start,
+            start,
+            fixed=start != NOTHING,
+            also=self._check_weights,
+            cell_name=lambda rank, slot: f"slot {slot}",
+        )
 
-@dataclass(frozen=True)
-class GossipProof:
-    """What was proved: a doubly stochastic round of so many steps and messages between so many ranks."""
-
-    ranks: int
-    steps: int
-    messages: int
+    def _check_weights(self, held: np.ndarray) -> None:
+        """held: what the slots of each rank hold after the round, slot 0 its own buffer."""
+        own = np.argsort(held[:, 0])
+        ordered = held[own, 0]
+        at = np.minimum(np.searchsorted(ordered, held), self.ranks - 1)
+        came = ordered[at] == held  # else nothing came into the slot
+        given, gotten = np.where(came, self.shares.T, 0), np.zeros(self.ranks, np.int64)
+        np.add.at(gotten, own[at][came], given[came])
+        for what, sums in (("the weights that it gives", given.sum(1)), ("the weights that its buffer gets", gotten)):
+            if (sums != self.parts).any():
+                rank = int(np.argmax(sums != self.parts))
+                raise PlanError(
+                    f"{self.title()}: rank {rank}: {what} add up to {sums[rank]}/{self.parts}, and the mean is not kept"
+                )
 
 
 def gossip_plan(graph: str, ranks: int, turn: int = 0, *, shape: tuple[int, int] | None = None) -> GossipPlan:
@@ -91,45 +114,14 @@ def gossip_plan(graph: str, ranks: int, turn: int = 0, *, shape: tuple[int, int]
     )
 
 
-def prove_gossip(plan: GossipPlan) -> GossipProof:
-    """Raise `PlanError` unless a round keeps the mean: every send is met by one receive, each rank's weights add up to
-    1, and so do the weights that its buffer gets on all ranks (exactly, in whole numbers); none is negative.
-    """
-    if (plan.shares < 0).any():
-        rank = int(np.argwhere(plan.shares < 0)[0][1])
-        raise PlanError(f"rank {rank} gives a negative weight")
-    ranks = np.arange(plan.ranks)
-    rows, columns = plan.shares[0].copy(), plan.shares[0].copy()
-    sent = 0
-    for number, step in enumerate(plan.steps()):
-        active = ranks[step.send_to >= 0]
-        taken = ranks[step.recv_from >= 0]
-        for name, some, there, back in (
-            ("sends to", active, step.send_to, step.recv_from),
-            ("takes from", taken, step.recv_from, step.send_to),
-        ):
-            if (there[some] >= plan.ranks).any() or (back[there[some]] != some).any():
-                wrong = some[(there[some] >= plan.ranks) | (back[np.minimum(there[some], plan.ranks - 1)] != some)]
-                raise PlanError(f"step {number + 1}: rank {wrong[0]} {name} rank {there[wrong[0]]}, which does not")
-        share = plan.shares[number + 1]
-        rows[taken] += share[taken]
-        columns[active] += share[step.send_to[active]]
-        sent += int((step.send_to[active] != active).sum())
-    for what, sums in (("the weights that it gives", rows), ("the weights that its buffer gets", columns)):
-        if (sums != plan.parts).any():
-            rank = int(np.argmax(sums != plan.parts))
-            raise PlanError(f"rank {rank}: {what} add up to {sums[rank]}/{plan.parts}, and the mean is not kept")
-    return GossipProof(plan.ranks, plan.length, sent)
-
-
 def mixing_matrix(plan: GossipPlan) -> np.ndarray:
     """The matrix W of a round, float64[ranks, ranks]."""
     if plan.ranks > MOST_DENSE:
         raise InputError(f"a matrix of {plan.ranks} ranks is too large", do=f"ask for at most {MOST_DENSE}")
     matrix = np.diag(plan.shares[0].astype(np.float64))
     for number, step in enumerate(plan.steps()):
-        taken = np.flatnonzero(step.recv_from >= 0)
-        np.add.at(matrix, (taken, step.recv_from[taken]), plan.shares[number + 1][taken])
+        taken = np.flatnonzero(step.receives.peer >= 0)
+        np.add.at(matrix, (taken, step.receives.peer[taken]), plan.shares[number + 1][taken])
     return matrix / plan.parts
 
 

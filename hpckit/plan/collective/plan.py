@@ -2,13 +2,13 @@
 
 A slot is a stretch of the buffer that moves as a whole: a chunk of an all-reduce, the block of one rank in a gather.
 Plans that spread data (all-gather, broadcast, scatter) are the ones that are written down; each of them, run backward
-with additions in place of copies, is the plan that collects it (reduce-scatter, reduce, gather), see `transposed`.
+with additions in place of copies, is the plan that collects it (reduce-scatter, reduce, gather), see `backward`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -16,46 +16,19 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.collective.rows import Flags, Ints
+from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Ints, Step, Steps
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "scatter", "gather", "all_to_all")
-NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Messages that may fly together: at most one leaves a rank and one arrives.
+def messages(
+    send_to: Ints, first: Ints, last: Ints, into: Ints | None = None, reduce: bool = False, wraps: bool = False
+) -> Step:
+    """A step from what its senders do: rank r sends its slots first[r] to last[r] (end excluded) to send_to[r].
 
-    Rank r sends its slots send[0][r] to send[1][r] (end excluded) to `send_to[r]`, and what `recv_from[r]` sends
-    arrives in its slots recv[0][r] to recv[1][r]: added to what is there if `reduce`, else stored. -1 is nobody. A
-    range that passes the last of the plan's slots goes on at the first. Where both ranks are one, the message is a
-    copy. All are int64[ranks].
+    What they send arrives in the slots from `into` on, by default the same ones; reduce: it is added there. wraps: a
+    range that passes the last slot goes on at the first.
     """
-
-    send_to: Ints
-    recv_from: Ints
-    send: tuple[Ints, Ints]
-    recv: tuple[Ints, Ints]
-    reduce: bool
-
-    def transposed(self, reduce: bool) -> Step:
-        """The same messages in the other direction, added where they arrive or stored."""
-        return Step(self.recv_from, self.send_to, self.recv, self.send, reduce)
-
-    def part(self, segments: int, number: int) -> Step:
-        """The step with one part of each slot, of a buffer whose slots are cut into `segments` parts."""
-        if ((self.send[1] - self.send[0])[self.send_to >= 0] > 1).any():
-            raise InputError("only messages of a single slot can be cut into segments", do="use a ring or a tree")
-
-        def cut(side: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-            first = side[0] * segments + number
-            return first, first + side[1] - side[0]
-
-        return replace(self, send=cut(self.send), recv=cut(self.recv))
-
-
-def messages(send_to: Ints, first: Ints, last: Ints, into: Ints | None = None, reduce: bool = False) -> Step:
-    """A step from what its senders do; what they send arrives in the slots from `into` on, by default the same ones."""
     ranks = np.arange(len(send_to))
     recv_from = np.full(len(send_to), NOBODY)
     active = send_to >= 0
@@ -63,17 +36,32 @@ def messages(send_to: Ints, first: Ints, last: Ints, into: Ints | None = None, r
     met, taking = np.maximum(recv_from, 0), recv_from >= 0
     start = np.where(taking, (first if into is None else into)[met], 0)
     taken = np.where(taking, (last - first)[met], 0)
-    return Step(send_to, recv_from, (first * active, last * active), (start, start + taken), reduce)
+    sends = Ends(send_to, first * active, last * active)
+    return Step(sends, Ends(recv_from, start, start + taken), add=reduce, wraps=wraps)
+
+
+def _part(step: Step, segments: int, number: int) -> Step:
+    """The step with one part of each slot, of a buffer whose slots are cut into `segments` parts."""
+    if ((step.sends.last - step.sends.first)[step.sends.peer >= 0] > 1).any():
+        raise InputError("only messages of a single slot can be cut into segments", do="use a ring or a tree")
+
+    def cut(ends: Ends) -> Ends:
+        first = ends.first * segments + number
+        return replace(ends, first=first, last=first + ends.last - ends.first)
+
+    return replace(step, sends=cut(step.sends), receives=cut(step.receives))
 
 
 @dataclass(frozen=True)
 class CollectivePlan:
     """One algorithm of one operation on `ranks` ranks: `length` steps, made when they are asked for, never stored.
 
-    slots: how many the buffer has. lag: what a rank sends in step i was complete `lag` steps before, so that so many
-    messages of a rank may be under way; 1 but for segmented plans. counts: the elements of each slot where the caller
-    chose them (int64[slots], or int64[ranks, slots] where ranks differ); else the block rule cuts the buffer. runs:
-    stretches of steps (first, end) that are alike but for which slots they move; pricing need not walk through them.
+    step: makes one by its number; its cells are slots. slots: how many the buffer has. lag: what a rank sends in step i
+    was complete `lag` steps before, so that so many messages of a rank may be under way; 1 but for segmented plans.
+    counts: the elements of each slot where the caller chose them (int64[slots], or int64[ranks, slots] where ranks
+    differ); else the block rule cuts the buffer. runs: stretches of steps (first, end) that are alike but for which
+    slots they move; pricing need not walk through them. node: int64[ranks], of each rank, where steps run in the shared
+    memory of nodes.
     """
 
     operation: str
@@ -86,15 +74,62 @@ class CollectivePlan:
     lag: int = 1
     counts: Ints | None = None
     runs: tuple[tuple[int, int], ...] = ()
+    node: Ints | None = None
 
     @property
     def blocks(self) -> int:
         """How many slots hold one buffer."""
         return self.ranks if self.operation == "all_to_all" else self.slots
 
-    def steps(self) -> Iterator[Step]:
-        """All steps in their order."""
-        return map(self.step, range(self.length))
+    def title(self) -> str:
+        """What it is, in a few words."""
+        counts = ((self.ranks, "rank"), (self.length, "step"), (self.slots, "slot"))
+        said = ", ".join(f"{number} {thing}{'s' * (number != 1)}" for number, thing in counts)
+        return f"{self.operation} by {self.algorithm}: {said}"
+
+    def steps(self) -> Steps:
+        """All steps in their order, with what their messages carry."""
+        make, lag = self.step, self.lag
+        if self.counts is None:
+            blocks = self.blocks
+            return Steps(self.length, lambda i: replace(make(i), lag=lag, parts=blocks), self.runs, lag)
+        ends, ranks = _slot_ends(self.counts), np.arange(self.ranks)
+
+        def counted(given: Ends) -> Ends:
+            rank = ranks if given.rank is None else given.rank
+            return replace(given, amount=_extent(ends, rank, given.first, given.last))
+
+        def step(i: int) -> Step:
+            it = make(i)
+            return replace(it, lag=lag, sends=counted(it.sends), receives=counted(it.receives))
+
+        return Steps(self.length, step, self.runs, lag)
+
+    def claim(self) -> Claim:
+        """What the operation promises; slots without data of their own hold nothing."""
+        start, end = self._held()
+        return Claim(start, end, node=self.node, cell_name=lambda rank, slot: f"slot {slot}")
+
+    def _held(self) -> tuple[Ints, Ints]:
+        """The index of each slot of each rank before and after."""
+        slot = np.arange(self.slots)
+        every = np.broadcast_to(slot, (self.ranks, self.slots))
+        ranks = np.arange(self.ranks)[:, None]
+        root = np.where(ranks == self.root, every, NOTHING)
+        own = np.where(ranks == slot * self.ranks // self.slots, every, NOTHING)  # blocks of the ranks
+        if self.operation == "all_to_all":
+            p = self.ranks
+            given, nothing = np.arange(p * p).reshape(p, p), np.full((p, p), NOTHING)
+            return np.hstack([given, nothing]), np.hstack([given * 0 + NOTHING, given.T])
+        return {
+            "all_reduce": (every, every),
+            "reduce": (every, root),
+            "reduce_scatter": (every, own),
+            "broadcast": (root, every),
+            "scatter": (root, own),
+            "gather": (own, root),
+            "all_gather": (own, every),
+        }[self.operation]
 
     def slot_starts(self, count: int) -> Ints:
         """Where the slots start in a buffer of `count` elements, and its end: int64[slots + 1], or a row a rank."""
@@ -112,16 +147,17 @@ class CollectivePlan:
 
     def rounds(self) -> int:
         """Steps in which any message flies between ranks."""
-        ranks = np.arange(self.ranks)
-        return sum(bool(((step.send_to >= 0) & (step.send_to != ranks)).any()) for step in self.steps())
+        steps = map(self.step, range(self.length))
+        return sum(bool(((step.sends.peer >= 0) & (step.sends.peer != step.sends.ranks())).any()) for step in steps)
 
     def sent(self, count: int) -> Ints:
         """Elements that each rank sends to others, of a buffer of `count`: int64[ranks]."""
-        ranks, total = np.arange(self.ranks), np.zeros(self.ranks, np.int64)
+        total = np.zeros(self.ranks, np.int64)
         ends = _slot_ends(self.sizes(count))
-        for step in self.steps():
-            away = (step.send_to >= 0) & (step.send_to != ranks)
-            total += np.where(away, _extent(ends, ranks, *step.send), 0)
+        for step in map(self.step, range(self.length)):
+            it, ranks = step.sends, step.sends.ranks()
+            away = (it.peer >= 0) & (it.peer != ranks)
+            np.add.at(total, ranks[away], _extent(ends, ranks, it.first, it.last)[away])
         return total
 
 
@@ -138,20 +174,18 @@ def _extent(ends: Ints, ranks: Ints, first: Ints, last: Ints) -> Ints:
     return ends[ranks, last] - ends[ranks, first]
 
 
-def extents(plan: CollectivePlan, count: int) -> Callable[[Step], tuple[Ints, Ints]]:
-    """A function that says how many elements each rank sends and takes in a step."""
-    ends, ranks = _slot_ends(plan.sizes(count)), np.arange(plan.ranks)
-    return lambda step: (_extent(ends, ranks, *step.send), _extent(ends, ranks, *step.recv))
-
-
-def transposed(plan: CollectivePlan, operation: str) -> CollectivePlan:
+def backward(plan: CollectivePlan, operation: str) -> CollectivePlan:
     """The plan run backward: of an all-gather the reduce-scatter, of a broadcast the reduce, of a scatter the gather.
 
     Every slot that a rank is sent once in `plan` it sends away once here, after all that it was to collect for it.
     """
     adds, n = operation != "gather", plan.length
     runs = tuple((n - end, n - first) for first, end in reversed(plan.runs))
-    return replace(plan, operation=operation, step=lambda i: plan.step(n - 1 - i).transposed(adds), runs=runs)
+
+    def step(i: int) -> Step:
+        return replace(plan.step(n - 1 - i).backward(), add=adds, clears=False)
+
+    return replace(plan, operation=operation, step=step, runs=runs)
 
 
 def joined(operation: str, algorithm: str, *plans: CollectivePlan) -> CollectivePlan:
@@ -182,45 +216,7 @@ def segmented(plan: CollectivePlan, segments: int) -> CollectivePlan:
         plan,
         slots=plan.slots * segments,
         length=plan.length * segments,
-        step=lambda i: plan.step(i // segments).part(segments, i % segments),
+        step=lambda i: _part(plan.step(i // segments), segments, i % segments),
         lag=plan.lag * segments,
         runs=tuple((a * segments, b * segments) for a, b in plan.runs),
     )
-
-
-def starts_with(plan: CollectivePlan) -> Flags:
-    """Which slots of each rank hold its own data before the first step: bool[ranks, slots]."""
-    held = np.zeros((plan.ranks, plan.slots), bool)
-    if plan.operation in ("all_reduce", "reduce", "reduce_scatter"):
-        held[:] = True
-    elif plan.operation in ("broadcast", "scatter"):
-        held[plan.root] = True
-    elif plan.operation == "all_to_all":
-        held[:, : plan.ranks] = True
-    else:
-        held[_own(plan)] = True
-    return held
-
-
-def ends_with(plan: CollectivePlan) -> Flags:
-    """Which slots of each rank the operation promises after the last step: bool[ranks, slots]."""
-    held = np.zeros((plan.ranks, plan.slots), bool)
-    if plan.operation in ("all_reduce", "broadcast", "all_gather"):
-        held[:] = True
-    elif plan.operation in ("reduce", "gather"):
-        held[plan.root] = True
-    elif plan.operation == "all_to_all":
-        held[:, plan.ranks :] = True
-    else:
-        held[_own(plan)] = True
-    return held
-
-
-def slot_owner(plan: CollectivePlan) -> Ints:
-    """The rank whose block each slot is part of, for operations with a block a rank: int64[slots]."""
-    return np.arange(plan.slots) * plan.ranks // plan.slots
-
-
-def _own(plan: CollectivePlan) -> tuple[Ints, Ints]:
-    """Ranks and slots of the blocks that belong to each rank."""
-    return slot_owner(plan), np.arange(plan.slots)

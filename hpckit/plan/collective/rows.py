@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from hpckit.plan.protocol import Ints
 
 
 @dataclass(frozen=True)

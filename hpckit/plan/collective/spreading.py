@@ -1,6 +1,6 @@
 """The collectives that spread data, each a few lines: all-gather, broadcast and scatter; and all-to-all.
 
-Reduce-scatter, reduce and gather are these transposed; all-reduce is a pair of them (`algorithms.py`).
+Reduce-scatter, reduce and gather are these run backward; all-reduce is a pair of them (`all_reduce.py`).
 Every generator takes `Lines`, so it serves all ranks at once, the nodes of a cluster or the rows of a torus.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan, Step, messages
-from hpckit.plan.collective.rows import Ints, Lines, one_line
+from hpckit.plan.collective.plan import CollectivePlan, messages
+from hpckit.plan.collective.rows import Lines, one_line
+from hpckit.plan.protocol import NOBODY, Ints, Step
 
 
 def ring_gather(lines: Lines, slots: int, base: Ints, width: Ints) -> CollectivePlan:
@@ -36,9 +37,9 @@ def doubling_gather(ranks: int) -> CollectivePlan:
 
     def step(k: int) -> Step:
         width = min(2**k, ranks - 2**k)
-        # The blocks that end with the own one; a range that starts below 0 is counted from the end.
+        # The blocks that end with the own one.
         first = (rank - width + 1) % ranks
-        return messages((rank + 2**k) % ranks, first, first + width)
+        return messages((rank + 2**k) % ranks, first, first + width, wraps=True)
 
     return CollectivePlan("all_gather", "doubling", ranks, ranks, _log2(ranks), step)
 
@@ -99,7 +100,7 @@ def scatter_tree(ranks: int, root: int = 0, counts: npt.ArrayLike | None = None)
         active = (lines.position % (2 * reach) == 0) & (lines.position + reach < ranks)
         peer = lines.member(lines.position + reach)
         behind = np.minimum(reach, ranks - lines.position - reach)
-        return messages(np.where(active, peer, NOBODY), peer, peer + np.maximum(behind, 0))
+        return messages(np.where(active, peer, NOBODY), peer, peer + np.maximum(behind, 0), wraps=True)
 
     sizes = None if counts is None else np.asarray(counts, np.int64)
     return CollectivePlan("scatter", "tree", ranks, ranks, _log2(ranks), step, root=root, counts=sizes)

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from hpckit.plan.draw import LEFT, WIDTH, check_size, color_of, timeline_parts, title
+from hpckit.plan.draw import LEFT, WIDTH, check_size, color_of, timeline_parts
 from hpckit.plan.grid.halo import HaloPlan
 from hpckit.plan.machine.machine import Machine
 
@@ -51,7 +51,7 @@ def draw_halo_svg(plan: HaloPlan, machine: Machine | None = None, itemsize: int 
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {y + height:.0f}" '
             'font-family="sans-serif" font-size="12">',
             '<rect width="100%" height="100%" fill="white"/>',
-            f'<text x="10" y="22" font-size="15">{escape(title(plan))}</text>',
+            f'<text x="10" y="22" font-size="15">{escape(plan.title())}</text>',
             f'<text x="10" y="42">{_legend(plan)}</text>',
             *parts,
             f'<g transform="translate(0 {y:.0f})">',
@@ -74,7 +74,7 @@ def held_from(plan: HaloPlan) -> list[Owners]:
     held = [{**empty, (0,) * dec.ndim: rank} for rank in range(dec.topology.size)]
     for steps in plan.phases():
         before = [dict(each) for each in held]
-        for step in steps:
+        for step in (step for step in steps if step.field == 0):
             for rank in map(int, np.flatnonzero(step.recv_from >= 0)):
                 source = before[step.recv_from[rank]]
                 for place in empty:

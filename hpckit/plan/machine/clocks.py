@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hpckit.plan.collective.rows import Ints
+from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.machine.timeline import Flight, Floats
+from hpckit.plan.protocol import NOBODY, Floats, Ints, Step
 
 PARTS = ("latency", "transfer", "contention", "reduction")
 # The rows of the clocks: data complete, link out free, link in free, adder free.
@@ -20,12 +20,80 @@ OVERHEAD = 0.25
 
 
 @dataclass(frozen=True)
+class Flight:
+    """Messages that fly together, one entry a message; copies within a rank have sender and receiver the same.
+
+    nbytes: of each message. first: the first cell of each. add: the receiver adds. lag: the data was complete so many
+    steps before. memory: in the shared memory of a node; else a rank sends at most one, and takes at most one. entry:
+    of the step's sends.
+    """
+
+    sender: Ints
+    receiver: Ints
+    nbytes: Floats
+    first: Ints
+    add: bool
+    lag: int
+    memory: bool
+    entry: Ints
+
+
+def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
+    """The messages of a step in the order in which ranks send them. nbytes: of the buffer, itemsize: of an item."""
+    ends = step.sends
+    entry = np.flatnonzero(ends.peer != NOBODY)
+    sender, receiver = ends.ranks()[entry], ends.peer[entry]
+    amount = (ends.last - ends.first if ends.amount is None else ends.amount)[entry]
+    one = nbytes / step.parts if step.parts else step.itemsize or itemsize
+    whole = Flight(
+        sender,
+        receiver,
+        amount.astype(np.float64) * one,
+        ends.first[entry],
+        step.add,
+        step.lag,
+        step.place == "memory",
+        entry,
+    )
+    if whole.memory or (ends.rank is None and step.receives.rank is None):
+        return [whole]
+    turn = _turns(sender)
+    turn = turn * len(entry) + _turns(turn * (int(receiver.max(initial=0)) + 1) + receiver)
+    rounds = [np.flatnonzero(turn == number) for number in np.unique(turn)]
+    if len(rounds) <= 1:
+        return [whole]
+    return [
+        replace(
+            whole,
+            sender=sender[at],
+            receiver=receiver[at],
+            nbytes=whole.nbytes[at],
+            first=whole.first[at],
+            entry=entry[at],
+        )
+        for at in rounds
+    ]
+
+
+def _turns(key: Ints) -> Ints:
+    """Which of the entries with the same key each is, counted from 0."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(key) else key
+    lengths = np.diff(np.concatenate([starts, [len(key)]]))
+    turns = np.empty(len(key), np.int64)
+    turns[order] = np.arange(len(key)) - np.repeat(starts, lengths)
+    return turns
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A flight on a machine. What a stage of it adds to a clock stands in columns: the time, then each of PARTS.
 
     occupy: float64[n, 1 + parts], while the links are busy. arrive: until the data is there. add: until it is added
     (None where it is stored). load: for each level what leaves its units. at: the senders as an index, a slice where
-    they are all ranks.
+    they are all ranks. heads: in shared memory, where the messages of each receiver begin, which are sorted by it; what
+    is added to the clocks is then of a receiver.
     """
 
     sender: Ints
@@ -36,10 +104,11 @@ class Prepared:
     add: Floats | None
     load: dict[str, Floats]
     at: Ints | slice
+    heads: Ints | None = None
 
     def repeats(self, unit: int, ranks: int) -> bool:
         """Whether every rank sends and all looks the same from each unit of so many ranks."""
-        if len(self.sender) != ranks:
+        if len(self.sender) != ranks or self.heads is not None:
             return False
         costs = np.concatenate([self.occupy, self.arrive, *([] if self.add is None else [self.add])], axis=1)
         return bool(
@@ -63,22 +132,24 @@ class Clocks:
     """When each rank has done what, and what the path to there is made of.
 
     state: float64[4, ranks, 1 + parts], for each row of clocks the time, s, and its parts; load: bytes that left the
-    units of each level. depth: how far back the data that flights send was complete.
+    units of each level. depth: how far back the data that flights send was complete. place: of the first step.
     """
 
-    def __init__(self, ranks: int, machine: Machine, depth: int, nbytes: float = 0.0) -> None:
+    def __init__(self, ranks: int, machine: Machine, depth: int, nbytes: float = 0.0, place: str = "messages") -> None:
         self.ranks = ranks
         self.machine = machine
         self.nbytes = nbytes
         self.state = np.zeros((4, ranks, 1 + len(PARTS)))
         # What a rank does before its first message counts as latency.
-        self.state[..., :2] = max((it.start for it in machine.tables(ranks)), default=0.0)
+        self.state[..., :2] = max((it.start for it in machine.tables(ranks, place)), default=0.0)
         self.load = {level.name: np.zeros(ranks) for level in machine.levels}
         # Complete data after the last flights; with a depth of 1 the present state says it.
         self._recent: deque[Floats] = deque([self.state[COMPLETE].copy()] * depth, maxlen=depth if depth > 1 else 0)
 
     def prepare(self, flight: Flight) -> Prepared:
         """What the messages of a flight cost on this machine, without waiting for anything."""
+        if flight.memory:
+            return self._prepare_memory(flight)
         if self.machine.measured:
             return self._prepare_measured(flight)
         s, d, levels, overhead = flight.sender, flight.receiver, self.machine.levels, self.machine.overhead
@@ -95,7 +166,7 @@ class Clocks:
             lag=flight.lag,
             occupy=np.stack([overhead + shared, nothing + overhead, alone, shared - alone, nothing], axis=1),
             arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
-            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.reduce else None,
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
             at=slice(None) if len(s) == self.ranks else s,
         )
@@ -107,7 +178,7 @@ class Clocks:
         messages = max(int(away.sum()), 1)
         latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
         nothing = np.zeros(len(s))
-        alone = flight.nbytes * (np.minimum(stored, added) if flight.reduce else stored)
+        alone = flight.nbytes * (np.minimum(stored, added) if flight.add else stored)
         overhead = np.where(away, OVERHEAD * latency, 0.0)
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
         add = flight.nbytes * np.maximum(added - stored, 0.0)
@@ -118,16 +189,94 @@ class Clocks:
             lag=flight.lag,
             occupy=np.stack([overhead + alone, overhead, alone, nothing, nothing], axis=1),
             arrive=np.stack([rest, rest, nothing, nothing, nothing], axis=1),
-            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.reduce else None,
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
             at=slice(None) if len(s) == self.ranks else s,
         )
 
-    def fly(self, flight: Prepared) -> tuple[Floats, Floats]:
-        """Let the messages of one flight depart, arrive and be added; when each begins and ends, s."""
+    def _prepare_memory(self, flight: Flight) -> Prepared:
+        """The same in shared memory, where each receiver takes what it needs, one after the other, from where it is."""
+        order = np.argsort(flight.receiver, kind="stable")
+        s, d, nbytes = flight.sender[order], flight.receiver[order], flight.nbytes[order]
+        heads = np.flatnonzero(np.concatenate([[True], d[1:] != d[:-1]])) if len(d) else d
+        taker, level = d[heads], self.machine.level_of(s, d)
+        moved, outer = np.add.reduceat(nbytes, heads), np.maximum.reduceat(level, heads)
+        away = np.maximum.reduceat(s != d, heads)
+        nothing = np.zeros(len(taker))
+        if self.machine.in_memory:
+            latency, stored, added = self.machine.step(self.ranks, len(taker), self.nbytes, moved, "memory")
+            wait, alone = np.where(away, latency, 0.0), moved * stored
+            shared, add = alone, moved * np.maximum(added - stored, 0.0)
+            if flight.add:
+                alone = shared = moved * np.minimum(stored, added)
+        else:
+            levels = self.machine.levels
+            wait = np.where(away, np.array([it.latency for it in levels])[outer] + self.machine.overhead, 0.0)
+            alone = moved / np.array([it.bandwidth for it in levels])[outer]
+            shared, add = alone, moved / self.machine.reduction
+            for number, unit in enumerate(levels):
+                if unit.shared:
+                    inside = outer <= number
+                    sharers = _sharers(self._unit(taker, number), inside)
+                    shared = np.where(inside, np.maximum(shared, moved * sharers / unit.shared), shared)
+        return Prepared(
+            sender=s,
+            receiver=d,
+            lag=flight.lag,
+            occupy=np.stack([wait + shared, wait, alone, shared - alone, nothing], axis=1),
+            arrive=np.zeros((len(taker), 1 + len(PARTS))),
+            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
+            load={},
+            at=s,
+            heads=heads,
+        )
+
+    def ready(self, lag: int) -> Floats:
+        """When the data was complete that leaves in a step: of each rank, as it was `lag` steps before."""
+        if self._recent.maxlen is None or lag > max(self._recent.maxlen, 1):
+            raise PlanError(f"a step waits for data {lag} steps back, and the plan says that none does")
+        return self._recent[-lag] if self._recent.maxlen else self.state[COMPLETE].copy()
+
+    def fly(self, flight: Prepared, ready: Floats | None = None) -> tuple[Floats, Floats]:
+        """Let the messages of one flight depart, arrive and be added; when each begins and ends, s.
+
+        ready: of each message's data; by default what `lag` says, and the flight is a step of its own.
+        """
+        whole = ready is None
+        if ready is None:
+            ready = (self._recent[-flight.lag] if self._recent.maxlen else self.state[COMPLETE])[flight.at]
+        begin, end = self._fly_memory(flight, ready) if flight.heads is not None else self._fly(flight, ready)
+        if whole:
+            self.end_step()
+        return begin, end
+
+    def end_step(self) -> None:
+        """Remember what was complete after a step."""
+        if self._recent.maxlen:
+            self._recent.append(self.state[COMPLETE].copy())
+
+    def _fly_memory(self, flight: Prepared, ready: Floats) -> tuple[Floats, Floats]:
+        """Each receiver begins when all its data is there, and it is free; senders are not needed."""
+        heads, state = flight.heads, self.state
+        assert heads is not None
+        if not len(heads):
+            return np.zeros(0), np.zeros(0)
+        d = flight.receiver[heads]
+        lengths = np.diff(np.concatenate([heads, [len(flight.receiver)]]))
+        order = np.lexsort((ready[:, 0], np.repeat(np.arange(len(heads)), lengths)))
+        begin = _latest(
+            _latest(_latest(ready[order[heads + lengths - 1]], state[COMPLETE][d]), state[OUT][d]), state[IN][d]
+        )
+        now = begin + flight.occupy
+        if flight.add is not None:
+            now = now + flight.add
+        for clock in (OUT, IN, ADDER, COMPLETE):
+            state[clock][d] = _latest(state[clock][d], now)
+        return np.repeat(begin[:, 0], lengths), np.repeat(now[:, 0], lengths)
+
+    def _fly(self, flight: Prepared, ready: Floats) -> tuple[Floats, Floats]:
         at, d, state = flight.at, flight.receiver, self.state
-        ready = self._recent[-flight.lag] if self._recent.maxlen else state[COMPLETE]
-        begin = _latest(_latest(ready[at], state[OUT][at]), state[IN][d])
+        begin = _latest(_latest(ready, state[OUT][at]), state[IN][d])
         now = begin + flight.occupy
         state[OUT][at] = now
         state[IN][d] = now
@@ -142,8 +291,6 @@ class Clocks:
                 state[OUT][d] += flight.add
                 state[IN][d] += flight.add
         state[COMPLETE][d] = _latest(state[COMPLETE][d], now)
-        if self._recent.maxlen:
-            self._recent.append(state[COMPLETE].copy())
         return begin[:, 0], now[:, 0]
 
     def count(self, flight: Prepared, times: int = 1) -> None:

@@ -9,12 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpckit.errors import InputError
-from hpckit.plan.collective.rows import Ints
-
-Floats = npt.NDArray[np.float64]
+from hpckit.plan.protocol import Floats, Ints
 
 SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
@@ -44,6 +41,7 @@ class Level:
 class Measured:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
+    place: "messages", or "memory": what as many ranks took at once in the shared memory of the node.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -55,6 +53,7 @@ class Measured:
     nbytes: tuple[float, ...]
     stored: tuple[float, ...]
     added: tuple[float, ...]
+    place: str = "messages"
 
     def seconds_per_byte(self, rates: tuple[float, ...], nbytes: float, moved: Floats) -> Floats:
         """Of each message of `moved` bytes, of buffers of `nbytes`; rates: `stored` or `added`."""
@@ -92,13 +91,21 @@ class Machine:
             level[sender // size == receiver // size] = number
         return level
 
-    def tables(self, ranks: int) -> list[Measured]:
-        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
-        counts = sorted({it.ranks for it in self.measured})
-        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
-        return sorted((it for it in self.measured if it.ranks == nearest), key=lambda it: it.messages)
+    @property
+    def in_memory(self) -> bool:
+        """Whether steps in shared memory were measured."""
+        return any(it.place == "memory" for it in self.measured)
 
-    def step(self, ranks: int, messages: int, nbytes: float, moved: Floats) -> tuple[float, Floats, Floats]:
+    def tables(self, ranks: int, place: str = "messages") -> list[Measured]:
+        """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
+        measured = [it for it in self.measured if it.place == place]
+        counts = sorted({it.ranks for it in measured})
+        nearest = max((count for count in counts if count <= ranks), default=counts[0] if counts else 0)
+        return sorted((it for it in measured if it.ranks == nearest), key=lambda it: it.messages)
+
+    def step(
+        self, ranks: int, messages: int, nbytes: float, moved: Floats, place: str = "messages"
+    ) -> tuple[float, Floats, Floats]:
         """Of a step of so many messages at once on so many ranks with buffers of `nbytes`, as measured: s of an empty
         one, s a byte of each message of `moved` bytes that is stored, and of each that is added.
 
@@ -106,7 +113,7 @@ class Machine:
         of up to `SMALL` bytes also take what small ones do. Between numbers of messages, and between sizes, it is
         interpolated; beyond the most messages they share what those had.
         """
-        tables = self.tables(ranks)
+        tables = self.tables(ranks, place)
         at = [float(it.messages) for it in tables]
         beyond = max(messages / at[-1], 1.0)
         latency = float(np.interp(messages, at, [it.latency for it in tables]))
@@ -161,6 +168,8 @@ def toml_of(machine: Machine) -> str:
             lines.append("latency = 0")
     for it in machine.measured:
         lines += ["", "[[measured]]", f"ranks = {it.ranks}", f"messages = {it.messages}"]
+        if it.place != "messages":
+            lines.append(f"place = {json.dumps(it.place)}")
         lines += [f"start = {it.start:.6g}", f"latency = {it.latency:.6g}"]
         for key, values in (("bytes", it.nbytes), ("stored", it.stored), ("added", it.added)):
             lines.append(f"{key} = [{', '.join(f'{value:.6g}' for value in values)}]")
@@ -218,9 +227,9 @@ def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Leve
 
 def _measured(table: dict, number: int, faults: list[str]) -> Measured:
     name = f"measured {number + 1}"
-    unknown = sorted(set(table) - set(MEASURED))
+    unknown = sorted(set(table) - {*MEASURED, "place"})
     if unknown:
-        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join(MEASURED)})")
+        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join((*MEASURED, 'place'))})")
     whole = []
     for key in ("ranks", "messages"):
         value = table.get(key)
@@ -240,7 +249,10 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
     if len({len(each) for each in lists}) > 1 or any(b <= a for a, b in pairwise(lists[0])):
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
-    return Measured(whole[0], whole[1], seconds[0], seconds[1], *lists)
+    place = table.get("place", "messages")
+    if place not in ("messages", "memory"):
+        faults.append(f'{name}: place is "messages" or "memory", not {place!r}')
+    return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 
 def _is_positive(value: object) -> bool:

@@ -8,11 +8,15 @@ needs. Between two ranks receives stand in the order of the sends.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hpckit.errors import InputError
-from hpckit.plan.pipeline.price import intervals, receivers
-from hpckit.plan.pipeline.schedule import COMPUTE, Action, Schedule
+from hpckit.errors import InputError, PlanError
+from hpckit.plan.pipeline.price import intervals
+from hpckit.plan.pipeline.schedule import UNITS, Schedule, first_of, in_order, receivers, schedule_faults
+from hpckit.plan.pipeline.steps import COMPUTE, NONE, RECEIVES, Action, rounds
+from hpckit.plan.protocol import Claim, Step
 
 
 @dataclass(frozen=True)
@@ -20,13 +24,64 @@ class Program:
     """What every rank does in a step, compute actions, messages and reductions in order.
 
     actions: for each rank; a message names its `peer`. tied: the first and the last stage share a weight, whose
-    gradients are added (`TIE`). reduced: gradients are summed over the replicas (`REDUCE`).
+    gradients are added (`TIE`). reduced: gradients are summed over the replicas (`REDUCE`). seconds: of each stage and
+    kind of action (`StageTimes.table`), by default one unit for each of F, I and W.
     """
 
     schedule: Schedule
     actions: tuple[tuple[Action, ...], ...]
     tied: bool
     reduced: bool
+    seconds: Mapping[tuple[int, str], float] | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks."""
+        return self.schedule.ranks
+
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return self.schedule.title()
+
+    def steps(self) -> Iterator[Step]:
+        """The steps of a plan, see `hpckit.plan.pipeline.steps`."""
+        units = {(stage, kind): unit for stage in range(self.schedule.stages) for kind, unit in UNITS.items()}
+        return rounds(self.schedule.cells(self.tied), self.actions, self.seconds or units, self.title())
+
+    def claim(self) -> Claim:
+        """A program computes what its schedule says, all its messages meet, and all ranks end.
+
+        Checked here: the compute actions stand in the schedule's order; every boundary between ranks is crossed once by
+        each microbatch in each direction, between the right ranks; any two ranks receive in the order of the sends (so
+        one tag is enough); gradients are reduced once, when they are complete; nobody waits for ever.
+        """
+        schedule = self.schedule
+        wrong = schedule_faults(schedule) or list(_order_faults(self))
+        wrong = wrong or [*_message_faults(self), *_ending_faults(self)]
+        wrong = wrong or list(_meeting_faults(self))
+        if wrong:
+            raise PlanError(f"{self.title()}: {first_of(wrong)}")
+        deque(in_order(self.actions, self.needs, self.title()), maxlen=0)
+        ends = (0, schedule.stages - 1) if self.tied else ()
+        promised = [*schedule.promised(), *((stage, "TIE", -1) for stage in ends)]
+        if self.reduced:
+            promised += [(stage, "REDUCE", -1) for stage in range(schedule.stages)]
+        return schedule.cells(self.tied).claim(self.ranks, promised)
+
+    def posted(self) -> list[int]:
+        """For each rank the most receives that are posted at once, until the action that uses them: its buffers."""
+        peaks = []
+        for actions in self.actions:
+            open_now: set[tuple[int, str, int]] = set()
+            peak = 0
+            for stage, kind, number, _ in actions:
+                if kind in RECEIVES:
+                    open_now.add((stage, kind[-1], number))
+                    peak = max(peak, len(open_now))
+                else:
+                    open_now.discard((stage, {"B": "I", "TIE": "T"}.get(kind, kind), number))
+            peaks.append(peak)
+        return peaks
 
     def __str__(self) -> str:
         lines = [f"rank {rank}: {' '.join(map(str, actions))}" for rank, actions in enumerate(self.actions)]
@@ -156,3 +211,84 @@ def _arrival(schedule: Schedule, source: int, target: int, kind: str, number: in
         Action(target, f"RECV_{kind}", number, sender),
         Action(source, f"SEND_{kind}", number, receiver),
     ]
+
+
+def _order_faults(program: Program) -> Iterator[str]:
+    """The compute actions of each rank are those of the schedule, in its order."""
+    for rank, (actions, wanted) in enumerate(zip(program.actions, program.schedule.actions, strict=True)):
+        computed = [action._replace(peer=NONE) for action in actions if action.kind in COMPUTE]
+        for at, (is_there, belongs) in enumerate(zip(computed, wanted, strict=False)):
+            if is_there != belongs:
+                yield f"rank {rank} computes {is_there} as number {at}, the schedule says {belongs}"
+                return
+        if len(computed) != len(wanted):
+            yield f"rank {rank} computes {len(computed)} actions, the schedule has {len(wanted)}"
+
+
+def _expected(program: Program) -> Iterator[tuple[int, Action]]:
+    """Every message, as what its sender and its receiver do, with the rank that does it."""
+    schedule = program.schedule
+    for (stage, kind), receiver in receivers(schedule).items():
+        if kind == "B":  # the same message as after I
+            continue
+        sender, other = schedule.rank_of[stage], stage + (1 if kind == "F" else -1)
+        for number in range(schedule.microbatches):
+            yield sender, Action(stage, f"SEND_{kind}", number, receiver)
+            yield receiver, Action(other, f"RECV_{kind}", number, sender)
+    last = schedule.stages - 1
+    for stage, other in ((0, last), (last, 0)) if program.tied else ():
+        rank, peer = schedule.rank_of[stage], schedule.rank_of[other]
+        if rank != peer:
+            yield rank, Action(stage, "SEND_T", peer=peer)
+            yield rank, Action(stage, "RECV_T", peer=peer)
+
+
+def _message_faults(program: Program) -> Iterator[str]:
+    """Every message leaves and arrives once, and there are no others."""
+    found: Counter[tuple[int, Action]] = Counter()
+    for rank, actions in enumerate(program.actions):
+        messages = (action if action.kind in RECEIVES else action.sends for action in actions)
+        found.update((rank, message) for message in messages if message is not None)
+    expected = Counter(_expected(program))
+    for rank, action in expected - found:
+        yield f"rank {rank} never does {action}"
+    for rank, action in found - expected:
+        again = " again" if (rank, action) in expected else ", which is no message of this schedule"
+        yield f"rank {rank} does {action}{again}"
+
+
+def _ending_faults(program: Program) -> Iterator[str]:
+    """Gradients are tied and reduced once, where asked for, on the rank that has them."""
+    schedule = program.schedule
+    found = Counter(
+        (rank, act) for rank, actions in enumerate(program.actions) for act in actions if act.kind in ("TIE", "REDUCE")
+    )
+    expected = Counter((rank, Action(stage, "REDUCE")) for stage, rank in enumerate(schedule.rank_of))
+    if not program.reduced:
+        expected.clear()
+    if program.tied:
+        expected.update((schedule.rank_of[stage], Action(stage, "TIE")) for stage in (0, schedule.stages - 1))
+    for rank, action in expected - found:
+        yield f"rank {rank} never does {action}"
+    for rank, action in found - expected:
+        yield f"rank {rank} does {action} once too often"
+
+
+def _meeting_faults(program: Program) -> Iterator[str]:
+    """Between any two ranks the receives stand in the order of the sends."""
+    sends: dict[tuple[int, int], list[Action]] = {}
+    takes: dict[tuple[int, int], list[Action]] = {}
+    for rank, actions in enumerate(program.actions):
+        for action in actions:
+            if action.sends is not None:
+                sends.setdefault((rank, action.peer), []).append(action.sends)
+            elif action.kind in RECEIVES:
+                takes.setdefault((action.peer, rank), []).append(action)
+    last = program.schedule.stages - 1
+    for (sender, receiver), sent in sends.items():
+        for number, (out, into) in enumerate(zip(sent, takes[sender, receiver], strict=True)):
+            kind = out.kind[-1]
+            stage = {"F": out.stage + 1, "I": out.stage - 1, "T": last - out.stage}[kind]
+            if (stage, f"RECV_{kind}", out.microbatch) != into[:3]:
+                yield f"message {number} from rank {sender} to rank {receiver} is sent by {out} and taken by {into}"
+                break

@@ -8,71 +8,18 @@ compute actions only; messages and reductions are added by the passes of `progra
 
 from __future__ import annotations
 
-import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from hpckit.errors import InputError, PlanError
+from hpckit.errors import PlanError
+from hpckit.plan.pipeline.steps import COMPUTE, MADE, NONE, Action, Cell, Cells, rounds
+from hpckit.plan.protocol import Claim, Step
 
-COMPUTE = ("F", "B", "I", "W")
-SENDS = ("SEND_F", "SEND_I", "SEND_T")
-RECEIVES = ("RECV_F", "RECV_I", "RECV_T")
-ENDINGS = ("TIE", "REDUCE")
-NONE = -1
-# How many ranks that wait for each other a message names.
+# How many ranks that wait for each other a message names, and how many faults; the others are counted.
 MOST_NAMED = 4
-_TEXT = re.compile(rf"(\d+)({'|'.join((*COMPUTE, *SENDS, *RECEIVES, *ENDINGS))})(\d*)(?:[<>](\d+))?")
-
-
-class Action(NamedTuple):
-    """What a rank does for one of its stages; `str` and `parse` are inverse: `2F0`, `2B0>1`, `2SEND_F0>3`, `2REDUCE`.
-
-    kind: one of COMPUTE; a message with the rank `peer`: an output (F), the gradient of an input (I), the gradient of
-    a weight that two stages share (T); `TIE` adds those two; `REDUCE` sums the gradients of a stage over the replicas.
-    microbatch: -1 where an action is for the whole step. peer: -1 for what sends and receives nothing; B in a program
-    sends the gradient of its stage's input to that rank when it is there, before its last W.
-    """
-
-    stage: int
-    kind: str
-    microbatch: int = NONE
-    peer: int = NONE
-
-    def __str__(self) -> str:
-        number = "" if self.microbatch == NONE else str(self.microbatch)
-        peer = "" if self.peer == NONE else f"{'<' if self.kind in RECEIVES else '>'}{self.peer}"
-        return f"{self.stage}{self.kind}{number}{peer}"
-
-    @classmethod
-    def parse(cls, text: str) -> Action:
-        """The action that `text` says. Raises `InputError`."""
-        found = _TEXT.fullmatch(text.strip())
-        wants_number = found is not None and found[2] not in (*ENDINGS, "SEND_T", "RECV_T")
-        peers = () if found is None else (True,) if found[2] in (*SENDS, *RECEIVES) else (False, found[2] == "B")
-        if found is None or bool(found[3]) != wants_number or (found[4] is not None) not in peers:
-            raise InputError(
-                f"{text!r} is no action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
-            )
-        action = cls(int(found[1]), found[2], int(found[3] or NONE), int(found[4] or NONE))
-        if str(action) != text.strip():
-            raise InputError(f"{text!r} is no action", do=f"did you mean {action}?")
-        return action
-
-    @property
-    def sends(self) -> Action | None:
-        """The message that leaves: the action itself, or the gradient that B sends on its way."""
-        if self.kind == "B" and self.peer != NONE:
-            return self._replace(kind="SEND_I")
-        return self if self.kind in SENDS else None
-
-    def makes(self) -> tuple[Action, ...]:
-        """What is there after the action, as the actions that others wait for: B makes what I and W make."""
-        if self.kind == "B":
-            halves = (Action(self.stage, "I", self.microbatch), Action(self.stage, "W", self.microbatch))
-            return halves if self.sends is None else (*halves, self.sends)
-        return (self,)
+MOST_FAULTS = 8
+UNITS = {"F": 1.0, "I": 1.0, "W": 1.0, "B": 2.0}
 
 
 @dataclass(frozen=True)
@@ -120,6 +67,52 @@ class Schedule:
             return [Action(stage, "I", number)]
         later = [Action(stage + 1, "I", number)] if stage + 1 < self.stages else []
         return [Action(stage, "F", number), *later]
+
+    def steps(self) -> Iterator[Step]:
+        """The steps of a plan, see `hpckit.plan.pipeline.steps`: each of F, I and W takes one unit of time."""
+        goes_to = receivers(self)
+        lists: list[list[Action]] = []
+        for rank, actions in enumerate(self.actions):
+            lists.append([])
+            for action in actions:
+                stage, kind, number, _ = action
+                for need in self.needs(action):
+                    home = self.rank_of[need.stage]
+                    if home != rank:
+                        lists[rank].append(Action(stage, f"RECV_{need.kind}", number, home))
+                peer = goes_to.get((stage, kind))
+                lists[rank].append(action)
+                if peer is not None:
+                    lists[rank].append(Action(stage, "SEND_F" if kind == "F" else "SEND_I", number, peer))
+        seconds = {(stage, kind): unit for stage in range(self.stages) for kind, unit in UNITS.items()}
+        return rounds(self.cells(), lists, seconds, self.title(), ordered=False)
+
+    def claim(self) -> Claim:
+        """Every stage computes F, and B or I and W, of every microbatch once, on its rank, and all ranks end."""
+        wrong = schedule_faults(self)
+        if wrong:
+            raise PlanError(f"{self.title()}: {first_of(wrong)}", do=_allowed(self))
+        deque(self.in_order(), maxlen=0)
+        return self.cells().claim(self.ranks, self.promised())
+
+    def live(self) -> list[int]:
+        """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
+        peaks = []
+        for actions in self.actions:
+            live = peak = 0
+            for action in actions:
+                live += (action.kind == "F") - (action.kind in "BW")
+                peak = max(peak, live)
+            peaks.append(peak)
+        return peaks
+
+    def cells(self, tied: bool = False) -> Cells:
+        """Where the data of the stages is."""
+        return Cells(self.rank_of, self.microbatches, tied)
+
+    def promised(self) -> list[Cell]:
+        """What must be made in the end."""
+        return [(stage, kind, n) for stage in range(self.stages) for kind in MADE for n in range(self.microbatches)]
 
     def in_order(self) -> Iterator[tuple[int, Action]]:
         """All actions with their ranks, each after what it needs; raises `PlanError` where ranks wait for ever."""
@@ -175,18 +168,72 @@ def _stuck(
     return PlanError(f"{title}: deadlock: " + "; ".join(first) + more)
 
 
-def peak_live(schedule: Schedule) -> list[int]:
-    """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
-    peaks = []
-    for actions in schedule.actions:
-        live = peak = 0
-        for action in actions:
-            live += (action.kind == "F") - (action.kind in "BW")
-            peak = max(peak, live)
-        peaks.append(peak)
-    return peaks
-
-
 def _counted(count: int, noun: str) -> str:
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count} {noun if count == 1 else plural}"
+
+
+def receivers(schedule: Schedule) -> dict[tuple[int, str], int]:
+    """The rank that gets what a stage makes by a kind of action, where it is another one.
+
+    Outputs (F) go to the next stage, gradients of inputs (I, B) to the one before.
+    """
+    found = {}
+    for stage, rank in enumerate(schedule.rank_of):
+        for kind, other in (("F", stage + 1), ("I", stage - 1), ("B", stage - 1)):
+            if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
+                found[stage, kind] = schedule.rank_of[other]
+    return found
+
+
+def schedule_faults(schedule: Schedule) -> list[str]:
+    """What is missing, twice, or not where it belongs, a sentence each."""
+    wrong = []
+    for stage, rank in enumerate(schedule.rank_of):
+        if not 0 <= rank < schedule.ranks:
+            wrong.append(f"stage {stage} is on rank {rank}, there are {schedule.ranks} ranks")
+    seen: Counter[Action] = Counter()
+    for rank, actions in enumerate(schedule.actions):
+        for action in actions:
+            wrong += _misplaced(schedule, rank, action)
+            seen[action] += 1
+    for action, times in seen.items():
+        if times > 1:
+            wrong.append(f"stage {action.stage} does {action} {times} times")
+    for stage in range(schedule.stages):
+        for number in range(schedule.microbatches):
+            kinds = "".join(kind for kind in COMPUTE if (Action(stage, kind, number)) in seen)
+            if kinds not in ("FB", "FIW"):
+                wrong.append(_incomplete(stage, number, kinds))
+    return wrong
+
+
+def _misplaced(schedule: Schedule, rank: int, action: Action) -> Iterator[str]:
+    if action.kind not in COMPUTE or action.peer != NONE:
+        yield f"rank {rank} does {action}, which is no F, B, I or W"
+    elif not 0 <= action.stage < schedule.stages:
+        yield f"rank {rank} does {action}, there are {schedule.stages} stages"
+    elif not 0 <= action.microbatch < schedule.microbatches:
+        yield f"rank {rank} does {action}, there are {schedule.microbatches} microbatches"
+    elif schedule.rank_of[action.stage] != rank:
+        yield f"rank {rank} does {action}, stage {action.stage} is on rank {schedule.rank_of[action.stage]}"
+
+
+def _incomplete(stage: int, number: int, kinds: str) -> str:
+    if "B" in kinds and ("I" in kinds or "W" in kinds):
+        return f"stage {stage} does B of microbatch {number} and its half {'I' if 'I' in kinds else 'W'} again"
+    missing = [kind for kind in "FIW" if kind not in kinds and not ("B" in kinds and kind in "IW")]
+    if missing[-2:] == ["I", "W"]:
+        missing[-2:] = ["B (or I and W)"]
+    return f"stage {stage} never does {', '.join(missing)} of microbatch {number}"
+
+
+def first_of(wrong: list[str]) -> str:
+    """Some of what is wrong, as a sentence."""
+    more = f"; and {len(wrong) - MOST_FAULTS} more" if len(wrong) > MOST_FAULTS else ""
+    return "; ".join(wrong[:MOST_FAULTS]) + more
+
+
+def _allowed(schedule: Schedule) -> str:
+    last = schedule.microbatches - 1
+    return f"let each stage do F, and B or both I and W, of every microbatch 0 to {last} once, on its rank"

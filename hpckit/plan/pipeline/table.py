@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.pipeline.price import price_schedule
-from hpckit.plan.pipeline.prove import MOST_FAULTS, prove_schedule
-from hpckit.plan.pipeline.schedule import COMPUTE, NONE, Action, Schedule
+from hpckit.plan.pipeline.schedule import COMPUTE, MOST_FAULTS, NONE, Action, Schedule
+from hpckit.plan.prove import prove
 
 # A number beyond says a typing error, not a pipeline.
 MOST_NUMBER = 10_000
@@ -44,7 +44,7 @@ def read_schedule(path: str | Path) -> Schedule:
     placed = tuple(rank_of[stage] for stage in range(len(rank_of)))
     schedule = Schedule(Path(path).name, microbatches, placed, tuple(map(tuple, lists)))
     try:
-        prove_schedule(schedule)
+        prove(schedule)
     except PlanError as error:  # whose message begins with the schedule's name, which is the file's
         told = error.message.removeprefix(f"{schedule.name}: ")
         raise PlanError(told, where=str(path), do=error.do) from error

@@ -17,8 +17,11 @@ from hpckit.collectives.runner import Runner
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.gossip import GossipPlan, gossip_plan
-from hpckit.plan.collective.plan import NOBODY, CollectivePlan
+from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.numbers import count
+from hpckit.plan.protocol import NOBODY
+
+__communicates__ = True  # its frames are not call sites
 
 Shape = tuple[int, int] | None
 
@@ -69,8 +72,8 @@ def gossip(
 class LocalSGD:
     """Averages parameters every so many steps: local SGD (Stich 2019), with a graph decentralized SGD (Lian 2017).
 
-        averaging = hp.LocalSGD(mesh["dp"], every=8)            # the mean of all ranks, by an all-reduce
-        averaging = hp.LocalSGD(mesh["dp"], graph="ring")       # with neighbors, every step
+        averaging = hp.training.LocalSGD(mesh["dp"], every=8)            # the mean of all ranks, by an all-reduce
+        averaging = hp.training.LocalSGD(mesh["dp"], graph="ring")       # with neighbors, every step
         for step in range(steps):
             parameters -= rate * gradient(parameters)
             averaging.step(parameters)

@@ -55,7 +55,7 @@ def parameter_server(
 ) -> ParameterServer:
     """A `ParameterServer` whose updates are steps of an optimizer, each server's on its part of the parameters.
 
-        with hp.parameter_server(comm, parameters, AdamW, lambda step: 1e-3, staleness=2) as server:
+        with hp.training.parameter_server(comm, parameters, AdamW, lambda step: 1e-3, staleness=2) as server:
             for share in ... if server.is_worker else ():
                 server.pull(parameters.values)
                 ...  # forward and backward of this worker's batch, the mean over it

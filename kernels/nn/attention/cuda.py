@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, simulating, threads
-from hpckit.kernels.jit import inlined
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.noise.simd import four_words
 
@@ -34,7 +34,7 @@ def tile_of(width: int, itemsize: int) -> int:
 
 
 @inlined
-def kept(drop, row, length, j):
+def _kept(drop, row, length, j):
     """What dropout multiplies the weight of key j in a row by: see `reference.kept`."""
     key, step, first, limit, factor = drop
     a, b, c, d = four_words(key, step, (first + row) * ((length + u8(3)) >> u8(2)) + (j >> u8(2)), u8(0))
@@ -98,7 +98,7 @@ def _forward(dtype: str, width: int, dropping: bool) -> Any:
                     weight = math.exp(scores[k] - largest)
                     total += weight
                     if dropping:
-                        weight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
+                        weight *= _kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
                     for i in range(width):
                         found[i] += weight * values[k * width + i]
             most = largest
@@ -157,7 +157,7 @@ def _query_gradient(dtype: str, width: int, dropping: bool) -> Any:
                         parts[2 + i % 2] += slope[i] * values[k * width + i]
                     dweight = parts[2] + parts[3]
                     if dropping:
-                        dweight *= kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
+                        dweight *= _kept(drop, (sample * u8(heads) + head) * length + here, length, u8(start) + u8(k))
                     dscore = math.exp(parts[0] + parts[1] - log) * (dweight - dot)
                     for i in range(width):
                         dquery[i] += dscore * keys[k * width + i]
@@ -212,7 +212,7 @@ def _key_gradient(dtype: str, width: int, dropping: bool) -> Any:
                         weight, dweight = math.exp(parts[0] + parts[1] - logs[sample, head, t]), parts[2] + parts[3]
                         dropped = weight
                         if dropping:
-                            part = kept(drop, (sample * u8(heads) + head) * length + t, length, here)
+                            part = _kept(drop, (sample * u8(heads) + head) * length + t, length, here)
                             dropped, dweight = weight * part, dweight * part
                         dscore = weight * (dweight - dots[sample, head, t])
                         for i in range(width):
@@ -230,7 +230,6 @@ def attention(
     qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any,
     key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
 ) -> None:  # fmt: skip
-    """As `reference.attention`."""
     batch, length, _, width = qkv.shape
     launch = _forward(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
     drop = _drop(logs, key, step, first, rate)
@@ -238,7 +237,6 @@ def attention(
 
 
 def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
-    """As `reference.cached_attention`."""
     batch, count, _, width = qkv.shape
     logs = empty((batch, heads, count), qkv)
     launch = _forward(qkv.dtype.name, width, False)[(blocks(count, BLOCK), heads, batch), BLOCK]
@@ -249,7 +247,6 @@ def attention_gradient(
     qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, dout: Any, dqkv: Any,
     key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
 ) -> None:  # fmt: skip
-    """As `reference.attention_gradient`."""
     batch, length, _, width = qkv.shape
     factor, dots, drop = qkv.dtype.type(width**-0.5), empty(logs.shape, logs), _drop(logs, key, step, first, rate)
     launch = _query_gradient(qkv.dtype.name, width, rate > 0)[(blocks(length, BLOCK), heads, batch), BLOCK]
@@ -278,6 +275,5 @@ def _rotary(qkv, rotated, cosines, sines):
 
 
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
-    """As `reference.rotary`."""
     count = qkv.shape[0] * qkv.shape[1] * rotated * (qkv.shape[3] // 2)
     _rotary[blocks(count, ROTATE), ROTATE](qkv, rotated, cosines, sines)

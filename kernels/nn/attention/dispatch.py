@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.attention import simd
-
-
-def _form(array: Any) -> ModuleType:
-    if is_device_array(array):
-        from hpckit.kernels.nn.attention import cuda
-
-        return cuda
-    return simd
+from hpckit.kernels.forms import form_for
 
 
 def _check(qkv: Any, heads: int, kv_heads: int) -> None:
@@ -35,7 +25,7 @@ def attention(
 ) -> None:
     """See `reference.attention`."""
     _check(qkv, heads, kv_heads)
-    _form(qkv).attention(qkv, heads, kv_heads, out, logs, key, step, first, rate)
+    form_for(__package__, qkv).attention(qkv, heads, kv_heads, out, logs, key, step, first, rate)
 
 
 def attention_gradient(
@@ -53,7 +43,7 @@ def attention_gradient(
 ) -> None:
     """See `reference.attention_gradient`."""
     _check(qkv, heads, kv_heads)
-    _form(qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key, step, first, rate)
+    form_for(__package__, qkv).attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key, step, first, rate)
 
 
 def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:
@@ -61,9 +51,9 @@ def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int,
     _check(qkv, heads, kv_heads)
     if kept.shape[1] < start + qkv.shape[1] or kept.shape[2:] != (2 * kv_heads, qkv.shape[3]):
         raise ValueError(f"{start} + {qkv.shape[1]} tokens do not fit keys and values {kept.shape}")
-    _form(qkv).cached_attention(qkv, heads, kv_heads, kept, start, out)
+    form_for(__package__, qkv).cached_attention(qkv, heads, kv_heads, kept, start, out)
 
 
 def rotary(qkv: Any, rotated: int, cosines: Any, sines: Any) -> None:
     """See `reference.rotary`."""
-    _form(qkv).rotary(qkv, rotated, cosines, sines)
+    form_for(__package__, qkv).rotary(qkv, rotated, cosines, sines)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.jit import REORDERED, inlined, jit
+from hpckit.kernels.compile.jit import REORDERED, inlined, jit
 from hpckit.kernels.nn.attention.tile import columns, tile_product
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.simd import largest
@@ -137,7 +137,6 @@ def _attention(dtype):
 
 
 def attention(qkv, heads, kv_heads, out, logs, key=0, step=0, first=0, rate=0.0):
-    """As `reference.attention`."""
     factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
     _attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, *drop)
 
@@ -229,7 +228,6 @@ def _unpack(packed, pitch, factor, dqkv, sample, first, count, head):
 
 
 def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key=0, step=0, first=0, rate=0.0):
-    """As `reference.attention_gradient`."""
     factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
     _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, *drop)
 
@@ -263,14 +261,12 @@ def _cached_attention(dtype):
 
 
 def cached_attention(qkv, heads, kv_heads, kept, start, out):
-    """As `reference.cached_attention`."""
     factor = qkv.dtype.type(qkv.shape[3] ** -0.5)
     _cached_attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, kept, start, out)
 
 
 @jit
 def rotary(qkv, rotated, cosines, sines):
-    """As `reference.rotary`."""
     half = u8(qkv.shape[3] // 2)
     for sample in range(u8(qkv.shape[0])):
         for t in range(u8(qkv.shape[1])):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.cuda_folds import fold_sum, folders
-from hpckit.kernels.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda_folds import fold_sum, folders
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.nn import cuda as rows
 from hpckit.kernels.nn.memory import empty
 
@@ -103,35 +103,29 @@ def _terms(centered: bool) -> Any:
 
 
 def layer_norm(x: Any, gain: Any, bias: Any, eps: float, y: Any, mean: Any, rstd: Any) -> None:
-    """As `reference.layer_norm`."""
     _launch(_norm(x.dtype.name, True), x, gain, bias, x.dtype.type(eps), y, mean.reshape(-1), rstd.reshape(-1))
 
 
 def layer_norm_input(x: Any, gain: Any, mean: Any, rstd: Any, dy: Any, carry: Any, dx: Any) -> None:
-    """As `reference.layer_norm_input`."""
     _launch(_input(x.dtype.name, True), x, gain, mean.reshape(-1), rstd.reshape(-1), dy, carry, dx)
 
 
 def layer_norm_weight(x: Any, mean: Any, rstd: Any, dy: Any, dgain: Any, dbias: Any) -> None:
-    """As `reference.layer_norm_weight`."""
     _add_terms(_terms(True), x, mean.reshape(-1), rstd.reshape(-1), dy, dgain)
     rows.add_columns(dy, dbias)
 
 
 def rms_norm(x: Any, gain: Any, eps: float, y: Any, rstd: Any) -> None:
-    """As `reference.rms_norm`."""
     flat = rstd.reshape(-1)
     _launch(_norm(x.dtype.name, False), x, gain, gain, x.dtype.type(eps), y, flat, flat)
 
 
 def rms_norm_input(x: Any, gain: Any, rstd: Any, dy: Any, carry: Any, dx: Any) -> None:
-    """As `reference.rms_norm_input`."""
     flat = rstd.reshape(-1)
     _launch(_input(x.dtype.name, False), x, gain, flat, flat, dy, carry, dx)
 
 
 def rms_norm_weight(x: Any, rstd: Any, dy: Any, dgain: Any) -> None:
-    """As `reference.rms_norm_weight`."""
     flat = rstd.reshape(-1)
     _add_terms(_terms(False), x, flat, flat, dy, dgain)
 

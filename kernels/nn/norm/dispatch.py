@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.norm import simd
-
-
-def _form(array: Any) -> ModuleType:
-    if is_device_array(array):
-        from hpckit.kernels.nn.norm import cuda
-
-        return cuda
-    return simd
+from hpckit.kernels.forms import form_for
 
 
 def _rows(array: Any, width: int) -> Any:
@@ -23,33 +13,33 @@ def _rows(array: Any, width: int) -> Any:
 
 def layer_norm(x: Any, gain: Any, bias: Any, eps: float, y: Any, mean: Any, rstd: Any) -> None:
     """See `reference.layer_norm`."""
-    _form(x).layer_norm(_rows(x, gain.size), gain, bias, eps, _rows(y, gain.size), mean, rstd)
+    form_for(__package__, x).layer_norm(_rows(x, gain.size), gain, bias, eps, _rows(y, gain.size), mean, rstd)
 
 
 def layer_norm_input(x: Any, gain: Any, mean: Any, rstd: Any, dy: Any, carry: Any | None, dx: Any) -> None:
     """See `reference.layer_norm_input`; carry may be None."""
     rows = [_rows(array, gain.size) for array in (x, dy, dx)]
     carry = rows[0][:0] if carry is None else _rows(carry, gain.size)
-    _form(x).layer_norm_input(rows[0], gain, mean, rstd, rows[1], carry, rows[2])
+    form_for(__package__, x).layer_norm_input(rows[0], gain, mean, rstd, rows[1], carry, rows[2])
 
 
 def layer_norm_weight(x: Any, mean: Any, rstd: Any, dy: Any, dgain: Any, dbias: Any) -> None:
     """See `reference.layer_norm_weight`."""
-    _form(x).layer_norm_weight(_rows(x, dgain.size), mean, rstd, _rows(dy, dgain.size), dgain, dbias)
+    form_for(__package__, x).layer_norm_weight(_rows(x, dgain.size), mean, rstd, _rows(dy, dgain.size), dgain, dbias)
 
 
 def rms_norm(x: Any, gain: Any, eps: float, y: Any, rstd: Any) -> None:
     """See `reference.rms_norm`."""
-    _form(x).rms_norm(_rows(x, gain.size), gain, eps, _rows(y, gain.size), rstd)
+    form_for(__package__, x).rms_norm(_rows(x, gain.size), gain, eps, _rows(y, gain.size), rstd)
 
 
 def rms_norm_input(x: Any, gain: Any, rstd: Any, dy: Any, carry: Any | None, dx: Any) -> None:
     """See `reference.rms_norm_input`; carry may be None."""
     rows = [_rows(array, gain.size) for array in (x, dy, dx)]
     carry = rows[0][:0] if carry is None else _rows(carry, gain.size)
-    _form(x).rms_norm_input(rows[0], gain, rstd, rows[1], carry, rows[2])
+    form_for(__package__, x).rms_norm_input(rows[0], gain, rstd, rows[1], carry, rows[2])
 
 
 def rms_norm_weight(x: Any, rstd: Any, dy: Any, dgain: Any) -> None:
     """See `reference.rms_norm_weight`."""
-    _form(x).rms_norm_weight(_rows(x, dgain.size), rstd, _rows(dy, dgain.size), dgain)
+    form_for(__package__, x).rms_norm_weight(_rows(x, dgain.size), rstd, _rows(dy, dgain.size), dgain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.jit import REORDERED, jit
+from hpckit.kernels.compile.jit import REORDERED, jit
 
 u8 = np.uint64
 
@@ -32,13 +32,11 @@ def _layer_norm(x, gain, bias, eps, y, mean, rstd):
 
 
 def layer_norm(x, gain, bias, eps, y, mean, rstd):
-    """As `reference.layer_norm`."""
     _layer_norm(x, gain, bias, x.dtype.type(eps), y, mean, rstd)
 
 
 @jit(noalias=True, math=REORDERED)
 def layer_norm_input(x, gain, mean, rstd, dy, carry, dx):
-    """As `reference.layer_norm_input`."""
     zero, part = x.dtype.type(0), x.dtype.type(1) / x.dtype.type(x.shape[1])
     d = u8(x.shape[1])
     for i in range(u8(len(x))):
@@ -63,7 +61,6 @@ def layer_norm_input(x, gain, mean, rstd, dy, carry, dx):
 
 @jit(noalias=True)
 def layer_norm_weight(x, mean, rstd, dy, dgain, dbias):
-    """As `reference.layer_norm_weight`."""
     for i in range(u8(len(x))):
         row, slope, middle, spread = x[i], dy[i], mean[i], rstd[i]
         for j in range(u8(dgain.size)):
@@ -88,13 +85,11 @@ def _rms_norm(x, gain, eps, y, rstd):
 
 
 def rms_norm(x, gain, eps, y, rstd):
-    """As `reference.rms_norm`."""
     _rms_norm(x, gain, x.dtype.type(eps), y, rstd)
 
 
 @jit(noalias=True, math=REORDERED)
 def rms_norm_input(x, gain, rstd, dy, carry, dx):
-    """As `reference.rms_norm_input`."""
     zero, part = x.dtype.type(0), x.dtype.type(1) / x.dtype.type(x.shape[1])
     d = u8(x.shape[1])
     for i in range(u8(len(x))):
@@ -114,7 +109,6 @@ def rms_norm_input(x, gain, rstd, dy, carry, dx):
 
 @jit(noalias=True)
 def rms_norm_weight(x, rstd, dy, dgain):
-    """As `reference.rms_norm_weight`."""
     for i in range(u8(len(x))):
         row, slope, spread = x[i], dy[i], rstd[i]
         for j in range(u8(dgain.size)):

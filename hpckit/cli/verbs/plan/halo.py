@@ -11,12 +11,11 @@ from typing import Any
 
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
 from hpckit.cli.verbs.svg_file import write_svg
-from hpckit.plan.draw import draw, title
+from hpckit.plan.draw import draw
 from hpckit.plan.grid.draw import draw_halo_svg
 from hpckit.plan.grid.halo import HaloPlan, halo_plan
 from hpckit.plan.grid.split import Split, possible_splits
 from hpckit.plan.machine.machine import shipped
-from hpckit.plan.machine.timeline import flight_count
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
@@ -82,7 +81,7 @@ def _rows(splits: list[Split], mesh: Split, setting: Setting) -> list[Row]:
     rows, left = [], MOST_MESSAGES
     for split in [mesh, *(split for split in splits if split is not mesh)]:
         plan = halo_plan(split.decomposition)
-        messages = setting.ranks * flight_count(plan)
+        messages = 2 * setting.ranks * len(plan.order)
         rows.append(Row(split, plan, split is mesh, setting, priced=messages <= left or split is mesh))
         left -= messages
     # Between equals what a mesh takes of its own accord, then the order of the splits.
@@ -131,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 def _prove(plan: HaloPlan, aside: bool) -> None:
     proof = prove(plan)
     split = _name(plan.decomposition.topology)
-    print(f"proved: {split}: {title(plan)}, {proof.messages} messages", file=sys.stderr if aside else sys.stdout)
+    print(f"proved: {split}: {plan.title()}, {proof.messages} messages", file=sys.stderr if aside else sys.stdout)
 
 
 def _head(setting: Setting) -> dict[str, Any]:
@@ -204,5 +203,5 @@ def _draw(plan: HaloPlan, target: str, setting: Setting) -> int:
         return 0
     picture = draw_halo_svg(plan, setting.machine, setting.itemsize)
     write_svg(Path(target), picture)
-    print(f"{title(plan)}: drawn in {target}")
+    print(f"{plan.title()}: drawn in {target}")
     return 0

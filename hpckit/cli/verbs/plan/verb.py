@@ -14,11 +14,10 @@ from typing import Any
 from hpckit.cli.verbs.plan import halo, pipeline
 from hpckit.cli.verbs.svg_file import write_svg
 from hpckit.errors import InputError
-from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan, operation_of
-from hpckit.plan.collective.busbw import busbw_factor
+from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.collective.plan import CollectivePlan
-from hpckit.plan.draw import draw, draw_svg, title
+from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
 from hpckit.plan.price import at_least, price, walk_length
 from hpckit.plan.prove import prove
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if options.prove:
         for plan in plans:
             proof = prove(plan)
-            print(f"proved: {title(plan)}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+            print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
     if options.draw is not None:
         return _draw(plans, options.draw, machine, nbytes)
     rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
@@ -197,5 +196,5 @@ def _draw(plans: list[CollectivePlan], target: str, machine: Machine, nbytes: in
         names = ", ".join(plan.algorithm for plan in plans)
         raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
     write_svg(Path(target), draw_svg(plans[0], machine, nbytes))
-    print(f"{title(plans[0])}: drawn in {target}")
+    print(f"{plans[0].title()}: drawn in {target}")
     return 0

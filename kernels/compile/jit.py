@@ -1,0 +1,218 @@
+"""The one place with Numba's compile options: `jit` for kernels, `inlined` for the pieces they are made of.
+
+Every kernel is compiled with error_model="numpy" (no test for a division by zero), without bounds checks, without the
+interpreter's lock, and is kept on disk for the next process. Four things are chosen per kernel:
+
+- `math`, what the compiler may do to the arithmetic. `STRICT` keeps the bits of NumPy, on every processor. `FUSED`,
+  the default, lets a product and a sum become one rounding. `FINITE` also assumes that no operand is inf or nan. None
+  of them lets sums be reordered: a cell's bits then depend on its operands, not on where a loop starts or on how many
+  ranks share the grid. `REORDERED` does, for sums along a row that no rank shares: they vectorize, and their bits
+  depend on the row's length.
+- `noalias`, the promise that no two arguments overlap in memory. It is what lets LLVM vectorize a kernel with many
+  arrays, and it makes some with few arrays slower: measure. Numba has the flag but no option for it, so it is set
+  through a private hook; where that is gone (`has_noalias()` is False) the kernel is compiled without it, with the same
+  results.
+- `borrowed`, for a kernel that allocates nothing and calls others: its arrays are not reference-counted. Counting is
+  an atomic operation for each array and each call, as much as a row of arithmetic. Whoever calls it keeps the arrays.
+- `key`, for a function made at run time with constants in its closure: a name of all that is special about it. Without
+  a key a closure is compiled in every process (Numba's own key holds a random part where compiled functions are in the
+  closure).
+
+Numba's cache has two traps that are mended here, by private hooks too: a function kept on disk is used although a
+function that it calls from another file has changed (here the key covers the sources of all kernels), and two
+processes that compile different variants at the same moment can exchange them (here each variant has a file name of
+its own). And of the processes of a machine that need a kernel at once, one compiles it (`compile_lock`). Without the
+hooks the cache is Numba's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.compiler import Flags
+from numba.core.options import DefaultOptions
+
+from hpckit.kernels.compile.compile_lock import CompileLock
+
+STRICT: frozenset[str] = frozenset()
+FUSED = frozenset({"contract", "nsz"})
+FINITE = FUSED | {"nnan", "ninf"}
+REORDERED = FUSED | {"reassoc"}
+
+
+def jit(
+    function: Callable | None = None,
+    *,
+    noalias: bool = False,
+    borrowed: bool = False,
+    math: frozenset[str] = FUSED,
+    key: tuple | None = None,
+) -> Any:
+    """A compiled kernel, as decorator with or without options.
+
+    noalias: no two arguments overlap. borrowed: it allocates no memory. math: STRICT, FUSED, FINITE or REORDERED. key:
+    what is special about a closure, as a tuple of numbers, strings and tuples; equal keys of one function body must
+    mean equal constants.
+    """
+    if function is None:
+        return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key)
+    uncounted = {"_nrt": False} if borrowed and hasattr(DefaultOptions, "_nrt") else {}
+    kernel: Any = numba.njit(
+        function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True, **uncounted
+    )
+    if noalias and has_noalias():
+        kernel._compiler._customize_flags = _set_noalias
+    if function.__closure__ is None or (key is not None and _has_cache_hooks()):
+        _keep_on_disk(kernel, key, (noalias and has_noalias(), bool(uncounted), tuple(sorted(math))))
+    return kernel
+
+
+def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -> Any:
+    """A function that becomes part of the kernel that calls it: no call is left, and its constants fold.
+
+    Its `math` should be its caller's: LLVM keeps the flags instruction by instruction.
+    """
+    if function is None:
+        return functools.partial(inlined, math=math)
+    return numba.njit(
+        function, inline="always", fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True
+    )
+
+
+def compiled(function: Callable, *, math: frozenset[str] = FUSED) -> Any:
+    """A user's function, compiled for whatever it is called with from kernels; not kept on disk by itself.
+
+    So are the plain Python functions that it calls by name. Its `math` should be its caller's, as with `inlined`.
+    Raises `TypeError` for a function that calls itself.
+    """
+    return _compiled(getattr(function, "py_func", function), math, ())
+
+
+def _compiled(function: Any, math: frozenset[str], callers: tuple) -> Any:
+    if function in callers:
+        raise TypeError(f"{function.__name__} calls itself")
+
+    def made(value: Any) -> Any:
+        return _compiled(value, math, (*callers, function)) if isinstance(value, types.FunctionType) else value
+
+    names = function.__globals__
+    helpers = {name: made(names[name]) for name in function.__code__.co_names if name in names}
+    cells = tuple(types.CellType(made(cell.cell_contents)) for cell in function.__closure__ or ())
+    twin = types.FunctionType(function.__code__, names | helpers, function.__name__, function.__defaults__, cells)
+    twin.__module__ = __name__  # kernels on disk import the module, and a user's file is none that can be imported
+    return numba.njit(twin, fastmath=set(math) or False, error_model="numpy", nogil=True)
+
+
+@functools.cache
+def has_noalias() -> bool:
+    """Whether this Numba takes the noalias flag of one function (a private hook, so a release may lose it)."""
+    return "noalias" in getattr(Flags, "options", {}) and hasattr(
+        getattr(numba.njit(_nothing), "_compiler", None), "_customize_flags"
+    )
+
+
+def is_noalias(kernel: Any) -> bool:
+    """Whether a kernel made by `jit` is compiled under the promise of `noalias`."""
+    return getattr(kernel, "_compiler", None) is not None and kernel._compiler._customize_flags is _set_noalias
+
+
+def _nothing() -> None:
+    pass
+
+
+def _set_noalias(flags: Any) -> Any:
+    flags.noalias = True
+    return flags
+
+
+@functools.cache
+def _has_cache_hooks() -> bool:
+    from numba.core import caching
+
+    index_file = getattr(caching, "IndexDataCacheFile", None)
+    return hasattr(caching.FunctionCache, "_index_key") and all(
+        hasattr(index_file, name) for name in ("save", "_load_index", "_save_index", "_save_data")
+    )
+
+
+def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
+    """Turn the disk cache on, with a key that covers the options and the sources of all kernels."""
+    try:
+        kernel.enable_caching()
+    except RuntimeError:  # no folder to write to, as in a read-only installation without a home
+        return
+    if not _has_cache_hooks():
+        return
+    cache = kernel._cache
+    numbas_key = cache._index_key
+
+    def index_key(signature: Any, codegen: Any) -> tuple:
+        own = (key,) if key is not None else numbas_key(signature, codegen)[2:]
+        code = hashlib.sha256(kernel.py_func.__code__.co_code).hexdigest()
+        return (signature, codegen.magic_tuple(), code, own, options, _sources())
+
+    def save(index_key: tuple, data: Any) -> None:
+        file = cache._cache_file
+        name = f"{Path(file._index_name).stem}.{_fingerprint(repr(index_key), repr(file._source_stamp))}.nbc"
+        file._save_data(name, data)  # before the index that names it
+        file._save_index({**file._load_index(), index_key: name})
+
+    cache._index_key = index_key
+    cache._cache_file.save = save
+    _compile_once(kernel, CompileLock(Path(cache.cache_path, f"{cache._cache_file._index_name}.lock")))
+
+
+def _compile_once(kernel: Any, lock: CompileLock) -> None:
+    """What is not on disk is compiled under the lock, after a second look: another process may have just kept it."""
+    load, compile_kernel = kernel._cache.load_overload, kernel.compile
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        found = load(signature, context)
+        return load(signature, context) if found is None and lock.take() else found
+
+    def compile_or_load(signature: Any) -> Any:
+        _load_registries()
+        try:
+            return compile_kernel(signature)
+        finally:
+            lock.release()
+
+    kernel._cache.load_overload = load_overload
+    kernel.compile = compile_or_load
+
+
+@functools.cache
+def _load_registries() -> None:
+    """Have Numba load what arrays need without SciPy's linear algebra, the slowest import of a rank's start.
+
+    Numba imports that at once, but only to see whether it is there (`numba.np.arraymath`), and again for a function
+    that calls BLAS: until then its name is enough.
+    """
+    name = "scipy.linalg.cython_blas"
+    if name in sys.modules or importlib.util.find_spec("scipy") is None:
+        return
+    sys.modules[name] = types.ModuleType(name)
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        del sys.modules[name]
+
+
+@functools.cache
+def _sources() -> str:
+    """A fingerprint of the source text of all kernels: what a cached kernel may have compiled into it."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return _fingerprint(*(f"{file.name}\n{file.read_text(encoding='utf-8')}" for file in files))
+
+
+def _fingerprint(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]

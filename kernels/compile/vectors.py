@@ -1,0 +1,386 @@
+"""Explicit SIMD for Numba: values that are n numbers, their operators, and the intrinsics that kernels are made of.
+
+`Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "i" (int32) or "m" (one
+bit, the result of a comparison). In compiled code vectors take + - * / and unary minus, < > <= >=, & of masks, `**`
+with a constant integer, `math.sqrt`, `math.exp` and `math.log`, with vectors of the same kind and with numbers, so that
+a function written for numbers compiles for vectors too (and, with `compile.dual`, to its own derivative). Intrinsics
+that depend on the kind or on the instruction set are in `compile.lanes`.
+
+Arithmetic on vectors may be reordered and contracted (reassoc, nsz, arcp, contract): without reassoc the derivatives of
+`compile.dual` are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is
+exempt, and vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+ELEMENT = {"d": ir.DoubleType(), "w": ir.DoubleType(), "f": ir.FloatType(), "i": I32, "m": ir.IntType(1)}
+NUMBER = {"d": types.float64, "w": types.float64, "f": types.float32}
+BYTES = {"d": 8, "w": 8, "f": 4, "i": 4}
+FLAGS = ("reassoc", "nsz", "arcp", "contract")
+AS_WRITTEN = ("nsz", "contract")
+MOST_TYPES = 1 << 15  # of particles, that w of a record can name
+ISAS = ("avx512", "avx2", "scalar")
+NEEDS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "avx2", "fma"}, "avx2": {"avx2", "fma"}, "scalar": set()}
+
+
+@functools.cache
+def available() -> tuple[str, ...]:
+    """The instruction sets that Numba compiles for on this host, best first; "scalar" is always there."""
+    _, name, text = numba.core.registry.cpu_target.target_context.codegen().magic_tuple()
+    named = {feature[1:] for feature in text.split(",") if feature.startswith("+")}
+    if not text and name == llvmlite.binding.get_host_cpu_name():
+        named = {feature for feature, there in llvmlite.binding.get_host_cpu_features().items() if there}
+    return tuple(isa for isa in ISAS if NEEDS[isa] <= named)
+
+
+class Vec(types.Type):
+    """The type of n lanes of one kind."""
+
+    def __init__(self, kind: str, n: int) -> None:
+        self.kind, self.n = kind, n
+        super().__init__(name=f"vec<{n} x {kind}>")
+
+
+def llvm(vector: Vec) -> Any:
+    """The LLVM type of a vector type."""
+    return ir.VectorType(ELEMENT[vector.kind], vector.n)
+
+
+@register_model(Vec)
+class _VecModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vec) -> None:
+        super().__init__(manager, vector, llvm(vector))
+
+
+# ---- building blocks of the code generator
+
+
+def constant(kind: Any, value: float | int) -> Any:
+    """A constant of an LLVM type, in every lane of it where it is a vector."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def splat(b: Any, value: Any, n: int) -> Any:
+    """A number in every lane."""
+    empty = ir.Constant(ir.VectorType(value.type, n), ir.Undefined)
+    return b.shuffle_vector(b.insert_element(empty, value, I32(0)), empty, constant(ir.VectorType(I32, n), 0))
+
+
+def shuffle(b: Any, first: Any, second: Any, pattern: Sequence[int]) -> Any:
+    """The lanes `pattern` of (first, second) side by side."""
+    return b.shuffle_vector(first, second, ir.Constant(ir.VectorType(I32, len(pattern)), list(pattern)))
+
+
+def call(b: Any, name: str, result: Any, *values: Any) -> Any:
+    """A call of an LLVM intrinsic by its whole name."""
+    signature = ir.FunctionType(result, [value.type for value in values])
+    return b.call(cgutils.get_or_insert_function(b.module, signature, name), values)
+
+
+def overloaded(b: Any, name: str, *values: Any) -> Any:
+    """A call of an LLVM intrinsic that exists for every type, as llvm.fma: the suffix is that of the first value."""
+    kind = values[0].type
+    element = {"double": "f64", "float": "f32"}[str(kind.element if isinstance(kind, ir.VectorType) else kind)]
+    suffix = f"v{kind.count}{element}" if isinstance(kind, ir.VectorType) else element
+    return call(b, f"llvm.{name}.{suffix}", kind, *values)
+
+
+def arithmetic(b: Any, operation: str, x: Any, y: Any) -> Any:
+    """fadd, fsub, fmul or fdiv of what may be reordered."""
+    return getattr(b, operation)(x, y, flags=FLAGS)
+
+
+def address(c: Any, b: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Any:
+    """A pointer to element `index` of a contiguous array, as pointer to `kind`."""
+    data = c.make_array(array_type)(c, b, array).data
+    return b.bitcast(b.gep(data, [index]), kind.as_pointer())
+
+
+def is_number(t: Any) -> bool:
+    """Whether a Numba type is a number that mixes with vectors."""
+    return isinstance(t, types.Float | types.Integer)
+
+
+def to_lanes(c: Any, b: Any, value: Any, given: Any, wanted: Any) -> Any:
+    """A vector or number of type `given` as `wanted` (a Vec, or a float type)."""
+    if given == wanted:
+        return value
+    number = NUMBER[wanted.kind] if isinstance(wanted, Vec) else wanted
+    value = c.cast(b, value, given, number)
+    return splat(b, value, wanted.n) if isinstance(wanted, Vec) else value
+
+
+# ---- operators of vectors
+
+
+def common(a: Any, b: Any) -> Vec | None:
+    """The type in which two operands meet: that of the vector among them; None where they do not fit."""
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Vec):
+            return one if one.kind in "dfw" and (other == one or is_number(other)) else None
+    return None
+
+
+BINARY = {
+    "fadd": (operator.add, operator.iadd),
+    "fsub": (operator.sub, operator.isub),
+    "fmul": (operator.mul, operator.imul),
+    "fdiv": (operator.truediv, operator.itruediv),
+}
+COMPARISONS = {operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">="}
+
+
+def _register_binary(function: Callable, result: Callable, lower: Callable) -> None:
+    """Type and lower function(a, b) for two vectors, and for a vector and a number in either order."""
+    type_callable(function)(lambda context: lambda a, b: result(a, b))
+    lower_builtin(function, Vec, Vec)(lower)
+    for number in (types.Float, types.Integer):
+        lower_builtin(function, Vec, number)(lower)
+        lower_builtin(function, number, Vec)(lower)
+
+
+def _lower_arithmetic(operation: str) -> Callable:
+    def lower(c: Any, b: Any, signature: Any, values: Any) -> Any:
+        vector = signature.return_type
+        x, y = (to_lanes(c, b, *pair, vector) for pair in zip(values, signature.args, strict=True))
+        return getattr(b, operation)(x, y, flags=AS_WRITTEN if vector.kind == "w" else FLAGS)
+
+    return lower
+
+
+def _lower_comparison(symbol: str) -> Callable:
+    def lower(c: Any, b: Any, signature: Any, values: Any) -> Any:
+        meet = common(*signature.args)
+        x, y = (to_lanes(c, b, *pair, meet) for pair in zip(values, signature.args, strict=True))
+        return b.fcmp_ordered(symbol, x, y)
+
+    return lower
+
+
+def _mask_of(a: Any, b: Any) -> Vec | None:
+    meet = common(a, b)
+    return None if meet is None else Vec("m", meet.n)
+
+
+for _operation, _functions in BINARY.items():
+    for _function in _functions:
+        _register_binary(_function, common, _lower_arithmetic(_operation))
+for _function, _symbol in COMPARISONS.items():
+    _register_binary(_function, _mask_of, _lower_comparison(_symbol))
+
+
+@type_callable(operator.and_)
+def _type_and(context: Any) -> Callable:
+    return lambda a, b: a if isinstance(a, Vec) and a.kind == "m" and a == b else None
+
+
+@lower_builtin(operator.and_, Vec, Vec)
+def _lower_and(c: Any, b: Any, signature: Any, values: Any) -> Any:
+    return b.and_(*values)
+
+
+@type_callable(operator.neg)
+def _type_neg(context: Any) -> Callable:
+    return lambda a: a if isinstance(a, Vec) and a.kind in "dfw" else None
+
+
+@lower_builtin(operator.neg, Vec)
+def _lower_neg(c: Any, b: Any, signature: Any, values: Any) -> Any:
+    return b.fneg(values[0])
+
+
+# ---- intrinsics of any width
+
+
+@intrinsic
+def store(context, array, index, value):
+    """array[index : index + n] = value, for a contiguous array."""
+
+    def generate(c, b, signature, values):
+        place = address(c, b, signature.args[0], values[0], values[1], llvm(value))
+        b.store(values[2], place, align=BYTES[value.kind])
+        return c.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
+def select(context, mask, yes, no):
+    """`yes` in the lanes of the mask, `no` in the others."""
+    return yes(mask, yes, yes), lambda c, b, signature, values: b.select(*values)
+
+
+@intrinsic
+def zero_unless(context, mask, value):
+    """`value` in the lanes of the mask, 0 in the others, also where the value is inf or nan."""
+    return value(mask, value), lambda c, b, s, values: b.select(*values, constant(values[1].type, 0.0))
+
+
+@intrinsic
+def nan_unless(context, mask, value):
+    """`value` in the lanes of the mask, nan in the others; also for a number and a truth value."""
+    return value(mask, value), lambda c, b, s, v: b.select(*v, constant(v[1].type, float("nan")))
+
+
+@intrinsic
+def held(context, value, most):
+    """`value` between 0 and `most`, 0 where it is nan; vectors or numbers."""
+
+    def generate(c, b, signature, values):
+        value, most = values[0], to_lanes(c, b, values[1], signature.args[1], signature.args[0])
+        zero = constant(value.type, 0.0)
+        value = b.select(b.fcmp_ordered(">", value, zero), value, zero)
+        return b.select(b.fcmp_ordered("<", value, most), value, most)
+
+    return value(value, most), generate
+
+
+def whole(b: Any, value: Any) -> Any:
+    """The whole parts of lanes or of a number, int32."""
+    kind = ir.VectorType(I32, value.type.count) if isinstance(value.type, ir.VectorType) else I32
+    return b.fptosi(value, kind)
+
+
+@intrinsic
+def truncated(context, value):
+    """`value` without what is behind the point, of a magnitude below 2^31; a vector or a number."""
+    return value(value), lambda c, b, s, v: b.sitofp(whole(b, v[0]), v[0].type)
+
+
+@intrinsic
+def minimum(context, first, second):
+    """The smaller of two in each lane."""
+    return first(first, first), lambda c, b, s, v: b.select(b.fcmp_ordered("<", *v), *v)
+
+
+@intrinsic
+def bits(context, mask):
+    """A mask as an int32, lane 0 in the lowest bit."""
+    return types.int32(mask), lambda c, b, s, v: b.zext(b.bitcast(v[0], ir.IntType(mask.n)), I32)
+
+
+@intrinsic
+def count_ones(context, value):
+    """The number of bits that are set in an int32."""
+    return types.int32(types.int32), lambda c, b, s, v: call(b, "llvm.ctpop.i32", I32, v[0])
+
+
+@intrinsic
+def rounded(context, value, shift):
+    """(value + shift) - shift, kept as written: with shift = 1.5 2^(52-k), value rounded to a multiple of 2^-k."""
+
+    def generate(c, b, signature, values):
+        # An instruction without any flag would be given those of the function that it ends up in; nsz changes nothing.
+        return b.fsub(b.fadd(*values, flags=("nsz",)), values[1], flags=("nsz",))
+
+    return value(value, value), generate
+
+
+@intrinsic
+def fused(context, x, y, z):
+    """The sum x * y + z, in one rounding where the processor has an instruction for that; vectors or numbers.
+
+    Of two products that are added the compiler may choose either to be fused, and not the same one everywhere.
+    """
+
+    def generate(c, b, signature, values):
+        return overloaded(b, "fmuladd", *(to_lanes(c, b, v, t, x) for v, t in zip(values, (x, y, z), strict=True)))
+
+    return x(x, y, z), generate
+
+
+@intrinsic
+def called(context):
+    """In a kernel's body: it stays a function of its own, which gives the same bits wherever it is called from.
+
+    Where a kernel becomes part of its callers the compiler may fuse other products with sums in one than in another.
+    """
+
+    def generate(c, b, signature, values):
+        b.function.attributes.add("noinline")
+        return c.get_dummy_value()
+
+    return types.none(), generate
+
+
+@functools.cache
+def numbers(count: int, stride: int = 1) -> Any:
+    """The intrinsic `(a, i)`: the `count` numbers a[i], a[i + stride], … as a tuple."""
+
+    @intrinsic
+    def numbers(context, array, index):
+        def generate(c, b, signature, values):
+            base = c.make_array(signature.args[0])(c, b, values[0]).data
+            found = [b.load(b.gep(base, [b.add(values[1], I64(stride * k))])) for k in range(count)]
+            return c.make_tuple(b, signature.return_type, found)
+
+        return types.UniTuple(array.dtype, count)(array, types.intp), generate
+
+    return numbers
+
+
+@intrinsic
+def prefetch(context, array, index):
+    """Ask for the cache line of array[index], which may lie beyond its end."""
+
+    def generate(c, b, signature, values):
+        place = address(c, b, signature.args[0], values[0], values[1], I8)
+        call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(3), I32(1))
+        return c.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+def halves(b: Any, value: Any) -> tuple[Any, Any]:
+    """The lower and the upper half of the lanes."""
+    n = value.type.count // 2
+    return shuffle(b, value, value, range(n)), shuffle(b, value, value, range(n, 2 * n))
+
+
+def narrowed(b: Any, value: Any) -> Any:
+    """Four float64 that add up to all lanes; lanes of float32 are widened before they meet, four at a time."""
+    if value.type.count <= 4:
+        return b.fpext(value, ir.VectorType(ELEMENT["d"], 4)) if value.type.element == ELEMENT["f"] else value
+    return arithmetic(b, "fadd", *(narrowed(b, half) for half in halves(b, value)))
+
+
+@intrinsic
+def sum_lanes(context, value):
+    """The sum of the lanes, float64."""
+
+    def generate(c, b, signature, values):
+        total = narrowed(b, values[0])
+        while total.type.count > 1:
+            total = arithmetic(b, "fadd", *halves(b, total))
+        return b.extract_element(total, I32(0))
+
+    return types.float64(value), generate
+
+
+@intrinsic
+def store_sums(context, array, index, x, y, z, w):
+    """array[index : index + 4] = the sums over the lanes of x, y, z and w; a float64 array."""
+
+    def generate(c, b, signature, values):
+        x, y, z, w = (narrowed(b, value) for value in values[2:])
+        low, high = (0, 4, 2, 6), (1, 5, 3, 7)  # of pairs of lanes, as one instruction takes them
+        xy = arithmetic(b, "fadd", shuffle(b, x, y, low), shuffle(b, x, y, high))
+        zw = arithmetic(b, "fadd", shuffle(b, z, w, low), shuffle(b, z, w, high))
+        total = arithmetic(b, "fadd", shuffle(b, xy, zw, (0, 1, 4, 5)), shuffle(b, xy, zw, (2, 3, 6, 7)))
+        b.store(total, address(c, b, signature.args[0], values[0], values[1], total.type), align=8)
+        return c.get_dummy_value()
+
+    return types.void(array, types.intp, x, x, x, x), generate

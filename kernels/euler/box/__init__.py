@@ -1,0 +1,1 @@
+"""The box: x, y and z."""

@@ -1,0 +1,235 @@
+"""Compressible Euler equations about a hydrostatic base state in a box, NumPy: the oracle, and the documentation of
+what the other forms compute.
+
+The equations and the scheme of the slab (`kernels.euler.slab.reference`) with a second horizontal direction, in
+deviations from the base state (bars, functions of z) and flux form:
+
+    d(rho')/dt         + div(rho v)               = 0
+    d(rho u)/dt        + div(rho u v) + dp'/dx    =  f (rho v)'
+    d(rho v)/dt        + div(rho v v) + dp'/dy    = -f (rho u)'
+    d(rho w)/dt        + div(rho w v) + dp'/dz    = -rho' g
+    d((rho theta)')/dt + div(rho theta v)         = 0
+
+Each direction is a sweep of its own, three Runge-Kutta stages long; the Coriolis force is a rotation of the horizontal
+momentum by the angle f dt, exact in time, on what deviates from the base wind: that wind is taken to be geostrophic.
+Diffusion with a constant coefficient K, div(rho K grad phi) for u, v, w and theta, acts on deviations from the base.
+
+A state is float64[5, nz, ny + 12, nx + 12]: rho' (kg m-3), rho u, rho v, rho w (kg m-2 s-1), (rho theta)' (K kg m-3),
+with a halo of 6 cells in y and in x, two for each stage, to be filled in the direction of the next sweep: `sweep_x`
+needs it beside the owned cells in x, `sweep_y` in y, no corner is ever used. Afterwards the halo is stale. Base states
+are given by rows:
+
+- column  float64[3, nz]      at cells: rho (kg m-3), rho theta (K kg m-3), pressure (Pa)
+- faces   float64[5, nz + 1]  at interfaces: the same three, and the third differences of the base's rho u and rho v in
+                              z, which the hyperviscosity leaves alone
+- ghost   float64[4]          base density of the rows outside the walls over that of the row next to the wall, as in
+                              the slab
+- wind    float64[2, nz]      base u and v of the cells (m/s)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import CLOSED, CV, GAMMA, GRAVITY, HALO, RD, Sweep
+from hpckit.kernels.euler.slab.reference import fluxes
+from hpckit.kernels.euler.status import note
+from hpckit.kernels.parts import INNER
+
+OWNED = slice(HALO, -HALO)
+
+
+def sweep_x(
+    state: np.ndarray,
+    out: np.ndarray,
+    column: np.ndarray,
+    mass_flux: np.ndarray,
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+    part: int,
+    seams: np.ndarray,
+) -> None:
+    """Advance the x direction by dt (s).
+
+    out: takes the owned cells of the result; may be the state, but not on a GPU. mass_flux: takes what changed the
+    density, the mass flux of the last stage (kg m-2 s-1) at the low faces of the owned cells and the high face of the
+    last, float64[nz, ny, nx + 1]; of size 0 it is left alone.
+
+    status: int32[2] of `euler.status.new_status`, takes OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may
+    be left out where only a momentum along the interfaces is lost, which the sweep carries but does not use.
+
+    lines: the first of the owned rows of y to sweep and the one after the last; all of them on a GPU. part: of
+    `kernels.parts`, or CLOSED: everything, of rows that are periodic and whole, which then do not use their halo (not
+    on a GPU). seams: scratch that INNER leaves for OUTER where `out` is the state, float64[nz, ny, 5, 2, 6]; of size 0
+    for other parts and on a GPU.
+    """
+    if part == INNER:
+        return
+    rows = slice(HALO + lines[0], HALO + lines[1])
+    row = state[:, :, rows]
+    if part == CLOSED:
+        row = np.pad(row[..., OWNED], ((0, 0), (0, 0), (0, 0), (HALO, HALO)), mode="wrap")
+    out[:, :, rows, OWNED], flux = _horizontal(row, RHO_U, column, sweep, status)
+    if mass_flux.size:
+        mass_flux[:, slice(*lines)] = flux
+
+
+def sweep_y(
+    state: np.ndarray,
+    out: np.ndarray,
+    column: np.ndarray,
+    mass_flux: np.ndarray,
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+    part: int,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> None:
+    """Advance the y direction by dt (s); as `sweep_x`, with a mass_flux of [nz, ny + 1, nx] and columns of x as lines.
+
+    low, high: the rows of the halo where they stand elsewhere than in the state (not on a GPU), float64[5, nz, 6,
+    nx + 12]; else of size 0.
+    """
+    if part == INNER:
+        return
+    columns = slice(HALO + lines[0], HALO + lines[1])
+    whole = state.copy()
+    if low.size:
+        whole[:, :, :HALO] = low
+    if high.size:
+        whole[:, :, -HALO:] = high
+    stage, flux = _horizontal(whole[..., columns].swapaxes(2, 3), RHO_V, column, sweep, status)
+    out[:, :, OWNED, columns] = stage.swapaxes(2, 3)
+    if mass_flux.size:
+        mass_flux[..., slice(*lines)] = flux.swapaxes(1, 2)
+
+
+@np.errstate(all="ignore")  # a lost solution is told by the status
+def sweep_z(
+    state: np.ndarray,
+    out: np.ndarray,
+    faces: np.ndarray,
+    ghost: np.ndarray,
+    mass_flux: np.ndarray,
+    sweep: Sweep,
+    status: np.ndarray,
+    lines: tuple[int, int],
+) -> None:
+    """Advance the z direction by dt (s), gravity with it, between rigid free-slip walls at ground and top.
+
+    The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u and v (so their
+    momenta go with the base density), and have no rho w; no mass passes a wall. The other arguments are those of
+    `sweep_x`; mass_flux is [nz + 1, ny, nx].
+    """
+    own = slice(HALO + lines[0], HALO + lines[1])
+    start, (dz, dt, beta, _) = state[:, :, own, OWNED].copy(), sweep
+    stage = start
+    base = faces[:3, :, None, None]
+    shear = {RHO_U: faces[3, :, None, None], RHO_V: faces[4, :, None, None]}
+    for fraction in (1 / 3, 1 / 2, 1.0):
+        rows = np.pad(stage, ((0, 0), (2, 2), (0, 0), (0, 0)), mode="edge")
+        rows[RHO_W, [0, 1, -2, -1]] = 0.0
+        for field in shear:
+            rows[field, [0, 1, -2, -1]] *= ghost[:, None, None]
+        quad = [rows[:, first : first + stage.shape[1] + 1] for first in range(4)]
+        flux, seen = fluxes(quad, RHO_W, base, beta * dz / (16 * dt * fraction), shear, walls=True)
+        note(status, seen, sweep.step)
+        tendency = -np.diff(flux, axis=1) / dz
+        tendency[RHO_W] -= GRAVITY * stage[RHO]
+        stage = start + dt * fraction * tendency
+    out[:, :, own, OWNED] = stage
+    if mass_flux.size:
+        mass_flux[:, slice(*lines)] = flux[RHO]
+
+
+def turn(state: np.ndarray, column: np.ndarray, wind: np.ndarray, angle: float) -> None:
+    """Turn the deviation of the horizontal momentum from the base wind clockwise by `angle` (rad, f dt), in place."""
+    owned = state[:, :, OWNED, OWNED]
+    rho = owned[RHO] + column[0, :, None, None]
+    base_u, base_v = rho * wind[0, :, None, None], rho * wind[1, :, None, None]
+    u, v = owned[RHO_U] - base_u, owned[RHO_V] - base_v
+    owned[RHO_U] = base_u + (np.cos(angle) * u + np.sin(angle) * v)
+    owned[RHO_V] = base_v + (np.cos(angle) * v - np.sin(angle) * u)
+
+
+@np.errstate(all="ignore")  # a lost solution is told by the sweeps
+def diffuse(
+    state: np.ndarray,
+    column: np.ndarray,
+    base: np.ndarray,
+    spacing: tuple[float, float, float],
+    amount: float,
+    work: np.ndarray,
+) -> None:
+    """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit.
+
+    At ground and top w is 0, nothing of the others passes.
+
+    base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. spacing: dx, dy, dz (m). work: scratch like
+    the state. Needs one cell of halo in x and in y. Stable while amount (1/dx2 + 1/dy2 + 1/dz2) <= 1/2.
+    """
+    work[RHO] = state[RHO] + column[0, :, None, None]
+    work[1:] = state[1:] / work[RHO] - base[:, :, None, None]
+    work[RHO_THETA] += column[1, :, None, None] / work[RHO]
+    seen = work[:, :, HALO - 1 : -HALO + 1, HALO - 1 : -HALO + 1]
+    for dim, width in ((3, spacing[0]), (2, spacing[1]), (1, spacing[2])):
+        near = np.moveaxis(seen, dim, 0)
+        flux = (near[1:, 0] + near[:-1, 0])[:, None] * np.diff(near[:, 1:], axis=0)
+        if dim == 1:
+            flux = np.pad(flux, ((1, 1), *[(0, 0)] * 3))
+            # Beyond a wall -w.
+            flux[0, RHO_W - 1], flux[-1, RHO_W - 1] = (
+                4 * near[0, 0] * near[0, RHO_W],
+                -4 * near[-1, 0] * near[-1, RHO_W],
+            )
+        change = np.moveaxis(np.diff(flux, axis=0), 0, dim)
+        inside = tuple(slice(None) if d in (1, dim) else slice(1, -1) for d in (1, 2, 3))
+        state[1:, :, OWNED, OWNED] += amount / (2 * width * width) * change[(slice(None), *inside)]
+
+
+@np.errstate(all="ignore")
+def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.ndarray:
+    """What a run watches, of the cells without the halo: float64[11].
+
+    Sums over cells of rho' (kg m-3) and of the densities of kinetic, internal and potential energy (J m-3); the
+    greatest |u| + c, |v| + c and |w| + c, with the speed of sound c (m s-1); the greatest |w| (m s-1); the least and
+    the greatest deviation of theta from the base state (K); the number of cells that are not finite (these count for
+    nothing else).
+    state, column: as above; height: z of the cells (m), float64[nz].
+    """
+    rho, *momentum, rho_theta = state[:, :, OWNED, OWNED]
+    base_rho, base_rho_theta, base_pressure = column[:, :, None, None]
+    total = rho + base_rho
+    velocity = [each / total for each in momentum]
+    theta = (rho_theta + base_rho_theta) / total - base_rho_theta / base_rho
+    pressure = base_pressure * (1 + rho_theta / base_rho_theta) ** GAMMA
+    sound = np.sqrt(GAMMA * pressure / total)
+    finite = np.isfinite(sum(velocity) + theta + sound)
+    if not finite.any():
+        return np.array([0.0] * 10 + [finite.size])
+    kinetic = 0.5 * total * sum(each * each for each in velocity)
+    potential = GRAVITY * height[:, None, None] * total
+    sums = [field[finite].sum() for field in (rho, kinetic, CV / RD * pressure, potential)]
+    most = [(np.abs(each) + sound)[finite].max() for each in velocity]
+    ends = [np.abs(velocity[2][finite]).max(), theta[finite].min(), theta[finite].max()]
+    return np.array([*sums, *most, *ends, finite.size - np.count_nonzero(finite)])
+
+
+@np.errstate(all="ignore")  # a lost solution is told by the status
+def _horizontal(
+    lines: np.ndarray, normal: int, column: np.ndarray, sweep: Sweep, status: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The owned cells of lines [5, nz, m, n + 12] a step later along the last dim, [5, nz, m, n]; the mass flux of the
+    last stage at their faces, [nz, m, n + 1].
+    """
+    stage, (spacing, dt, beta, _) = lines, sweep
+    for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, part of dt
+        quad = [stage[..., first : first + stage.shape[3] - 3] for first in range(4)]
+        flux, seen = fluxes(quad, normal, column[:, :, None, None], beta * spacing / (16 * dt * fraction), {})
+        note(status, seen, sweep.step)
+        start = lines[..., lost : lines.shape[3] - lost]
+        stage = start - dt * fraction / spacing * np.diff(flux, axis=3)
+    return stage, flux[RHO]

@@ -1,0 +1,1 @@
+"""The slab: x and z."""

@@ -1,0 +1,37 @@
+"""The arithmetic of one face of the tracers' transport, written once: pieces that become part of their callers."""
+
+from __future__ import annotations
+
+from hpckit.kernels.compile.jit import STRICT, inlined
+
+
+@inlined(math=STRICT)
+def passing(q0, q1, q, q3, q4, share):
+    """As `reference._passing`."""
+    far, near = _edge(q0, q1, q, q3), _edge(q1, q, q3, q4)
+    steep = near - far
+    bend = steep * (6.0 * (q - 0.5 * (far + near)))
+    square = steep * steep
+    new_far = 3.0 * q - 2.0 * near if bend > square else far
+    new_near = 3.0 * q - 2.0 * far if bend < -square else near
+    flat = (near - q) * (q - far) <= 0.0
+    new_far = q if flat else new_far
+    new_near = q if flat else new_near
+    curve = 6.0 * (q - 0.5 * (new_far + new_near))
+    return new_near - 0.5 * share * (new_near - new_far - (1.0 - 2.0 / 3.0 * share) * curve)
+
+
+@inlined(math=STRICT)
+def _edge(a, b, c, d):
+    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) / 6.0
+
+
+@inlined(math=STRICT)
+def _slope(a, b, c):
+    down, up = b - a, c - b
+    middle = 0.5 * (c - a)
+    size, one, two = abs(middle), 2.0 * abs(down), 2.0 * abs(up)
+    least = one if one < two else two
+    least = size if size < least else least
+    signed = least if middle > 0.0 else -least
+    return signed if down * up > 0.0 else 0.0

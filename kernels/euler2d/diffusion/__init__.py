@@ -1,1 +1,0 @@
-"""Diffusion in the slab."""

@@ -1,0 +1,1 @@
+"""Operations on particles: sorting, forces, integration, observables."""

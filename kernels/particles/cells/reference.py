@@ -1,0 +1,137 @@
+"""Cells and neighbor lists, NumPy: the oracle, and the documentation of what the other forms compute.
+
+Particles are sorted into columns along z over a grid in x and y, in each column by z, and cut into clusters of eight
+slots; the last cluster of a column is filled up with empty slots, far away and each somewhere else. Whole clusters,
+with the boxes around them, are what a search looks at first. Positions are records [slots, 4].
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
+
+
+class Lists(NamedTuple):
+    """The neighbors of a rank's own slots, as the force kernels of the same form read them.
+
+    On the host `entries` are record offsets (RECORD x slot), for slot s those from bounds[s] to bounds[s + 1], padded
+    to whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride], of which slot s has
+    entries[: bounds[s], s]. `inner` are the clusters (on a GPU, slots) whose neighbors are own particles and their
+    images, `outer` the others; `inner_parts` are the former in pieces.
+    """
+
+    entries: Any
+    bounds: Any
+    inner: Any
+    outer: Any
+    inner_parts: list[Any]
+
+
+def assign_columns(
+    positions: np.ndarray,
+    count: int,
+    lower: np.ndarray,
+    scale: np.ndarray,
+    shape: np.ndarray,
+    z_low: float,
+    z_high: float,
+    zones: int,
+    columns: np.ndarray,
+    sizes: np.ndarray,
+) -> None:
+    """The column of each of the first `count` particles, -1 for empty slots, and how many each column has.
+
+    lower, scale, shape: corner in x and y, columns per length, and columns along x and y; what lies beyond counts to
+    the outermost. With 3 zones there are three columns above one another: below z_low, up to z_high, above.
+    """
+    x, y, z = positions[:count, :3].T
+    ix = np.clip(((x - lower[0]) * scale[0]).astype(np.int64), 0, shape[0] - 1)
+    iy = np.clip(((y - lower[1]) * scale[1]).astype(np.int64), 0, shape[1] - 1)
+    zone = np.where(z < z_low, 0, np.where(z >= z_high, 2, 1)) if zones == 3 else 0
+    columns[:count] = np.where(x > 0.5 * FAR, -1, (zone * shape[1] + iy) * shape[0] + ix)
+    sizes[:] = np.bincount(columns[:count][columns[:count] >= 0], minlength=len(sizes))
+
+
+def sort_columns(
+    positions: np.ndarray,
+    count: int,
+    columns: np.ndarray,
+    sizes: np.ndarray,
+    column_start: np.ndarray,
+    order: np.ndarray,
+) -> None:
+    """order[slot]: the particle that comes into a slot, -1 for none; column c starts at cluster column_start[c]."""
+    order[: column_start[-1] * CLUSTER] = -1
+    for c in range(len(sizes)):
+        members = np.flatnonzero(columns[:count] == c)
+        members = members[np.argsort(positions[members, 2], kind="stable")]
+        order[column_start[c] * CLUSTER : column_start[c] * CLUSTER + len(members)] = members
+
+
+def place(source: np.ndarray, order: np.ndarray, slots: int, first: int, target: np.ndarray) -> None:
+    """target[first + s] = source[order[s]]; slots without a particle get a place far away, each its own."""
+    order = order[:slots]
+    target[first : first + slots] = np.where(order[:, None] >= 0, source[order], FAR)
+    target[first : first + slots, 0] += np.where(order < 0, FAR_STEP * (first + np.arange(slots)), 0.0)
+
+
+def ghost_slots(order: np.ndarray, slots: int, first: int, where: np.ndarray) -> None:
+    """where[i]: the slot, from `first` on, into which `order` puts particle i."""
+    filled = np.flatnonzero(order[:slots] >= 0)
+    where[order[filled]] = first + filled
+
+
+def pack_tiles(
+    positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
+) -> None:
+    """Of each cluster x, y, z of its slots relative to `center`, float32 [3, 8], and its box: its two corners."""
+    for c in range(first, stop):
+        slots = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
+        tiles[c] = (slots - center).T
+        filled = slots[slots[:, 0] < 0.5 * FAR]
+        boxes[c, :3], boxes[c, 3:] = filled.min(axis=0), filled.max(axis=0)
+
+
+def corners(boxes: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> None:
+    """The box around all boxes, or around what lowest and highest hold already, if that is more."""
+    lowest[:], highest[:] = np.minimum(lowest, boxes[:, :3].min(axis=0)), np.maximum(highest, boxes[:, 3:].max(axis=0))
+
+
+def neighbors(positions: np.ndarray, own: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs (slot below `own`, any other slot) closer than `reach`, found by looking at every one.
+
+    `build_list` writes them as lists: entries[start[s] : start[s + 1]] are RECORD x slot of the neighbors of slot s, in
+    no particular order, padded to whole vectors; a few that are a little farther than `reach` may be among them.
+    """
+    filled = np.flatnonzero(positions[:, 0] < 0.5 * FAR)
+    first = filled[filled < own]
+    gaps = positions[first, None, :3] - positions[None, filled, :3]
+    hits = ((gaps**2).sum(axis=2) < reach * reach) & (first[:, None] != filled[None, :])
+    i, j = np.nonzero(hits)
+    return first[i], filled[j]
+
+
+def split_clusters(
+    boxes: np.ndarray,
+    clusters: int,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    reach: float,
+    inner: np.ndarray,
+    outer: np.ndarray,
+) -> int:
+    """Clusters whose box, wider by `reach`, lies within lower <= x < upper go to `inner`, the others to `outer`."""
+    low, high = boxes[:clusters, :3] - reach, boxes[:clusters, 3:] + reach
+    inside = ((low >= lower) & (high < upper)).all(axis=1)
+    count = int(inside.sum())
+    inner[:count], outer[: clusters - count] = np.flatnonzero(inside), np.flatnonzero(~inside)
+    return count
+
+
+def list_entries(start: np.ndarray, entries: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of slots in a list, with those that pad it."""
+    counts = np.diff(start[: slots + 1])
+    return np.repeat(np.arange(slots), counts), entries[: start[slots]] // RECORD

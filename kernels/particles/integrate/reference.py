@@ -1,0 +1,161 @@
+"""Motion of particles, NumPy: the oracle, and the documentation of what the other forms compute.
+
+Velocity Verlet (Swope et al. 1982): a half kick and a drift, new forces, a half kick. Positions, velocities and forces
+are records [slots, 4] whose fourth numbers are the type, 0 and 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.constants import FAR
+
+MOST_IMAGES = 1e9  # boxes that a particle may have gone since the last look
+
+
+def kick(velocities: np.ndarray, forces: np.ndarray, inverse_mass: np.ndarray, slots: int, half: float) -> None:
+    """V += half F / m, for the first `slots` slots."""
+    velocities[:slots] += (half * inverse_mass[:slots])[:, None] * forces[:slots]
+
+
+def drift(positions: np.ndarray, velocities: np.ndarray, slots: int, dt: float) -> None:
+    """X += dt v."""
+    positions[:slots] += dt * velocities[:slots]
+
+
+def kick_drift(
+    positions: np.ndarray,
+    velocities: np.ndarray,
+    forces: np.ndarray,
+    inverse_mass: np.ndarray,
+    slots: int,
+    half: float,
+    dt: float,
+) -> None:
+    """`kick`, then `drift`."""
+    kick(velocities, forces, inverse_mass, slots, half)
+    drift(positions, velocities, slots, dt)
+
+
+def largest_move(positions: np.ndarray, built: np.ndarray, slots: int) -> float:
+    """The square of the longest way that a particle has gone since `built`."""
+    return float(((positions[:slots, :3] - built[:slots, :3]) ** 2).sum(axis=1).max(initial=0.0))
+
+
+def wrap(
+    positions: np.ndarray, images: np.ndarray, slots: int, lower: np.ndarray, upper: np.ndarray, periodic: np.ndarray
+) -> int:
+    """Move particles by whole boxes into lower <= x < upper along periodic dims, and count the moves in `images`.
+
+    Returns how many coordinates are `MOST_IMAGES` boxes away or are no numbers: these stay as they are.
+    """
+    filled, lost = positions[:slots, 0] < 0.5 * FAR, 0
+    filled |= np.isnan(positions[:slots, 0])
+    for d in np.flatnonzero(periodic):
+        length = upper[d] - lower[d]
+        boxes = np.where(filled, np.floor((positions[:slots, d] - lower[d]) / length), 0.0)
+        far = ~(np.abs(boxes) < MOST_IMAGES)
+        lost += int(far.sum())
+        boxes[far] = 0.0
+        positions[:slots, d] -= boxes * length
+        images[:slots, d] += boxes.astype(images.dtype)
+        rounded_up = filled & ~far & (positions[:slots, d] >= upper[d])
+        positions[:slots, d][rounded_up] = lower[d]
+        images[:slots, d] += rounded_up
+    return lost
+
+
+def find_leavers(positions: np.ndarray, slots: int, lower: np.ndarray, upper: np.ndarray, leavers: np.ndarray) -> int:
+    """How many particles are not within lower <= x < upper; the slots of as many as fit come into `leavers`."""
+    x = positions[:slots, :3]
+    found = np.flatnonzero(~((x >= lower) & (x < upper)).all(axis=1) & (x[:, 0] < 0.5 * FAR))
+    leavers[: len(found)] = found[: len(leavers)]
+    return len(found)
+
+
+def kinetic(velocities: np.ndarray, masses: np.ndarray, ids: np.ndarray, slots: int, sums: np.ndarray) -> None:
+    """The sums of m v_a v_b over the particles, as xx, yy, zz, xy, xz, yz."""
+    own = ids[:slots] >= 0
+    v, m = velocities[:slots][own, :3], masses[:slots][own]
+    for k, (a, b) in enumerate(((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))):
+        sums[k] = (m * v[:, a] * v[:, b]).sum()
+
+
+def scale(velocities: np.ndarray, slots: int, factor: float) -> None:
+    """Velocities times a factor."""
+    velocities[:slots] *= factor
+
+
+def mix_noise(
+    velocities: np.ndarray,
+    noise: np.ndarray,
+    masses: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    keep: float,
+    strength: float,
+) -> None:
+    """Velocities become keep v + strength / sqrt(m) noise, for particles: the exact solution of friction with noise."""
+    own = ids[:slots] >= 0
+    width = strength / np.sqrt(masses[:slots][own])
+    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * noise[:slots, :3][own]
+
+
+def powers(velocities: np.ndarray, forces: np.ndarray, ids: np.ndarray, slots: int, sums: np.ndarray) -> None:
+    """The sums of F v, F F and v v over the particles, and the largest |component| of a force."""
+    own = ids[:slots] >= 0
+    v, f = velocities[:slots, :3][own], forces[:slots, :3][own]
+    sums[:] = (f * v).sum(), (f * f).sum(), (v * v).sum(), np.abs(f).max(initial=0.0)
+
+
+def steer(velocities: np.ndarray, forces: np.ndarray, slots: int, keep: float, toward: float) -> None:
+    """Velocities become keep v + toward F."""
+    velocities[:slots] = keep * velocities[:slots] + toward * forces[:slots]
+
+
+def push(
+    forces: np.ndarray,
+    tallies: np.ndarray,
+    positions: np.ndarray,
+    masses: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    field: np.ndarray,
+    measure: bool,
+) -> None:
+    """F += m field; with `measure`, tallies get twice the energy -m field . x (tallies count pairs, twice)."""
+    own = ids[:slots] >= 0
+    m = masses[:slots][own]
+    forces[:slots, :3][own] += m[:, None] * field
+    if measure:
+        tallies[:slots, 0][own] -= 2 * m * (positions[:slots, :3][own] @ field)
+
+
+def hold_off(
+    forces: np.ndarray,
+    tallies: np.ndarray,
+    positions: np.ndarray,
+    ids: np.ndarray,
+    slots: int,
+    dim: int,
+    side: float,
+    place: float,
+    epsilon: float,
+    sigma: float,
+    cutoff: float,
+    measure: bool,
+) -> int:
+    """A wall across dim at `place` that acts toward side (+1 or -1): a half space of Lennard-Jones particles,
+    E = epsilon (2/15 (sigma/d)^9 - (sigma/d)^3), shifted to 0 at the cutoff. How many particles are behind it.
+    """
+
+    def energy(d: np.ndarray) -> np.ndarray:
+        return epsilon * (2 / 15 * (sigma / d) ** 9 - (sigma / d) ** 3)
+
+    gap = np.where(ids[:slots] >= 0, (positions[:slots, dim] - place) * side, np.inf)
+    near = (gap > 0) & (gap < cutoff)
+    d = gap[near]
+    forces[:slots, dim][near] += side * epsilon * (6 / 5 * (sigma / d) ** 9 - 3 * (sigma / d) ** 3) / d
+    if measure:
+        tallies[:slots, 0][near] += 2 * (energy(d) - energy(np.array(cutoff)))
+    return int((gap <= 0).sum())

@@ -1,0 +1,90 @@
+"""Records of particles, NumPy. A record is x, y, z, w; the bits of w carry the type.
+
+The low word of w (float64) is 2 t and the high one 0x3FF00000 + 2 t + 1 for type t: a number just above 1, so that no
+arithmetic stumbles over it, whose words are also the places of t's two halves in a register of doubles that is taken as
+words (`simd.Lanes.lookup_row`). In float32 records, w is 0x3F800000 + t.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.constants import FAR
+
+HIGH, HIGH_SINGLE = 0x3FF00000, 0x3F800000
+
+
+def type_words(types: np.ndarray) -> np.ndarray:
+    """W of each type (from 0): float64."""
+    types = np.asarray(types, np.int64)
+    return (((HIGH + 2 * types + 1) << 32) | (2 * types)).view(np.float64)
+
+
+def types_of(positions: np.ndarray) -> np.ndarray:
+    """The types of records [slots, 4], int64; of slots without a particle, 0."""
+    return (np.ascontiguousarray(positions[:, 3]).view(np.int64) & 0xFFFFFFFF) >> 1
+
+
+def take_all(positions, chosen, segments, shifts, count, out) -> None:  # type: ignore[no-untyped-def]
+    """out[k] = the record of slot chosen[k], moved by shifts[segments[k]]; out: [n, 4], or [n, 3] without the type."""
+    out[:count] = positions[chosen[:count], : out.shape[1]]
+    out[:count, :3] += shifts[segments[:count]]
+
+
+def put(values, positions, slots, first, stop) -> None:  # type: ignore[no-untyped-def]
+    """x, y, z of the slots first to stop - 1 of the list = the rows of `values` [n, 3]."""
+    positions[slots[first:stop], :3] = values[: stop - first]
+
+
+def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # type: ignore[no-untyped-def]
+    """x, y, z of slot target[k] = those of slot chosen[k], moved by shifts[segments[k]]: images."""
+    positions[target[:count], :3] = positions[chosen[:count], :3] + shifts[segments[:count]]
+
+
+def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]
+    """The mass of each slot by its type, and factor / mass; of slots without a particle, the first mass and 0."""
+    filled = ids[:slots] >= 0
+    slot_masses[:slots] = masses[np.where(filled, np.minimum(types_of(positions[:slots]), len(masses) - 1), 0)]
+    inverse_masses[:slots] = np.where(filled, factor / slot_masses[:slots], 0.0)
+
+
+def to_single(positions, first, stop, center, out) -> None:  # type: ignore[no-untyped-def]
+    """Records in float32, relative to `center`; w is 0x3F800000 + type."""
+    out[first:stop, :3] = positions[first:stop, :3] - center
+    out.view(np.int32)[first:stop, 3] = HIGH_SINGLE | types_of(positions[first:stop])
+
+
+def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen) -> None:  # type: ignore[no-untyped-def]
+    """For each combination (i, j, k) but the first of one interval a dim, the slots whose particle lies in all three.
+
+    low, high: [3, most], of which number[d] count along d. `cursor[segment]` is where the next slot of a combination
+    comes in `chosen`, and moves on; an empty `chosen` only counts. Particles between inner_low and inner_high are in
+    none.
+    """
+    x = positions[:slots, :3]
+    for segment in range(1, int(np.prod(number))):
+        which = np.unravel_index(segment, tuple(number))
+        inside = (x[:, 0] < 0.5 * FAR) & np.all(
+            [(x[:, d] >= low[d, i]) & (x[:, d] < high[d, i]) for d, i in enumerate(which)], axis=0
+        )
+        found = np.flatnonzero(inside)
+        if len(chosen):
+            chosen[cursor[segment] : cursor[segment] + len(found)] = found
+        cursor[segment] += len(found)
+
+
+def choose_ghosts(positions, slots, limits, taker, takers):  # type: ignore[no-untyped-def]
+    """The slots and segments (see `choose`) of all ghosts that this rank gives, and how many each taker takes.
+
+    limits: low, high, number, inner_low and inner_high of `choose`, NumPy arrays. taker[segment]: who takes a segment,
+    below `takers`. The ghosts of a taker follow each other, in the order of the takers. int[n], int32[n],
+    int64[takers].
+    """
+    counts, none = np.zeros(len(taker), np.int64), np.empty(0, np.int64)
+    choose(positions, slots, *limits, counts, none)
+    cursor = np.cumsum(counts) - counts
+    chosen, segments = np.empty(counts.sum(), np.int64), np.repeat(np.arange(len(taker), dtype=np.int32), counts)
+    if len(chosen):
+        choose(positions, slots, *limits, cursor, chosen)
+    order = np.argsort(taker[segments], kind="stable")
+    return chosen[order], segments[order], np.bincount(taker[segments], minlength=takers)

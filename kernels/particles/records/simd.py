@@ -1,0 +1,126 @@
+"""Records of particles, Numba: taken from slots, put to slots, and turned into float32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP, RECORD
+from hpckit.kernels.particles.records.reference import HIGH_SINGLE
+
+
+@jit
+def take_all(positions, chosen, segments, shifts, count, out):
+    """See `reference.take_all`."""
+    with_type = out.shape[1] == RECORD
+    for k in range(np.uint64(count)):
+        s, shift = np.uint64(chosen[k]), np.uint64(segments[k])
+        for d in range(3):
+            out[k, d] = positions[s, d] + shifts[shift, d]
+        if with_type:
+            out[k, RECORD - 1] = positions[s, RECORD - 1]
+
+
+@jit
+def put(values, positions, slots, first, stop):
+    """See `reference.put`."""
+    for k in range(np.uint64(stop - first)):
+        s = np.uint64(slots[np.uint64(first) + k])
+        for d in range(3):
+            positions[s, d] = values[k, d]
+
+
+@jit
+def copy_all(positions, chosen, segments, shifts, count, target):
+    """See `reference.copy_all`."""
+    for k in range(np.uint64(count)):
+        s, t, shift = np.uint64(chosen[k]), np.uint64(target[k]), np.uint64(segments[k])
+        for d in range(3):
+            positions[t, d] = positions[s, d] + shifts[shift, d]
+
+
+@jit
+def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
+    """See `reference.weigh`."""
+    last = len(masses) - 1
+    for s in range(slots):
+        if ids[s] >= 0:
+            mass = masses[min((np.float64(positions[s, RECORD - 1]).view(np.int64) & 0xFFFFFFFF) >> 1, last)]
+            slot_masses[s], inverse_masses[s] = mass, factor / mass
+        else:
+            slot_masses[s], inverse_masses[s] = masses[0], 0.0
+
+
+@jit
+def to_single(positions, first, stop, center, out):
+    """Records in float32, relative to `center`; w is 0x3F800000 + type."""
+    words, x, y, z = out.view(np.int32), center[0], center[1], center[2]
+    for s in range(np.uint64(first), np.uint64(stop)):
+        out[s, 0] = positions[s, 0] - x
+        out[s, 1] = positions[s, 1] - y
+        out[s, 2] = positions[s, 2] - z
+        words[s, RECORD - 1] = HIGH_SINGLE | ((np.float64(positions[s, 3]).view(np.int64) & 0xFFFFFFFF) >> 1)
+
+
+@jit
+def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen):
+    """See `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on as it does so."""
+    listing = len(chosen) > 0
+    for s in range(slots):
+        x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
+        if x > 0.5 * FAR:
+            continue
+        if (
+            inner_low[0] <= x < inner_high[0]
+            and inner_low[1] <= y < inner_high[1]
+            and inner_low[2] <= z < inner_high[2]
+        ):
+            continue
+        for i in range(number[0]):
+            if not low[0, i] <= x < high[0, i]:
+                continue
+            for j in range(number[1]):
+                if not low[1, j] <= y < high[1, j]:
+                    continue
+                for k in range(number[2]):
+                    if low[2, k] <= z < high[2, k] and i + j + k > 0:
+                        segment = (i * number[1] + j) * number[2] + k
+                        if listing:
+                            chosen[cursor[segment]] = s
+                        cursor[segment] += 1
+
+
+@jit
+def permute(order, slots, positions, velocities, ids, images, to_positions, to_velocities, to_ids, to_images):
+    """Slot s of the second four = slot order[s] of the first; where that is -1, a slot without a particle (id -1)."""
+    for s in range(slots):
+        i = order[s]
+        if i >= 0:
+            to_ids[s] = ids[i]
+            for d in range(RECORD):
+                to_positions[s, d], to_velocities[s, d] = positions[i, d], velocities[i, d]
+            for d in range(3):
+                to_images[s, d] = images[i, d]
+        else:
+            to_ids[s] = -1
+            for d in range(RECORD):
+                to_positions[s, d], to_velocities[s, d] = FAR, 0.0
+            to_positions[s, 0] = FAR + FAR_STEP * s
+            for d in range(3):
+                to_images[s, d] = 0
+
+
+def choose_ghosts(
+    positions: np.ndarray, slots: int, limits: tuple[np.ndarray, ...], taker: np.ndarray, takers: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See `reference.choose_ghosts`; the order is by taker, segment and slot."""
+    counts = np.zeros(len(taker), np.int64)
+    choose(positions, slots, *limits, counts, np.empty(0, np.int64))
+    order = np.argsort(taker, kind="stable")
+    ends = np.cumsum(counts[order])
+    starts = np.empty_like(counts)
+    starts[order] = ends - counts[order]
+    chosen = np.empty(max(1, ends[-1]), np.int64)
+    choose(positions, slots, *limits, starts, chosen)
+    segments = np.repeat(order, counts[order]).astype(np.int32)
+    return chosen, segments, np.bincount(taker, counts, takers).astype(np.int64)
