@@ -105,8 +105,8 @@ def lists(device: Device, dtype: np.dtype) -> Pairs:
 
 def forces(device: Device, dtype: np.dtype) -> Pairs:
     """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
-    from hpckit.kernels.particles.pair.cuda import DeviceForm, force_kernel, gather, stored_table
-    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, gather, stored_table
+    from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
     pairs: Pairs = {}
@@ -116,13 +116,13 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
         rng = np.random.default_rng(1)
         epsilon, sigma = rng.uniform(0.8, 1.2, (2, types, types))
         table = parameters(epsilon + epsilon.T, 0.45 * (sigma + sigma.T), np.full((types, types), CUTOFF), True)
-        expected = pair_reference.forces(case.host, *case.pairs(), POTENTIAL, table)
+        expected = pair_reference.forces_of_pairs(case.host, *case.pairs(), POTENTIAL, table)
         records, kind = case.records, "d"
         if dtype == np.float32:
             records, kind = device.zeros(case.host.shape, np.float32), "f"
             to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
         for measure in (False, True):
-            form = DeviceForm(kind, types, measure)
+            form = Form("cuda", kind, types, measure)
             out, tallies = device.zeros((case.count, 4)), device.zeros((case.count, 8))
             there = device.to_device(stored_table(table, form))
             where = case.entries, case.lengths, there, types
@@ -140,8 +140,8 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 
 def custom(device: Device, dtype: np.dtype) -> Pairs:
     """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
-    from hpckit.kernels.particles.pair.cuda import DeviceForm, force_kernel, stored_table
-    from hpckit.kernels.particles.pair.cuda import forces as launch
+    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, stored_table
+    from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
     own, others = size(device, (700, 300), (30, 12))
@@ -154,7 +154,7 @@ def custom(device: Device, dtype: np.dtype) -> Pairs:
 
     def compare(name: str, potential: Potential, table: np.ndarray, expected: Any, rows: Any = None) -> None:
         for measure in (False, True):
-            form = DeviceForm(kind, 1, measure)
+            form = Form("cuda", kind, 1, measure)
             out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
             there = device.to_device(stored_table(table, form, rows, potential.rows_at))
             launch(force_kernel(potential, form), records, own, case.entries, case.lengths, there, 1, out, tallies)
@@ -168,11 +168,11 @@ def custom(device: Device, dtype: np.dtype) -> Pairs:
     ):
         table = np.array(row)[None, None]
         by_hand = Potential(("by hand",), len(row), inlined(oracle), inlined(oracle), clamp=False)
-        compare(name, potential, table, pair_reference.forces(case.host, *case.pairs(), by_hand, table))
+        compare(name, potential, table, pair_reference.forces_of_pairs(case.host, *case.pairs(), by_hand, table))
     r = np.linspace(0.2, CUTOFF, 60)
     rows = curves.rows(r, 1 / r, 1 / r**2, 0.2, CUTOFF, 40, True)
     table = np.array([[(CUTOFF**2, 0.1, 0.2**2, 39 / (CUTOFF**2 - 0.2**2), 39, 0)]])
-    expected = pair_reference.forces(case.host, *case.pairs(), tabulated.POTENTIAL, table, rows)
+    expected = pair_reference.forces_of_pairs(case.host, *case.pairs(), tabulated.POTENTIAL, table, rows)
     compare("tabulated", tabulated.POTENTIAL, table, expected, rows)
     return pairs
 
@@ -307,7 +307,11 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     cuda.to_single(there, 1, n, np.array([1.0, 2.0, 3.0]), singles)
     records_reference.to_single(x, 1, n, np.array([1.0, 2.0, 3.0]), wanted)
     values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
-    cuda.of_types(there, n, device.to_device(values), masses)
+    some = np.where(np.arange(n) % 5 > 0, np.arange(n), -1)
+    inverse = device.zeros((n,))
+    cuda.weigh(there, device.to_device(some), n, device.to_device(values), 3.0, masses, inverse)
+    weights = np.empty((2, n))
+    records_reference.weigh(x, some, n, values, 3.0, *weights)
     rng = np.random.default_rng(4)
     order, v = rng.permutation(n), rng.normal(size=(n, 4))
     order[3] = -1
@@ -326,7 +330,8 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "copied": (copied, moved),
         "put": (put, moved),
         "single": (singles, wanted.astype(float)),
-        "by type": (masses, values[records_reference.types_of(x)]),
+        "masses": (masses, weights[0]),
+        "over masses": (inverse, weights[1]),
         **{f"permuted {name}": (a, b.astype(float)) for name, a, b in zip(labels, new, after, strict=True)},
     }
 

@@ -59,14 +59,14 @@ def melt(edge: int, precision: str, cutoff: float) -> dict[str, Any]:
 
 def _limits(system: Any, device: Device, precision: str) -> dict[str, Any]:
     particles, neighbors = system.particles, system.neighbors
-    slots, forces = particles.slots, system.forces
+    slots, forces, lists = particles.slots, system.forces, neighbors.lists
     records = forces.records(particles)
     sums = device.zeros(particles.forces.shape)
-    entries = int(device.to_host(neighbors.lengths[:slots]).sum())
+    entries = int(device.to_host(lists.bounds[:slots]).sum())
     return {
         "neighbors": entries / slots,
         "force_seconds": seconds(device, lambda: system.compute()),
-        "gather_seconds": seconds(device, lambda: gather(records, slots, neighbors.table, neighbors.lengths, sums)),
+        "gather_seconds": seconds(device, lambda: gather(records, slots, lists.entries, lists.bounds, sums)),
         "bytes": ENTRY * entries + RECORD[precision] * neighbors.slots + FORCE * slots,
         "gathered_bytes": (ENTRY + RECORD[precision]) * entries,
     }

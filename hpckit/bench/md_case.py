@@ -23,9 +23,10 @@ from hpckit.errors import SetupError
 from hpckit.launch.mpiexec import find_mpiexec
 from hpckit.md.dynamics import NVE, warm_up
 from hpckit.md.interaction import Interaction
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 STEPS, DT = 100, 0.005
 LENNARD_JONES = "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0 2.5"
@@ -66,17 +67,17 @@ class Melt:
         topology = topology_of(config, start.upper - start.lower, comm.size)
         x, y, z = topology.sizes
         self.mesh = Mesh(comm, periodic=AXES, x=x, y=y, z=z)
-        bricks = Bricks.even(topology, start.lower, start.upper)
+        domains = DomainDecomposition.even(topology, start.lower, start.upper)
         interaction: Interaction = options.pop("interaction", None) or interaction_of(config, types)
         rebuilds = Rebuilds(every=20, check=False)
-        self.system = System(self.mesh, bricks, start.masses, interaction, rebuilds=rebuilds, **options)
-        self._travelers = start.travelers(comm)
+        self.system = System(self.mesh, domains, start.masses, interaction, rebuilds=rebuilds, **options)
+        self._particles = start.packed(comm)
         self._reset()
         warm_up(self.system)
         self.first = measure(self.system)
 
     def _reset(self) -> None:
-        self.system.load(self._travelers)
+        self.system.load(self._particles)
         self.system.rebuild()
         self.system.compute(measure=True)
 

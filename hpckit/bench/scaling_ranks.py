@@ -28,7 +28,7 @@ from hpckit.bench.scaling_rounds import disturbance
 from hpckit.comm.device import Device
 from hpckit.comm.gpu_choice import find_gpu
 from hpckit.comm.json_bytes import gather_json
-from hpckit.comm.observe import waits
+from hpckit.comm.observe.observer import Observer, set_observer
 from hpckit.errors import HpckitError, SetupError
 from hpckit.io.checkpoint.state import MakeState
 from hpckit.run.context import Run
@@ -97,9 +97,9 @@ class InTurn:
 
     def __init__(self, case: Record, values: Record, comm: MPI.Intracomm, folder: Path) -> None:
         self._case, self._values, self._comm, self._folder = case, values, comm, folder
+        set_observer(comm, Observer())  # what it reports is nobody else's, whoever's turn it is
         self._app_goes, self._app_holds = threading.Semaphore(0), threading.Semaphore(0)
         self._turn: Turn | None = None  # None: the app is to come to its end
-        self._waits: waits.Waits | None = None  # the app's, while it is held
         self._error: BaseException | None = None
         self._run: Stepped | None = None
         self._step = 0  # of the run, that ended last
@@ -150,10 +150,8 @@ class InTurn:
         return self._turn is None
 
     def _let_go(self) -> None:
-        own, waits.current = waits.current, self._waits
         self._app_goes.release()
         self._app_holds.acquire()
-        self._waits, waits.current = waits.current, own
         if self._error is not None:
             raise self._error
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.bench.job import answer, slowest
-from hpckit.comm import checksums
+from hpckit.comm.checksums import Checksums
 from hpckit.comm.json_bytes import share_json
+from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.watch import Watch
 from hpckit.comm.observe.watched_comm import WatchedComm
 from hpckit.run.context import Run
@@ -69,14 +70,16 @@ def case(preset: str, ways: list[str], rounds: int) -> dict[str, Any]:
 def _steps(comm: Any, preset: str, replay: int = 0, messages: bool = False) -> tuple[float, float]:
     """Seconds and records a step of a run of this preset."""
     config = load(preset, PRESETS[preset], {})
-    checksums.on = messages
+    checksums = Checksums()
+    if messages:
+        observer_of(comm).listen(checksums)
     folder = tempfile.mkdtemp(prefix="hpckit-bench-") if comm.rank == 0 else None
     with Watch(comm) as watch:
         seen = WatchedComm(comm)
         run = TimedRun(seen, _shared(comm, folder), app=config.app.name, lines=False, watch=watch, replay=replay)
         with redirect_stdout(io.StringIO()):
             importlib.import_module(f"{config.app.package}.run").run(config.config, run)
-    checksums.on = False
+    observer_of(comm).forget(checksums)
     comm.Barrier()  # ranks write files of their own
     if folder is not None:
         shutil.rmtree(folder)

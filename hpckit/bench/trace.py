@@ -38,8 +38,9 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
     from mpi4py import MPI
 
     from hpckit.comm.mesh import Mesh
-    from hpckit.comm.observe import waits
+    from hpckit.comm.observe.observer import Observer
     from hpckit.comm.observe.timer import PhaseTimer
+    from hpckit.comm.observe.waits import Waits
     from hpckit.grid.exchange import HaloExchange
     from hpckit.grid.field import Field
     from hpckit.kernels import stencil
@@ -49,7 +50,6 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
     mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
     field = Field.zeros(Decomposition((edge, edge, edge), mesh.topology, halo=1), mesh)
     fields = [field, field.like()]
-    waits.current = None
     halo = HaloExchange(mesh, field)
 
     def step() -> None:
@@ -61,22 +61,19 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
 
     def notes(traced: int) -> Callable[[], None]:
         """What a step of heat3d notes: four phases, one exchange, its own end."""
-        seen = waits.Waits(comm, traced)
-        timer, channel, clock = PhaseTimer(seen, traced), seen.channel("halo", comm), time.perf_counter
+        seen = Waits(comm, traced)
+        observer = Observer(seen)
+        timer, report, clock = PhaseTimer(seen, traced), observer.exchange(comm, "halo", "halo"), time.perf_counter
 
         def note() -> None:
             begun = clock()
-            noted = channel.calls >= channel.due
-            if noted:
-                started = clock()
-                posted = clock()
+            if observer.on:
+                report.begin()
+                report.posted()
             sent = clock()
             computed = clock()
-            if noted:
-                channel.add(started, posted, clock(), clock(), 1e-6)
-            else:
-                channel.calls += 1
-                channel.seconds += 1e-6
+            report.wait()
+            report.end(waited=1e-6)
             came = clock()
             timer.overlapped(begun, sent, computed, came, clock())
             if timer.traced:

@@ -76,11 +76,9 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
 
 def _checks(outer: Run, app: App) -> dict[str, Any]:
     """The section `checks` of `outer`, which holds for all its runs."""
-    from hpckit.comm import checksums
-
     if app.config.model_fields["checks"].annotation is not CheckSettings:
         return {}  # a section of the app's own
-    return {"checks": {"replay": outer.replay, "messages": checksums.on}}
+    return {"checks": {"replay": outer.replay, "messages": outer.observer.checks_messages}}
 
 
 def _has_ended(folder: Path, config: BaseModel) -> bool:

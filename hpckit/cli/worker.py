@@ -57,7 +57,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
     An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
     of the error. `announce`: print the failure here, as no front end waits for the end.
     """
-    from hpckit.comm import checksums
+    from hpckit.comm.checksums import Checksums
+    from hpckit.comm.observe.observer import observer_of
     from hpckit.comm.observe.watched_comm import WatchedComm
 
     run = None
@@ -71,7 +72,8 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         checks = getattr(config, "checks", CheckSettings())
-        checksums.on = checks.messages
+        if checks.messages:
+            observer_of(comm).listen(Checksums())
         device = _find_device(comm, record.get("gpu"))
         watch = _watch(comm, record.get("watch"), directory)
         if watch is not None and announce:

@@ -11,13 +11,15 @@ from hpckit.collectives import kept
 from hpckit.collectives.nccl import Nccl, nccl_of
 from hpckit.collectives.table import shared_table
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe import watch
+from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.shared.group import NodeGroup, node_group
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
 
 if TYPE_CHECKING:
     from hpckit.collectives.nodes import Nodes
+
+__communicates__ = True  # its frames are not call sites
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
@@ -73,6 +75,7 @@ class Axis:
 
     def __init__(self, given: MPI.Intracomm) -> None:
         self.given = given
+        self.observer = observer_of(given)
         self.group = _group(given)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
@@ -154,15 +157,12 @@ def axis_of(given: Any) -> Axis:
 
 
 def _new_axis(comm: MPI.Intracomm) -> Axis:
-    """What is made when a communicator is met for the first time, by all its ranks together: a watch is told."""
-    seen = watch.current
-    if seen is None or seen.inside():
+    """What is made when a communicator is met for the first time, by all its ranks together."""
+    observer = observer_of(comm)
+    if observer.inside:
         return Axis(comm)
-    seen.enter(comm, "the first collective", "", -1)
-    try:
+    with observer.operation(comm, "the first collective"):
         return Axis(comm)
-    finally:
-        seen.leave()
 
 
 _keyvals: list[int] = []

@@ -14,13 +14,15 @@ from hpckit.collectives.operations import all_reduce
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.runner import Runner
 from hpckit.collectives.slots import flat_like
-from hpckit.collectives.work import Steps, Work, start, watched
+from hpckit.collectives.work import Steps, Work, reported, start
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.gossip import GossipPlan, gossip_plan
 from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.numbers import count
 from hpckit.plan.protocol import NOBODY
+
+__communicates__ = True  # its frames are not call sites
 
 Shape = tuple[int, int] | None
 
@@ -60,7 +62,7 @@ def gossip(
     # On the exponential graph rounds have neighbors of their own.
     number = turn % max(1, (axis.size - 1).bit_length()) if graph == "exponential" else 0
     what = ("gossip", graph, f"round {number}") if number else ("gossip", graph)
-    return watched(lambda: start(steps, given.put_back), axis.given, what, given, peers=neighbors)
+    return reported(axis.observer, lambda: start(steps, given.put_back), axis.given, what, given, peers=neighbors)
 
 
 class LocalSGD:

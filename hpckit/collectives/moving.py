@@ -17,6 +17,8 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import may_share_memory
 from hpckit.plan.blocks import block_starts
 
+__communicates__ = True  # its frames are not call sites
+
 Options = Mapping[str, Any]
 
 

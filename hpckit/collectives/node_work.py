@@ -20,10 +20,13 @@ from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.choice import Choice
 from hpckit.collectives.work import Work, flying
 from hpckit.comm.device import HOST
+from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.shared.bound import Call
 from hpckit.comm.shared.group import NodeGroup
 from hpckit.kernels.device_array import address
 from hpckit.kernels.shared_memory import constants as c
+
+__communicates__ = True  # its frames are not call sites
 
 # Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
 TRIES = 4
@@ -64,7 +67,7 @@ class Bound:
 
     __slots__ = (
         "_finished", "_known", "_out", "_own", "_result", "algorithm", "attempt", "axis", "buffer", "call", "group",
-        "how", "is_small", "small_dtype",
+        "how", "is_small", "observer", "small_dtype",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
@@ -75,6 +78,7 @@ class Bound:
         self, buffer: np.ndarray, out: np.ndarray | None, axis: Any, how: Any, algorithm: str, own: slice | None = None
     ) -> Self:
         """Note whose call it is. own: the part of the flat buffer that is the result, where there is no `out`."""
+        self.observer = observer_of(getattr(axis, "comm", axis))
         self.axis, self.how, self.algorithm, self._own = axis, how, algorithm, own
         self._known = _what_may_change(buffer, out)
         self.buffer: Callable[[], Any] = weakref.ref(buffer)

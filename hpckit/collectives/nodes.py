@@ -27,6 +27,8 @@ from hpckit.plan.blocks import block_starts
 if TYPE_CHECKING:
     from hpckit.collectives.axis import Axis
 
+__communicates__ = True  # its frames are not call sites
+
 RING_FROM = 2**20  # bytes of a block that goes over the nodes by the ring: what is smaller takes fewer messages
 TRIES = 4  # attempts, of some microseconds each, before MPI is looked after
 

@@ -19,10 +19,10 @@ from hpckit.collectives.choice import IN_NODE, choose
 from hpckit.collectives.kept import calls, keep, kept, key_of, latest
 from hpckit.collectives.node_work import Bound, bind, sent
 from hpckit.collectives.reduction import reduction_of
-from hpckit.collectives.work import Work, start, watched
-from hpckit.comm import checksums
-from hpckit.comm.observe import waits, watch
+from hpckit.collectives.work import Work, reported, start
 from hpckit.plan.numbers import checked_root
+
+__communicates__ = True  # its frames are not call sites
 
 Counts = Sequence[int] | np.ndarray
 
@@ -48,8 +48,7 @@ def all_reduce(
     bound = latest.get(id(buffer))  # as `kept`, which is a call more
     if bound is None or bound.axis is not mesh_axis or bound.how is not op or bound.algorithm is not algorithm:
         bound = calls.get((id(buffer), id(mesh_axis), op, algorithm))
-    unseen = watch.current is waits.current is None and not checksums.on
-    if bound is not None and unseen and weight is kind is None and not options:
+    if bound is not None and not bound.observer.on and weight is kind is None and not options:
         if bound.small_dtype is buffer.dtype:
             return bound.start_small()
         if bound.fits(buffer, None):
@@ -59,16 +58,18 @@ def all_reduce(
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     library = axis.nccl(buffer) if algorithm in ("auto", "nccl") and not deterministic else None
     if library is not None and library.takes(given.array.dtype, op):
-        return watched(lambda: library.all_reduce(buffer, op), axis.given, ("all_reduce", op, "nccl"), given)
+        return reported(
+            axis.observer, lambda: library.all_reduce(buffer, op), axis.given, ("all_reduce", op, "nccl"), given
+        )
     chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
     group, what = axis.group, ("all_reduce", op, chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
         call = Bound(bind(group, chosen, given, **reduction.for_node()))
         if weight is None and kind is None:
             keep(call.known_by(buffer, None, mesh_axis, op, algorithm))
-        return watched(lambda: call.start(buffer, None), axis.given, what, given)
+        return reported(axis.observer, lambda: call.start(buffer, None), axis.given, what, given)
     steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
-    return watched(lambda: start(steps, given.put_back), axis.given, what, given)
+    return reported(axis.observer, lambda: start(steps, given.put_back), axis.given, what, given)
 
 
 def reduce(
@@ -92,7 +93,7 @@ def reduce(
     steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
     result = given.put_back if axis.rank == root else lambda: given.array
     what = ("reduce", op, chosen.algorithm)
-    return watched(lambda: start(steps, result), axis.given, what, given, root=root)
+    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given, root=root)
 
 
 def reduce_scatter(
@@ -134,14 +135,14 @@ def reduce_scatter(
         call = Bound(bind(group, chosen, source, block, counts=sizes, **reduction.for_node()))
         if plain and source is given:
             keep(call.known_by(buffer, out, mesh_axis, how, algorithm, own))
-        return watched(lambda: call.start(block, source.array), axis.given, what, given)
+        return reported(axis.observer, lambda: call.start(block, source.array), axis.given, what, given)
 
     def result() -> Any:
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
 
     into = None if target is None else target.flat
     steps = reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen)
-    return watched(lambda: start(steps, result), axis.given, what, given)
+    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given)
 
 
 def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Work:
@@ -156,16 +157,16 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
     library = axis.nccl(buffer) if algorithm in ("auto", "nccl") else None
     if library is not None:
         what = ("broadcast", "nccl")
-        return watched(lambda: library.broadcast(buffer, root), axis.given, what, given, root=root)
+        return reported(axis.observer, lambda: library.broadcast(buffer, root), axis.given, what, given, root=root)
     chosen = choose("broadcast", algorithm, axis, given.nbytes, options, root=root, given=given)
     group, what = axis.group, ("broadcast", chosen.algorithm)
     if chosen.algorithm in IN_NODE and group is not None:
         call = Bound(bind(group, chosen, given, root=root))
         keep(call.known_by(buffer, None, mesh_axis, ("broadcast", root), algorithm))
-        return watched(lambda: call.start(buffer, None), axis.given, what, given, root=root)
+        return reported(axis.observer, lambda: call.start(buffer, None), axis.given, what, given, root=root)
     steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
     result = given.put_back if axis.rank != root else lambda: given.array
-    return watched(lambda: start(steps, result), axis.given, what, given, root=root)
+    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given, root=root)
 
 
 def all_gather(
@@ -206,10 +207,12 @@ def all_gather(
             if out is not None and source is given:
                 keep(call.known_by(block, out, mesh_axis, how, algorithm))
             what = ("all_gather", chosen.algorithm)
-            return watched(lambda: call.start(whole, source.array), axis.given, what, given, count=-1)
+            return reported(axis.observer, lambda: call.start(whole, source.array), axis.given, what, given, count=-1)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
     steps = run.steps(axis.tag())
-    return watched(lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1)
+    return reported(
+        axis.observer, lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1
+    )
 
 
 def scatter(
@@ -241,7 +244,7 @@ def scatter(
             moving.sized(source, int(sizes.sum()), source, "the buffer")
     run = moving.Scatter(axis, source, target, sizes, algorithm, options, root)
     steps, what = run.steps(axis.tag()), ("scatter", algorithm)
-    return watched(lambda: start(steps, target.put_back), axis.given, what, target, count=-1, root=root)
+    return reported(axis.observer, lambda: start(steps, target.put_back), axis.given, what, target, count=-1, root=root)
 
 
 def gather(
@@ -273,7 +276,7 @@ def gather(
             moving.sized(target, int(sizes.sum()), target)
     run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
     steps, what = run.steps(axis.tag()), ("gather", algorithm)
-    return watched(lambda: start(steps, run.result), axis.given, what, given, count=-1, root=root)
+    return reported(axis.observer, lambda: start(steps, run.result), axis.given, what, given, count=-1, root=root)
 
 
 def all_to_all(
@@ -313,7 +316,9 @@ def all_to_all(
             if out is not None:
                 keep(call.known_by(buffer, out, mesh_axis, how, algorithm))
             what = ("all_to_all", chosen.algorithm)
-            return watched(lambda: call.start(blocks, buffer), axis.given, what, given, count=-1)
+            return reported(axis.observer, lambda: call.start(blocks, buffer), axis.given, what, given, count=-1)
     run = moving.AllToAll(axis, given, target, sent, taken, algorithm, options)
     steps = run.steps(axis.tag())
-    return watched(lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1)
+    return reported(
+        axis.observer, lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1
+    )

@@ -21,10 +21,11 @@ from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.reduction import Reduction
 from hpckit.comm.agree import require_same
-from hpckit.comm.observe import watch
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count
+
+__communicates__ = True  # its frames are not call sites
 
 Update = Callable[[np.ndarray, np.ndarray], object]
 PUSH, PULL, REPLY, DONE = range(4)  # tags
@@ -70,6 +71,9 @@ class ParameterServer:
             raise InputError(f"parameters of {given.array.dtype}", do="keep them in float32 or float64")
         self._comm: MPI.Intracomm = axis.comm.Dup()
         self._comm.Set_name("parameter server")
+        self._report = axis.observer.exchange(
+            self._comm, "parameter server", "parameter server pull", parameters.dtype, range(self.servers)
+        )
         self._workers = axis.size - self.servers
         starts = block_starts(given.size, self.servers).tolist()
         self._blocks = [slice(a, b) for a, b in itertools.pairwise(starts)]
@@ -89,18 +93,19 @@ class ParameterServer:
             flat[...] = self._last
             return out
         self._require_worker("pull")
-        seen = watch.current
-        if seen is not None:
-            seen.enter_neighbors(self._comm, "parameter server pull", self._dtype)
+        report = self._report
+        report.begin()
         clock = np.array([self._clock])
         replies = [
             self._comm.Irecv((flat[block].view(np.uint8), MPI.BYTE), server, REPLY)
             for server, block in enumerate(self._blocks)
         ]
         asked = [self._comm.Isend(clock, server, PULL) for server in range(self.servers)]
+        report.posted()
+        report.wait()
+        entered = time.perf_counter()
         MPI.Request.Waitall(replies + asked)
-        if seen is not None:
-            seen.leave()
+        report.end(waited=time.perf_counter() - entered)
         return out
 
     def push(self, gradient: np.ndarray) -> None:

@@ -17,6 +17,8 @@ from hpckit.collectives.slots import counted_slots, even_slots, segmented_slots
 from hpckit.collectives.work import Steps
 from hpckit.plan.protocol import NOBODY
 
+__communicates__ = True  # its frames are not call sites
+
 MPI_OPS = {
     "sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN,
 }  # fmt: skip

@@ -19,6 +19,8 @@ from hpckit.collectives.slots import PairedSlots, Slots
 from hpckit.collectives.work import Steps
 from hpckit.plan.protocol import NOBODY
 
+__communicates__ = True  # its frames are not call sites
+
 # Messages of a segmented plan that a rank may be ahead of what it has taken.
 MOST_AHEAD = 4
 Combine = Callable[[Any, Any], None]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mpi4py import MPI
 
 from hpckit.collectives.buffers import Buffer
-from hpckit.comm import checksums
-from hpckit.comm.observe import waits, watch
+from hpckit.comm.observe.observer import Observer, Operation, Unheard
+
+__communicates__ = True  # its frames are not call sites
 
 # Steps of a collective under way: an iterator that yields each request that must complete before it goes on.
 Steps = Iterator[MPI.Request]
@@ -83,15 +83,13 @@ def start(steps: Steps, result: Callable[[], Any]) -> Work:
     return work
 
 
-class Watched(Work):
-    """A work whose wait a watch is told of, or the waits of a run."""
+class Reported(Work):
+    """A work whose wait and end are reported: the ranks wait for works in one order where results are compared."""
 
-    __slots__ = ("_inner", "_noted", "_told")
+    __slots__ = ("_inner", "_operation")
 
-    def __init__(
-        self, inner: Work, told: tuple[watch.Watch, watch.Begun] | None, noted: tuple[waits.Channel, waits.Row] | None
-    ) -> None:
-        self._inner, self._told, self._noted = inner, told, noted
+    def __init__(self, inner: Work, operation: Operation | Unheard) -> None:
+        self._inner, self._operation = inner, operation
         self.done = False
 
     def test(self) -> bool:
@@ -101,25 +99,23 @@ class Watched(Work):
         return self.done
 
     def wait(self) -> Any:
-        """As of the work. Raises `MismatchError` where the watch checks and the ranks called different things."""
+        """As of the work. Raises `MismatchError` where a watch checks and the ranks called different things, and
+        `SilentCorruptionError` on every rank where checksums of results differ.
+        """
         if self.done:
             return self._inner.wait()
-        entered = time.perf_counter()
-        if self._told is not None:
-            seen, begun = self._told
-            seen.resume(begun)
+        result = None
+        self._operation.wait()
         try:
             self.done = True
-            return self._inner.wait()
+            result = self._inner.wait()
         finally:
-            if self._told is not None:
-                self._told[0].leave()
-            if self._noted is not None:
-                channel, row = self._noted
-                channel.close(row, entered, time.perf_counter())
+            self._operation.end(result)
+        return result
 
 
-def watched(
+def reported(
+    observer: Observer,
     begin: Callable[[], Work],
     comm: MPI.Comm,
     operation: tuple[str, ...],
@@ -128,61 +124,16 @@ def watched(
     root: int = -1,
     peers: Sequence[int] | None = None,
 ) -> Work:
-    """Begin a work; the watch, where there is one, is told what it is (count: -1 where ranks may differ). peers: whom
-    this rank waits for, where the operation does not say it.
+    """Begin a work and report it (count: -1 where ranks may differ). peers: whom this rank waits for, where the
+    operation does not say it.
     """
-    if checksums.on and operation[0] in checksums.SAME_RESULT:
-        return Sealed(_told(begin, comm, operation, buffer, count, root, peers), comm, operation[0])
-    return _told(begin, comm, operation, buffer, count, root, peers)
-
-
-class Sealed(Work):
-    """A work whose result is compared over its ranks (`hpckit.comm.checksums`): they wait for works in one order."""
-
-    __slots__ = ("_comm", "_inner", "_operation")
-
-    def __init__(self, inner: Work, comm: MPI.Comm, operation: str) -> None:
-        self._inner, self._comm, self._operation = inner, comm, operation
-        self.done = False
-
-    def test(self) -> bool:
-        """As of the work; the last one compares."""
-        if self._inner.test():
-            self.wait()
-        return self.done
-
-    def wait(self) -> Any:
-        """As of the work. Raises `SilentCorruptionError` on every rank where results differ."""
-        result = self._inner.wait()
-        if not self.done:
-            self.done = True
-            checksums.check_result(self._comm, self._operation, result)
-        return result
-
-
-def _told(
-    begin: Callable[[], Work],
-    comm: MPI.Comm,
-    operation: tuple[str, ...],
-    buffer: Buffer,
-    count: int | None,
-    root: int,
-    peers: Sequence[int] | None,
-) -> Work:
-    """Begin a work that the watch and the waits of a run, where there are any, are told of."""
-    seen, kept = watch.current, waits.current
-    if seen is None and kept is None:
+    if not observer.on:
         return begin()
-    told = noted = None
-    if seen is not None:
-        elements = buffer.size if count is None else count
-        told = seen, seen.begin(comm, operation, buffer.array.dtype, elements, root)
-    before = time.perf_counter()
+    elements = buffer.size if count is None else count
+    told = observer.begin(comm, operation, buffer.array.dtype, elements, root, peers)
     work = begin()
-    if kept is not None:
-        channel = kept.collective(comm, " ".join(operation), root, peers)
-        noted = channel, channel.open(before, time.perf_counter())
-    return Watched(work, told, noted)
+    told.posted()
+    return Reported(work, told)
 
 
 def advance_all() -> bool:

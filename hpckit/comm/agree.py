@@ -11,6 +11,8 @@ from mpi4py import MPI
 
 from hpckit.errors import InputError
 
+__communicates__ = True  # its frames are not call sites
+
 
 def require_same(comm: MPI.Comm, facts: Mapping[str, str], what: str) -> None:
     """Raise `InputError` on every rank alike unless `facts` are equal on all; names the first difference.

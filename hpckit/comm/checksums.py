@@ -3,6 +3,8 @@
 Beside each message goes another of 16 bytes with its number and a checksum of its values, taken where they are sent
 from, be it a field, and taken again where they have come to: copies, buffers and shared memory in between are checked
 as the network is. Collectives whose result is the same on all ranks compare the checksums of their results.
+
+    mesh.observer.listen(Checksums())  # before exchanges are made, alike on all ranks
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.observe.observer import Listener, Operation
 from hpckit.errors import SilentCorruptionError
 
-# Whether messages are checked; set before exchanges are made, alike on all ranks. A run sets it.
-on = False
+__communicates__ = True  # its frames are not call sites
 SAME_RESULT = ("all_reduce", "broadcast")  # of hpckit.collectives
 SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 1}  # name -> place of the result
 
@@ -145,7 +147,22 @@ class SingleSeals:
         self._leaving.clear()
 
 
-_collectives: Counter[str] = Counter()  # how many of each communicator
+class Checksums(Listener):
+    """Has the messages of all operations checked, and compares the results of collectives that all ranks have alike."""
+
+    order = 1
+    checks_messages = True
+
+    def __init__(self) -> None:
+        self._collectives: Counter[str] = Counter()  # how many of each communicator
+
+    def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
+        """Compare the result. Raises `SilentCorruptionError`."""
+        name = operation.name[0] if isinstance(operation.name, tuple) else str(operation.name)
+        if result is not None and (name in SAME_RESULT or name in SAME_RESULT_OF_MPI):
+            axis = operation.comm.Get_name() or "a communicator"
+            self._collectives[axis] += 1
+            check_result(operation.comm, f"{name} number {self._collectives[axis]} on {axis}", result)
 
 
 def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
@@ -153,13 +170,11 @@ def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
 
     Raises `SilentCorruptionError` on every rank, which names those that have another result than most.
     """
-    name = comm.Get_name() or "a communicator"
-    _collectives[name] += 1
     own = np.array([checksum([result])], np.uint64)
     every = np.empty(comm.size, np.uint64)
     MPI.Intracomm.Allgather(comm, own, every)
     if (every != every[0]).any():
-        _refuse_result(f"{operation} number {_collectives[name]} on {name}", [int(each) for each in every], comm.rank)
+        _refuse_result(operation, [int(each) for each in every], comm.rank)
 
 
 def _refuse_result(what: str, every: list[int], rank: int) -> NoReturn:

@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+__communicates__ = True  # its frames are not call sites
+
 
 def plain(value: Any) -> Any:
     """`value` as JSON can hold it: NumPy scalars and arrays, paths and tuples become plain; not finite becomes null."""

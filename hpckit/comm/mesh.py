@@ -11,10 +11,13 @@ from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
-from hpckit.errors import InputError
+from hpckit.comm.observe.observer import Observer, observer_of, set_observer
+from hpckit.errors import InputError, SetupError
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.numbers import count, counts
 from hpckit.plan.topology import Topology
+
+__communicates__ = True  # its frames are not call sites
 
 
 class Owned(Protocol):
@@ -33,13 +36,16 @@ class Mesh:
 
     Making and closing a mesh is collective; a mesh left by an exception is not freed, since the other ranks may never
     come to it. It owns a duplicate of `comm` and its sub-communicators and frees them:
-    use it as a context manager, or call `close`. Raises `InputError` (`DecompositionError` where sizes do not fit) on
+    use it as a context manager, or call `close`. Its operations report to `observer`, by default that of `comm`
+    (`hpckit.comm.observe.observer`). Raises `InputError` (`DecompositionError` where sizes do not fit) on
     every rank alike.
     """
 
     def __init__(
         self,
         comm: MPI.Comm,
+        observer: Observer | None = None,
+        /,
         *,
         periodic: str | Sequence[str] = (),
         shape: Sequence[int] | None = None,
@@ -70,12 +76,15 @@ class Mesh:
             counts(halo, "the width of a halo", len(wanted)),
         )
         self.topology = Topology(tuple(wanted), sizes, named)
+        self.observer: Observer = observer or observer_of(comm)
         self._comm: MPI.Comm = comm.Dup()
+        set_observer(self._comm, self.observer)
         self.rank: int = self._comm.rank
         self._closed = False
         self._lines = {name: self._line(name) for name in self.topology.names}
         self._owned: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._next_tag = 0
+        self._most_tags = ((self._comm.Get_attr(MPI.TAG_UB) or 32767) + 1) // 2  # of each of the two ranges
+        self._lasting_tags = self._passing_tags = 0  # handed out of each
         _open_meshes.add(self)
 
     @property
@@ -103,15 +112,27 @@ class Mesh:
         return self._lines[name]
 
     def tags(self, count: int) -> int:
-        """The first of `count` message tags that no one else on this mesh uses (they start over after some millions).
-
-        Call it in the same order on every rank, as everything collective.
+        """The first of `count` message tags for messages that are through before long: the tags start over after some
+        millions. Call it in the same order on every rank, as everything collective.
         """
-        highest = self.comm.Get_attr(MPI.TAG_UB) or 32767
-        if self._next_tag + count > highest:
-            self._next_tag = 0
-        first = self._next_tag
-        self._next_tag += count
+        if self._passing_tags + count > self._most_tags:
+            self._passing_tags = 0
+        first = self._most_tags + self._passing_tags
+        self._passing_tags += count
+        return first
+
+    def lasting_tags(self, count: int) -> int:
+        """The first of `count` message tags for an object that keeps them, as a halo exchange does: nobody else on this
+        mesh ever gets them. Call it in the same order on every rank. Raises `SetupError` where none are left.
+        """
+        first = self._lasting_tags
+        if first + count > self._most_tags:
+            raise SetupError(
+                f"the mesh has no tags left for messages: its exchanges have taken {first}",
+                likely="exchanges that are made anew in a loop",
+                do="make them once and keep them, or make a new mesh",
+            )
+        self._lasting_tags += count
         return first
 
     def adopt(self, owned: Owned) -> None:
@@ -157,6 +178,7 @@ class Mesh:
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
         line = self._comm.Split(color=first, key=coords[axis])
         line.Set_name(name)  # watchers and errors call it so
+        set_observer(line, self.observer)
         return line
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -13,10 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit.comm import checksums
 from hpckit.comm.agree import require_same
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe import waits, watch
+from hpckit.comm.observe.observer import UNHEARD, Exchange
 from hpckit.comm.shared.mailboxes import NOTHING, Mailbox, open_mailboxes
 from hpckit.errors import InputError
 from hpckit.grid.boundary_conditions import Fill, as_fill
@@ -26,6 +24,8 @@ from hpckit.grid.layout import Layout
 from hpckit.grid.phases import Bound, LocalPhase, RemotePhase, SealedBound, phase_dims, tags_needed
 from hpckit.grid.regions import side_of
 from hpckit.kernels.device_array import address, is_device_array
+
+__communicates__ = True  # its frames are not call sites
 
 AnyBound = Bound | SealedBound | DeviceBound
 Arrays = tuple[Any, ...]  # NumPy's, or a device's
@@ -91,11 +91,11 @@ class HaloExchange:
                 "walls": repr(self._walls),
                 "axes": repr(chosen),
                 "mailboxes": repr(mailboxes),
-                "checks of messages": repr(checksums.on),
+                "checks of messages": repr(mesh.observer.checks_messages),
             },
             "a halo exchange is made from the same fields on every rank",
         )
-        self._tag = mesh.tags(tags_needed(self.layouts))
+        self._tag = mesh.lasting_tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
         self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
         self._phases = self._make_phases([dim for dim in phase_dims(self.layouts) if dim in dims], mailboxes)
@@ -104,9 +104,9 @@ class HaloExchange:
         self._flying: tuple[_Binding, Arrays] | None = None
         self._closed = False
         self.wait_seconds = 0.0
-        self._channel = waits.channel("halo", mesh.comm, self._peers(chosen))
-        self._noted = False  # whether the clocks of the exchange under way are kept
-        self._begun = self._posted = 0.0
+        self._observer, self._neighbors = mesh.observer, self._peers(chosen)
+        self._report = self._reported("halo", "halo exchange")
+        self._back_report: Exchange | None = None
         mesh.adopt(self)
 
     @property
@@ -128,10 +128,9 @@ class HaloExchange:
         """Copy what stays within the rank and send off the first messages."""
         if self._flying is not None:
             raise InputError("the exchange has been started already", do="call finish before the next start")
-        channel = self._channel
-        noted = self._noted = channel is not None and channel.calls >= channel.due
-        if noted:
-            self._begun = time.perf_counter()
+        heard = self._observer.on
+        if heard:
+            self._report.begin()
         arrays = _arrays(fields)
         binding = self._bind(arrays)
         self._flying = (binding, arrays)
@@ -139,8 +138,8 @@ class HaloExchange:
             self._lane.begin()
         for phase in binding.there[: self._first_remote + 1]:
             phase.begin()
-        if noted:
-            self._posted = time.perf_counter()
+        if heard:
+            self._report.posted()
 
     def finish(self, fields: Any) -> None:
         """Receive, run the phases that depend on it, and fill the walls."""
@@ -171,24 +170,15 @@ class HaloExchange:
     def _finish(self, leave: bool = False) -> None:
         assert self._flying is not None
         binding, arrays = self._flying
-        seen = watch.current
-        if seen is not None:
-            seen.enter_neighbors(self.mesh.comm, "halo exchange", self.layouts[0].dtype)
-        noted, waited = self._noted, 0.0
-        entered = time.perf_counter() if noted else 0.0
+        report, waited = self._report if self._observer.on else UNHEARD, 0.0
+        report.wait()
         for number, phase in enumerate(binding.there[self._first_remote :]):
             if number:
                 phase.begin()
             waited += phase.complete(leave) if isinstance(phase, Bound) else phase.complete()
         self.wait_seconds += waited
         self._flying = None
-        if seen is not None:
-            seen.leave()
-        if noted and self._channel is not None:
-            self._channel.add(self._begun, self._posted, entered, time.perf_counter(), waited)
-        elif self._channel is not None:  # one that is not kept
-            self._channel.calls += 1
-            self._channel.seconds += waited
+        report.end(waited=waited)
         if self._lane is not None:
             with self._lane:
                 self._fill_walls(arrays)
@@ -212,15 +202,17 @@ class HaloExchange:
             binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
         if self._lane is not None:
             self._lane.begin()
-        seen = watch.current
-        if seen is not None:
-            seen.enter_neighbors(self.mesh.comm, "halo accumulation", self.layouts[0].dtype)
+        if self._back_report is None:
+            self._back_report = self._reported("halo accumulation", "halo accumulation")
+        report, waited = self._back_report, 0.0
+        report.begin()
+        report.wait()
         with self._lane or nullcontext():
             for phase in binding.back:
                 phase.begin()
-                self.wait_seconds += phase.complete()
-        if seen is not None:
-            seen.leave()
+                waited += phase.complete()
+        self.wait_seconds += waited
+        report.end(waited=waited)
 
     def close(self) -> None:
         """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""
@@ -273,6 +265,9 @@ class HaloExchange:
         topology, rank = self.mesh.topology, self.mesh.rank
         beside = {topology.shift(rank, name, step) for name in axes for step in (-1, 1)}
         return {peer for peer in beside if peer is not None and peer != rank}
+
+    def _reported(self, kind: str, name: str) -> Exchange:
+        return self._observer.exchange(self.mesh.comm, kind, name, self.layouts[0].dtype, self._neighbors)
 
     def _make_phases(
         self, dims: Sequence[int], mailboxes: bool

@@ -21,6 +21,8 @@ from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.grid.decomposition import Decomposition, Slices
 from hpckit.plan.numbers import checked_root
 
+__communicates__ = True  # its frames are not call sites
+
 
 class Field:
     """Values of one quantity on the cells (or faces) of a decomposition that a rank owns, and on their halo.

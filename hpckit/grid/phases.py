@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm import checksums
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared.mailboxes import BoundMailbox, Mailbox
 from hpckit.grid.layout import Layout
 from hpckit.grid.regions import Side, Slab, large_fields, slab_starts
 from hpckit.plan.grid.halo import HaloField, halo_plan
+
+__communicates__ = True  # its frames are not call sites
 
 # Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
 # way back, checksums, and the slabs of single fields.
@@ -206,7 +207,7 @@ class RemotePhase:
         self._small = [s.field for s in sides[0].send if s.pieces == 1 and s.field not in self._large]
         scattered = [slab.field for slab in sides[0].send if slab.pieces > 1]
         self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._far], self._tag_of(PACKED))
-        self._seals = Seals(mesh.comm) if checksums.on else None
+        self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self._back: Packed | None = None
 
     @property

@@ -14,6 +14,8 @@ from hpckit.kernels import sums
 if TYPE_CHECKING:
     from hpckit.grid.field import Field
 
+__communicates__ = True  # its frames are not call sites
+
 
 def total(field: Field, repro: bool) -> float | complex:
     """The sum of all owned values; integers exactly, modulo 2^64."""

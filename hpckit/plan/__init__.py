@@ -13,6 +13,7 @@ _HOMES = {
     "gossip_plan": "hpckit.plan.collective.gossip",
     "halo_plan": "hpckit.plan.grid.halo",
     "machine_of": "hpckit.plan.machine.machine",
+    "md_plans": "hpckit.plan.particles.uniform",
     "partition_layers": "hpckit.plan.pipeline.partition",
     "pipeline_program": "hpckit.plan.pipeline.program",
     "pipeline_schedule": "hpckit.plan.pipeline.schedules",

@@ -31,6 +31,8 @@ from hpckit.plan.numbers import count
 from hpckit.run.step_boundary import StepEdge
 from hpckit.run.swarm_state import pieces_of, restore
 
+__communicates__ = True  # its frames are not call sites
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hpckit.comm.json_bytes import gather_json, share_json
-from hpckit.comm.observe import waits
 from hpckit.comm.observe.clocks import clock_offset
+from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.comm.observe.waits import Waits, collect, split
 from hpckit.errors import EXIT_MISSED, EXIT_STOPPED, SetupError
 from hpckit.io.checkpoint.state import MakeState, Restored
 from hpckit.io.files import utc_now
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hpckit.comm.device import Device
     from hpckit.comm.observe.watch import Watch
 
+__communicates__ = True  # its frames are not call sites
 Result = TypeVar("Result")
 LINE_SECONDS = 5.0  # between two progress lines
 COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
@@ -104,8 +106,13 @@ class Run:
         self.title = title or app
         self.directory = directory if isinstance(directory, RunDirectory) else _open(comm, directory, app, title)
         events = trace.events_of_a_rank(comm.size) if traced else 0
-        waits.current = waits.Waits(comm, events)
-        self.timer = PhaseTimer(waits.current, events)
+        self.observer = observer_of(comm)
+        before = self.observer.listening(Waits)  # of the run around this one: its waits are those of its own operations
+        if before is not None:
+            self.observer.forget(before)
+        waits = Waits(comm, events)
+        self.observer.listen(waits)
+        self.timer = PhaseTimer(waits, events)
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
         self._lines = lines
@@ -326,15 +333,17 @@ class Run:
         """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
         timer = self.timer
         assert timer.waits is not None
-        waits.current = None if self._parent is None else self._parent.timer.waits
+        self.observer.forget(timer.waits)
+        if self._parent is not None and self._parent.timer.waits is not None:
+            self.observer.listen(self._parent.timer.waits)
         offset = clock_offset(self.comm)
-        logs = waits.collect(self.comm, timer.waits.channels, offset)
+        logs = collect(self.comm, timer.waits.channels, offset)
         timelines = trace.gather_timelines(self.comm, timer, offset) if timer.traced else None
         if logs is None:
             return None
         if timelines is not None:
             self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
-        return waits.split(logs)
+        return split(logs)
 
     def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
         """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""

@@ -13,6 +13,8 @@ from hpckit.io.checkpoint.state import Piece, State
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+__communicates__ = True  # its frames are not call sites
+
 
 def require_finite(comm: MPI.Comm, step: int, state: State) -> None:
     """Collective: raise `BlowUpError` on every rank alike where a value of the state is not finite.

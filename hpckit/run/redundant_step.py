@@ -17,6 +17,8 @@ from hpckit.run.nan_guard import first_of_ranks
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+__communicates__ = True  # its frames are not call sites
+
 Result = TypeVar("Result")
 
 

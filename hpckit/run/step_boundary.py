@@ -14,6 +14,8 @@ from hpckit.run.nan_guard import require_finite
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+__communicates__ = True  # its frames are not call sites
+
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps
 

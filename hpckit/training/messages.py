@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +11,14 @@ from mpi4py import MPI
 
 from hpckit.collectives.axis import MOST_TAGS, axis_of
 from hpckit.collectives.work import advance_all, flying
-from hpckit.comm import checksums
 from hpckit.comm.checksums import Due, SingleSeals
 from hpckit.comm.device import HOST, Device
-from hpckit.comm.observe import waits, watch
 from hpckit.comm.observe.clocks import clock_offset
+from hpckit.comm.observe.observer import Operation, Unheard
 from hpckit.kernels.device_array import address
 from hpckit.kernels.nn import memory
+
+__communicates__ = True  # its frames are not call sites
 
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
 SEAL_TAG = TAG + 1  # of checksums
@@ -28,14 +28,14 @@ DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, the rank that sends it, where its wait is noted, where on a GPU it goes
-    from there, and its checksum.
+    """A receive that was posted: where it goes, the rank that sends it, its report, where on a GPU it goes from
+    there, and its checksum.
     """
 
     request: MPI.Request
     array: Any
     peer: int
-    noted: tuple[waits.Channel, waits.Row] | None
+    report: Operation | Unheard
     target: Any = None
     seal: Due | None = None
 
@@ -50,8 +50,10 @@ class Messages:
     def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
         self._axis = axis_of(comm)
         self._comm = self._axis.comm  # of the collectives, whose tags are others
-        self._device = device
-        self._seals = SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if checksums.on else None
+        self._device, self._observer = device, self._axis.observer
+        self._seals = (
+            SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if self._observer.checks_messages else None
+        )
         self._leaving: list[tuple[MPI.Request, Any]] = []
         self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
         self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
@@ -69,15 +71,11 @@ class Messages:
             self._device.wait()  # MPI writes without asking whether a kernel still reads what was in this memory
         elif self._device.is_gpu:
             target, array = array, self._pinned(array)
-        noted, kept = None, waits.current
-        if kept is not None:
-            now = perf_counter()
-            channel = kept.messages("pipeline", self._comm, peer, self._comm.rank)
-            noted = channel, channel.open(now, now)
+        report = self._observer.message(self._comm, "", array.dtype.name, array.size, peer, kind="pipeline")
         seal = None if self._seals is None else self._seals.post(peer)
         request = self._comm.Irecv(_bytes_of(array), peer, TAG)
         self._coming.append(request)
-        return Posted(request, array, peer, noted, target, seal)
+        return Posted(request, array, peer, report, target, seal)
 
     def send(self, peer: int, array: Any) -> None:
         """Start to send an array, which nobody may change afterwards."""
@@ -97,20 +95,12 @@ class Messages:
 
     def wait(self, posted: Posted, what: str) -> Any:
         """The array that was received; `what` tells a watch what is waited for."""
-        request, array, peer, noted, target, seal = posted
+        request, array, peer, report, target, seal = posted
         self._send_packed(wait=True)
-        entered = perf_counter()
         if not request.Test():
-            seen = watch.current
-            if seen is not None:
-                # A message: how many a rank waits for depends on who is early, and there is nothing to compare.
-                seen.enter_message(self._comm, f"pipeline: {what}", array.dtype.name, array.size, peer)
+            report.wait(f"pipeline: {what}")
             self._wait(request)
-            if seen is not None:
-                seen.leave()
-        if noted is not None:
-            channel, row = noted
-            channel.close(row, entered, perf_counter())
+        report.end()
         if self._seals is not None and seal is not None:
             self._seals.check(seal, peer, array)
         if target is None:
@@ -187,12 +177,12 @@ class Messages:
 
     def _start(self, array: Any, peer: int) -> None:
         """Start to send memory that nobody changes any more."""
-        begun, kept = perf_counter(), waits.current
+        report = self._observer.message(self._comm, "", "", array.size, peer, sends=True, kind="pipeline")
         self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
         if self._seals is not None:
             self._seals.send(peer, array)
-        if kept is not None:
-            kept.messages("pipeline", self._comm, self._comm.rank, peer).open(begun, perf_counter())
+        report.posted()
+        report.end()
 
     def _wait(self, request: MPI.Request) -> None:
         looks = 0

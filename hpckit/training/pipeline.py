@@ -13,7 +13,6 @@ from mpi4py import MPI
 from hpckit.collectives import all_reduce
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe import waits
 from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.nn.layer import Pass
@@ -150,9 +149,10 @@ class Pipeline:
         step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
-        if waits.current is not None:
+        observer = self.mesh.observer
+        if observer.on:
             for action, start, end in step.done:
-                waits.current.act(str(action), start, end)
+                observer.act(str(action), start, end)
         return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
     def squared_norm(self) -> float:

@@ -78,7 +78,7 @@ def two_ranks(tmp_path: Path):
 
     def watcher(**options) -> Watcher:
         given = {"limit": 1.0, "end": 3.0, "keep": tmp_path / "kept", "spare_computing": False, **options}
-        return Watcher(Options(folder=tmp_path, ranks=2, core="/none", **given))
+        return Watcher(Options(folder=tmp_path, ranks=2, **given))
 
     yield table, watcher, sleeps.pid, computes.pid
     for process in (sleeps, computes):

@@ -13,8 +13,7 @@ from hpckit.bench.collectives_asked import OPTIONS, algorithms_of, cases_of
 from hpckit.bench.collectives_values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
 from hpckit.cli.main import main
 from hpckit.errors import InputError
-from hpckit.plan.collective.algorithms import ALGORITHMS
-from hpckit.plan.collective.algorithms import busbw_factor
+from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor
 from hpckit.settings.sizes import parse_sizes
 
 

@@ -62,6 +62,13 @@ def test_a_late_rank_is_named_with_its_line_and_those_that_wait_with_theirs(mpir
         assert f"watch_ranks.py:{line_of('late', 'DUE')} (late)" in who[rank]["stack"]
 
 
+def test_a_rank_that_is_late_among_ghosts_is_named_with_the_operation(mpirun, tmp_path):
+    said = mpirun(3, "watch_ranks.py", "ghosts", tmp_path, 0.5).stderr
+    for name in ("ghost exchange", "migration"):
+        assert f"rank 2 has not come to {name}" in said
+        assert report(tmp_path, f"{name}.json")["ranks"][0]["last"]["inside"]
+
+
 def test_a_rank_that_computes_for_ever_is_named_and_the_job_ended(mpirun, tmp_path):
     outcome = mpirun(2, "watch_ranks.py", "busy", tmp_path, 0.5, check=False)
     assert outcome.code != 0
@@ -90,8 +97,10 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
     """A program that stalls is ended with the report; a run that does not leaves no trace of it."""
     program = tmp_path / "stalls.py"
     program.write_text(
-        "import time, numpy as np, hpckit as hp\nfrom hpckit.comm.observe import watch\ncomm = hp.world()\n"
-        "if comm.rank == 0: time.sleep(60)\nwatch.current.enter(comm, 'sum', np.dtype('f8'), 1)\ncomm.Barrier()\n"
+        "import time, numpy as np, hpckit as hp\nfrom hpckit.comm.observe.observer import observer_of\n"
+        "comm = hp.world()\n"
+        "if comm.rank == 0: time.sleep(60)\n"
+        "with observer_of(comm).operation(comm, 'sum', np.dtype('f8'), 1): comm.Barrier()\n"
     )
     command = [sys.executable, "-m", "hpckit.cli.main", "run"]
     asked = ["--watch", "0.4", "--watch-end", "4", *words]
@@ -186,7 +195,7 @@ def test_the_alarm_stays_until_every_rank_that_waits_has_raised(tmp_path, monkey
     table = table_of(tmp_path, 2, create=True)
     for slot in range(2):
         HEAD.pack_into(table, place(slot), os.getpid(), IS_RUNNING, slot, 0, 0)
-    watcher, shown = Watcher(Options(tmp_path, 2, 1.0, 0.0, None, False, "")), {}
+    watcher, shown = Watcher(Options(tmp_path, 2, 1.0, 0.0, None, False)), {}
     monkeypatch.setattr(watcher, "_rank", lambda slot, head, now: shown[slot])
 
     def look(*ranks):
@@ -226,7 +235,7 @@ def test_a_rank_that_gets_no_core_for_a_second_is_told_with_its_stack(tmp_path):
         assert process.stdout.readline() == "ready\n"
         table = table_of(tmp_path, 1, create=True)
         HEAD.pack_into(table, place(0), process.pid, IS_RUNNING, 0, 0, 0)
-        watcher = Watcher(Options(tmp_path, 1, 1.0, 0.0, None, False, ""))
+        watcher = Watcher(Options(tmp_path, 1, 1.0, 0.0, None, False))
         found = watcher._with_stacks({0: replace(rank(0, None), pid=process.pid)})
         process.stdin.close()
     assert found[0].stack[-1:] == ("late.py:9 (<module>)",)

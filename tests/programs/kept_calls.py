@@ -14,7 +14,8 @@ import hpckit as hp
 from hpckit.collectives import kept, work
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.table import Entry
-from hpckit.comm import checksums
+from hpckit.comm.checksums import Checksums
+from hpckit.comm.observe.observer import observer_of
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.plan.blocks import block
@@ -312,12 +313,13 @@ def test_a_call_that_is_watched_is_seen():
         assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
         hp.all_gather(x, COMM, out).wait()
     assert P == 1 or kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is not None
-    checksums.on = True
+    checksums = Checksums()
+    observer_of(COMM).listen(checksums)
     try:
         assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
         hp.broadcast(x, COMM).wait()
     finally:
-        checksums.on = False
+        observer_of(COMM).forget(checksums)
 
 
 def test_a_rank_that_does_not_come_or_is_gone_is_told():

@@ -9,11 +9,17 @@ from pathlib import Path
 import numpy as np
 
 import hpckit as hp
-from hpckit.comm.observe import watch
+from hpckit.comm.observe.observer import observer_of
+from hpckit.comm.observe.watch import Watch
 from hpckit.errors import InputError, MismatchError, StallError
+from hpckit.particles.ghosts import GhostExchange
+from hpckit.particles.migration import send_to
+from hpckit.particles.particles import Particles, pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 CASE, FOLDER, LIMIT = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 comm = hp.world()
+OBSERVER = observer_of(comm)
 F4 = np.dtype("f4")
 PATIENCE = 150  # s: longer than any machine takes to report
 REPORT = FOLDER / "node-00000" / "stall.json"
@@ -44,15 +50,11 @@ def until_reported(culprits, waiting, **last):
 
 
 def operate(on, operation="all_reduce sum", dtype=F4, count=10, root=-1):
-    """A stand-in for a collective that waits for all: the watch is told as collectives tell it."""
-    seen = watch.current
-    seen.enter(on, operation, dtype, count, root)
-    try:
+    """A stand-in for a collective that waits for all, reported as collectives report."""
+    with OBSERVER.operation(on, operation, dtype, count, root):
         request = on.Ibarrier()
         while not request.Test():
             time.sleep(1e-3)
-    finally:
-        seen.leave()
 
 
 def refused(call, *said):
@@ -89,17 +91,16 @@ def mismatches():
         line = comm.Split(comm.rank % 2, comm.rank)
         line.Set_name("dp")
         operate(line, "on an axis")
-        seen = watch.current
         # Started in one order, waited for in another, which is allowed; and one pair that differs.
-        begun = [seen.begin(comm, f"all_reduce {k}", F4, 5) for k in range(3)] + [
-            seen.begin(comm, "odd one", F4, 5 + odd)
+        begun = [OBSERVER.begin(comm, f"all_reduce {k}", F4, 5) for k in range(3)] + [
+            OBSERVER.begin(comm, "odd one", F4, 5 + odd)
         ]
         for k in (0, 2, 1) if odd else (2, 1, 0):
-            seen.resume(begun[k])
-            seen.leave()
-        refused(lambda: seen.resume(begun[3]), "odd one of 5", "odd one of 6")
+            begun[k].wait()
+            begun[k].end()
+        refused(begun[3].wait, "odd one of 5", "odd one of 6")
         line.Free()
-    assert watch.current is None
+    assert OBSERVER.listening(Watch) is None
 
 
 def collectives():
@@ -141,6 +142,35 @@ def late():
         operate(comm)
 
 
+def ghosts():
+    """The last rank comes late to an exchange of ghosts, then to a migration; the others are told of both."""
+    last = comm.size - 1
+    mesh = hp.Mesh(comm, periodic=("x",), x=0, y=1, z=1)
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), np.full(3, 6.0))
+    places = np.random.default_rng(comm.rank).uniform(*domains.bounds(comm.rank), (40, 3))
+    own, ghosts = Particles(), GhostExchange(mesh)
+    own.append(pack_particles(np.arange(40), places, np.zeros((40, 3)), np.zeros(40, np.int64)))
+    count = len(ghosts.rebuild(domains, own, 1.0))
+    own.reserve(40 + count)
+    ghosts.settle(np.arange(40, 40 + count))
+
+    def refresh():
+        ghosts.start(own)
+        ghosts.finish(own)
+
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+        for name, step in (
+            ("ghost exchange", refresh),
+            ("migration", lambda: send_to(mesh, np.arange(5), np.zeros(5, int))),
+        ):
+            step()
+            if comm.rank == last:
+                until_reported([last], list(range(last)), operation=name).acquire(timeout=PATIENCE)
+                (FOLDER / "right.json").rename(FOLDER / f"{name}.json")
+            step()
+    mesh.close()
+
+
 def busy():
     """The first rank computes for ever, in compiled code that holds the interpreter; the job is ended."""
     hp.Watch(comm, limit=LIMIT, end=10 * LIMIT, folder=FOLDER)
@@ -154,7 +184,7 @@ def busy():
 def slow():
     """Ranks that are slow and live: late by part of the limit, busy on another axis, in long computations."""
     part, more = 0.1 * LIMIT, 12  # so many parts are more than the limit
-    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER) as watch:
         pairs = comm.Split(comm.rank // 2, comm.rank)
         for step in range(4):
             time.sleep(part * ((comm.rank + step) % 2))
@@ -167,7 +197,7 @@ def slow():
         if comm.rank == 1:
             for _ in range(more):
                 time.sleep(part)
-                watch.current.beat()
+                watch.beat()
         operate(comm)
         pairs.Free()
 
@@ -235,6 +265,6 @@ def exchange():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (mismatches, collectives, late, busy, slow, gone, crossed, exchange)}[CASE]()
+    {f.__name__: f for f in (mismatches, collectives, late, ghosts, busy, slow, gone, crossed, exchange)}[CASE]()
     if CASE == "slow" and comm.rank == 0:
         print(json.dumps(REPORT.exists()))

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.observe import watch
+from hpckit.comm.observe.observer import observer_of
+from hpckit.comm.observe.watch import Watch
 
 STEPS = 60
 LARGE = 1 << 17  # elements: a message that no library buffers
@@ -38,7 +39,8 @@ def main(kind: str, who: int, when: int) -> None:
     mine, given, total = np.ones(8), np.zeros(8), np.zeros(8)
     count: Any = endless
     if kind == "compiled":
-        with watch.current.allow(600.0) if watch.current else nullcontext():
+        watch = observer_of(world).listening(Watch)
+        with watch.allow(600.0) if watch else nullcontext():
             from numba import njit
 
             count = njit(endless)

@@ -33,6 +33,7 @@ from hpckit.bench.fault_cases.taken_out import taken_out
 from hpckit.comm import checksums
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.comm.checksums import End
+from hpckit.comm.observe.observer import observer_of
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.manager import Keeper
@@ -181,7 +182,7 @@ def spoiled_message(name: str, folder: Path, random: Random, tell: Callable[[str
         spoil(array, f"from rank {peer} to rank {who}")
         check_single(seals, due, peer, array)
 
-    checksums.on = True
+    observer_of(world).listen(checksums.Checksums())
     if world.rank == 0:
         RunDirectory.create(folder / f"message-{name}")
     world.Barrier()

@@ -22,6 +22,8 @@ from hpckit.comm.observe.diagnosis import Call, ranks_text
 from hpckit.comm.observe.table import ALARM, alarmed
 from hpckit.errors import MismatchError, StallError
 
+__communicates__ = True  # its frames are not call sites
+
 SAID, ANSWERED = 512, 2048  # bytes of the messages
 SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s polled at full speed, then with sleeps that grow up to so long
 

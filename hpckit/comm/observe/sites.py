@@ -1,9 +1,12 @@
-"""The communicators and places in the source that a watched rank has come to, each told once in its file of words."""
+"""The communicators and places in the source that a watched rank has come to, each told once in its file of words.
+
+A place is the first frame outside of the modules that communicate, which say so themselves: `__communicates__ = True`.
+"""
 
 from __future__ import annotations
 
 import json
-import os
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +17,9 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.observe.table import MOST_GROUPS, MOST_SITES, communicates, place_and_root
+from hpckit.comm.observe.table import MOST_GROUPS, MOST_SITES, place_and_root
 from hpckit.errors import InputError
 
-CORE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the package
 INNER: dict[int, Any] = {}  # the places in modules that communicate: none
 
 
@@ -74,6 +76,7 @@ class Sites:
         self._groups: dict[int, Group] = {}
         self._sites: dict[Any, Site] = {}
         self._full = False
+        self._modules: set[str] = set()  # that communicate, as far as they were told
         self._codes: list[CodeType] = []  # kept, so that their ids are nobody else's
         self._log = open(path, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
 
@@ -87,17 +90,25 @@ class Sites:
             site = Site(number, group, operation, dtype, root, frame.f_code, frame.f_lineno)
             if number < MOST_SITES:
                 self._sites[key] = site
+            self._tell_modules()
             if not self._full:
                 self._log.write(json.dumps(["site", number, group.index, *site.told().values(), root]) + "\n")
                 self._full = number == MOST_SITES
         return site
 
-    def know(self, code: CodeType) -> dict[int, Site]:
-        """What is known of a code object that is new here: INNER for the modules that communicate, else nothing yet."""
+    def know(self, frame: FrameType) -> dict[int, Site]:
+        """What is known of the code of a frame that is new: INNER for modules that communicate, else nothing yet."""
+        code = frame.f_code
         self._codes.append(code)
-        inner = communicates(code.co_filename, CORE)
-        self.places[id(code)] = places = INNER if inner else {}
+        self.places[id(code)] = places = INNER if communicates(frame) else {}
         return places
+
+    def _tell_modules(self) -> None:
+        """The files of the modules that communicate, whose frames the watcher leaves out of stacks."""
+        for name, module in list(sys.modules.items()):
+            if name not in self._modules and hasattr(module, "__communicates__"):
+                self._modules.add(name)
+                self._log.write(json.dumps(["module", 0, module.__file__]) + "\n")
 
     def close(self) -> None:
         """Nothing more is told."""
@@ -121,3 +132,8 @@ class Sites:
         self._groups[id(comm)] = group
         self._log.write(json.dumps(["group", index, group.key, axis, members]) + "\n")
         return group
+
+
+def communicates(frame: FrameType) -> bool:
+    """Whether a frame is of a module that communicates: it is no call site."""
+    return "__communicates__" in frame.f_globals

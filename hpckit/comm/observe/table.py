@@ -55,14 +55,6 @@ class Record(NamedTuple):
 HEAD = struct.Struct("<5Q")
 
 
-COMMUNICATING = ("collectives", "comm", "grid", "particles", "run")
-
-
-def communicates(file: str, core: str) -> bool:
-    """Whether a source file is of the rooms that communicate, whose frames are no call sites; core: the package."""
-    return any(file.startswith(os.path.join(core, room, "")) for room in COMMUNICATING)
-
-
 def table_of(folder: Path, ranks: int, create: bool = False) -> mmap.mmap:
     """The table of so many ranks in a folder, mapped."""
     flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)

@@ -3,18 +3,20 @@
 Each rank notes when it entered an exchange, a collective or the wait for a message, when its messages had left, and
 when it had those of its peers. Peers note the same under the same number, so that afterwards the wait splits in two:
 until the last peer had come ("late peer"), and from then on ("transfer": the messages, and what the library does).
-`current` is where all that communicates notes it.
+`Waits` hears it from the observer of the run's communicator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.observe.observer import Exchange, Listener, Operation
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -27,8 +29,6 @@ FROM_ROOT = ("broadcast", "scatter", "bcast", "scatterv")
 TO_ROOT = ("reduce", "gather", "gatherv")
 Row = list[float]
 
-current: Waits | None = None  # of this process
-
 
 class Channel:
     """The calls of one exchange on this rank, or samples of them: the same numbers on all of its ranks.
@@ -37,12 +37,18 @@ class Channel:
     on; else the first ones. `together`: a collective, whose last rank to come holds up all.
     """
 
-    __slots__ = ("calls", "due", "most", "name", "peers", "ranks", "samples", "seconds", "stride", "thin", "together")
+    __slots__ = (
+        "begun", "calls", "due", "entered", "met", "most", "name", "noted", "peers", "posted", "ranks", "samples",
+        "seconds", "stride", "thin", "together",
+    )  # fmt: skip
 
     def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool, together: bool = False) -> None:
         self.name, self.ranks, self.together = name, ranks, together
         self.peers: list[int] = []
+        self.met: object = None  # what `peers` were made from
         self.most, self.thin = most, thin
+        self.noted = False  # whether the clocks of the exchange under way are kept, and these
+        self.begun = self.posted = self.entered = 0.0
         self.reset()
 
     def reset(self) -> None:
@@ -54,7 +60,7 @@ class Channel:
 
     def meet(self, peers: Iterable[int]) -> None:
         """From now on this rank waits for these ranks of the exchange."""
-        self.peers = [self.ranks[peer] for peer in peers]
+        self.met, self.peers = peers, [self.ranks[peer] for peer in peers]
 
     def add(self, begun: float, posted: float, entered: float, left: float, waited: float) -> None:
         """A call: its messages left between `begun` and `posted`, it waited `waited` s from `entered` to `left`."""
@@ -91,8 +97,10 @@ class Channel:
         return number % self.stride == 0
 
 
-class Waits:
+class Waits(Listener):
     """The channels of this rank in a run on `comm`; `traced`: keep that many of the first calls, not samples of all."""
+
+    order = 0  # its clocks come before what others do
 
     def __init__(self, comm: MPI.Comm, traced: int = 0) -> None:
         self._comm = comm
@@ -102,6 +110,60 @@ class Waits:
         self._comms: dict[int, MPI.Comm] = {}
         self.channels: list[Channel] = []
         self.actions: list[tuple[str, float, float]] = []  # of a timeline, what went on within phases
+
+    def begun(self, operation: Operation) -> Any:
+        """Of an exchange its channel; of any other operation the channel and the row of this call."""
+        if isinstance(operation, Exchange):
+            return self.channel(operation.kind, operation.comm, operation.peers or ())
+        if operation.comm.size == 1 or (operation.peer is not None and not operation.kind):
+            return None
+        channel = self._channel_of(operation)
+        now = perf_counter()
+        return channel, channel.open(now, now)
+
+    def again(self, operation: Exchange, note: Channel) -> None:
+        """An exchange begins: clocks are read for those that are kept."""
+        if note.met is not operation.peers:
+            note.meet(operation.peers or ())
+        note.noted = note.calls >= note.due
+        if note.noted:
+            note.begun = note.posted = perf_counter()
+
+    def posted(self, operation: Operation, note: Any) -> None:
+        """Its messages have left."""
+        if operation.is_exchange:
+            if note.noted:
+                note.posted = perf_counter()
+        elif note is not None:
+            _, row = note
+            row[1:4] = [perf_counter()] * 3
+
+    def waits(self, operation: Operation, note: Any) -> None:
+        """The rank stands still."""
+        if operation.is_exchange:
+            if note.noted:
+                note.entered = perf_counter()
+        elif note is not None:
+            blocks = operation.blocks and operation.peer is None  # all moments before the wait are its beginning
+            note[1][0 if blocks else 2 : 3] = [perf_counter()] * (3 if blocks else 1)
+
+    def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
+        """It is over."""
+        if operation.is_exchange:
+            if note.noted:
+                note.add(note.begun, note.posted, note.entered, perf_counter(), waited or 0.0)
+            else:
+                note.calls += 1
+                note.seconds += waited or 0.0
+        elif note is not None and not operation.sends:
+            channel, row = note
+            left = perf_counter()
+            channel.close(row, row[2] if operation.waiting else left, left)
+
+    def acted(self, name: str, begin: float, end: float) -> None:
+        """Something within a phase, for the timeline where one is kept."""
+        if not self._thin and len(self.actions) < self._most:
+            self.actions.append((name, begin, end))
 
     def channel(self, kind: str, comm: MPI.Comm, peers: Iterable[int] = (), together: bool = False) -> Channel:
         """A channel of an exchange that all ranks of `comm` make together, in which this one waits for `peers`."""
@@ -119,50 +181,40 @@ class Waits:
         self.channels.append(own)
         return own
 
-    def collective(self, comm: MPI.Comm, operation: str, root: int = -1, peers: Sequence[int] | None = None) -> Channel:
-        """The one channel of a collective operation on `comm`; its first word tells who waits for whom, or `peers`."""
-        key = (self._known(comm), operation, root)
+    def _channel_of(self, operation: Operation) -> Channel:
+        """The one channel of all operations like this; made for the first of them."""
+        name, comm, peer = operation.name, operation.comm, operation.peer
+        self._comms[id(comm)] = comm  # kept, so that its id is nobody else's
+        key = (id(comm), name if peer is None else operation.kind, operation.root, peer, operation.sends)
         channel = self._kept.get(key)
         if channel is None:
-            others, word = [rank for rank in range(comm.size) if rank != comm.rank], operation.split()[0].lower()
-            if word in FROM_ROOT:
-                others = [] if comm.rank == root else [root]
-            elif word in TO_ROOT and comm.rank != root:
-                others = []
-            together = peers is None and word not in (*FROM_ROOT, *TO_ROOT)
-            channel = self.channel(operation, comm, others if peers is None else peers, together)
-            self._kept[key] = channel
+            make = self._collective if peer is None else self._messages
+            channel = self._kept[key] = make(operation)
         return channel
 
-    def messages(self, kind: str, comm: MPI.Comm, sender: int, receiver: int) -> Channel:
-        """The one channel of messages of a kind between two ranks of `comm`, in which the receiver waits."""
-        key = (self._known(comm), kind, sender, receiver)
-        channel = self._kept.get(key)
-        if channel is None:
-            peers = [sender] if comm.rank == receiver else []
-            channel = self._kept[key] = self.channel(f"{kind} {sender} to {receiver}", comm, peers)
-        return channel
+    def _messages(self, operation: Operation) -> Channel:
+        """Messages of a kind between two ranks, in which the receiver waits."""
+        comm, peer = operation.comm, operation.peer or 0
+        sender, receiver = (comm.rank, peer) if operation.sends else (peer, comm.rank)
+        return self.channel(f"{operation.kind} {sender} to {receiver}", comm, [] if operation.sends else [sender])
 
-    def _known(self, comm: MPI.Comm) -> int:
-        """Stands for a communicator, which is kept, so that it is nobody else's."""
-        self._comms[id(comm)] = comm
-        return id(comm)
-
-    def act(self, name: str, begin: float, end: float) -> None:
-        """Something within a phase, for the timeline where one is kept."""
-        if not self._thin and len(self.actions) < self._most:
-            self.actions.append((name, begin, end))
+    def _collective(self, operation: Operation) -> Channel:
+        """A collective operation; its first word tells who waits for whom, or `peers`."""
+        comm, root, peers, name = operation.comm, operation.root, operation.peers, operation.name
+        text = " ".join(name) if isinstance(name, tuple) else str(name)
+        others, word = [rank for rank in range(comm.size) if rank != comm.rank], text.split()[0].lower()
+        if word in FROM_ROOT:
+            others = [] if comm.rank == root else [root]
+        elif word in TO_ROOT and comm.rank != root:
+            others = []
+        together = peers is None and word not in (*FROM_ROOT, *TO_ROOT)
+        return self.channel(text, comm, others if peers is None else peers, together)
 
     def reset(self) -> None:
         """Forget all calls, as after warm-up steps that compile the kernels."""
         self.actions.clear()
         for channel in self.channels:
             channel.reset()
-
-
-def channel(kind: str, comm: MPI.Comm, peers: Iterable[int] = ()) -> Channel | None:
-    """A channel of the run that goes on in this process; None outside of runs."""
-    return None if current is None else current.channel(kind, comm, peers)
 
 
 @dataclass(frozen=True)

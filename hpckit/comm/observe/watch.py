@@ -1,10 +1,6 @@
 """What every rank is doing now: a record a call in shared memory, and the sentence that names who holds up whom.
 
-`current` is the watch of this process, None while there is none: what communicates tests it and tells it of each call.
-
-    seen = watch.current
-    if seen is not None:
-        seen.enter(comm, "all_reduce sum", dtype, count)
+It listens to the observer of its communicator, which all operations report to (`hpckit.comm.observe.observer`).
 """
 
 from __future__ import annotations
@@ -25,13 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from sys import _getframe
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
 from hpckit.comm.agree import broadcast_bytes, require_same
 from hpckit.comm.observe.check import Check, Checker
-from hpckit.comm.observe.sites import CORE, INNER, Site, Sites
+from hpckit.comm.observe.observer import Listener, Operation, observer_of
+from hpckit.comm.observe.sites import INNER, Site, Sites, communicates
 from hpckit.comm.observe.table import (
     CALL,
     ENDED,
@@ -42,7 +39,6 @@ from hpckit.comm.observe.table import (
     RING,
     RUNNING,
     SLOTS,
-    communicates,
     is_ending,
     place,
     place_and_root,
@@ -57,8 +53,9 @@ NO_ROOT = -1
 START_WATCHER = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from hpckit.comm.observe.watcher import main; main(sys.argv[1:])"
 )
+PACKAGE = Path(__file__).parents[2]
 
-current: Watch | None = None  # of this process
+__communicates__ = True  # its frames are not call sites
 
 
 class Enter(Protocol):
@@ -72,9 +69,7 @@ class Enter(Protocol):
         """Record it, and compare it where the watch does."""
 
 
-Recorder = tuple[
-    Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None], Callable[[], bool]
-]
+Recorder = tuple[Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ class Begun:
     check: Check | None
 
 
-class Watch:
+class Watch(Listener):
     """Watches the ranks of `comm` from now on: `with hp.Watch(hp.world(), limit=30, check=True): …`.
 
     A rank that stays in an operation for `limit` s while a rank that it waits for stands still as long is a stall: the
@@ -102,9 +97,12 @@ class Watch:
     all call sites, is raised on each of them if they differ; what cannot end any more raises `StallError`. It costs
     some microseconds a call and makes every operation wait for all its ranks.
 
-    Collective over `comm`, which must hold all ranks that communicate. A process has one watch at a time; `close` ends
-    it. Raises `InputError` for a second one, or for limits that are none.
+    Collective over `comm`, which must hold all ranks that report to its observer: those of the world, or of a mesh with
+    an observer of its own. An observer has one watch at a time; `close` ends it. Raises `InputError` for a second one,
+    or for limits that are not numbers of seconds.
     """
+
+    order = 2  # after the others: it may raise, and what they do as an operation ends is still part of it
 
     def __init__(
         self,
@@ -117,15 +115,16 @@ class Watch:
         spare_computing: bool = False,
         gives_way: bool = False,
     ) -> None:
-        global current
-        before = current
+        self._observer = observer_of(comm)
+        before = self._observer.listening(Watch)
         if before is not None and before.gives_way:
             before.close()
-        said = {"limit": repr(limit), "check": repr(check), "end": repr(end), "open": repr(current is not None)}
+            before = None
+        said = {"limit": repr(limit), "check": repr(check), "end": repr(end), "open": repr(before is not None)}
         said["spare_computing"] = repr(spare_computing)
         require_same(comm, said, "the options of a watch are the same on every rank")
         _check_limits(limit, end)
-        if current is not None:
+        if before is not None:
             raise InputError("this process is watched already", do="close the first watch before another is made")
         self._comm = MPI.Intracomm(comm.Dup())
         self._rank = self._comm.rank  # MPI may be over when the process leaves
@@ -142,7 +141,7 @@ class Watch:
         self._words = memoryview(self._table).cast("Q")
         self._start = place(slot)
         self._sites = Sites(self._comm, self._folder / f"sites-{slot}")
-        self._record, self._record_again, self._record_message, self.leave, self.inside = self._recorder()
+        self._record, self._record_again, self._record_message, self.leave = self._recorder()
         self.enter: Enter = self._enter_checked if check else self._record
         self._stack = open(self._folder / f"stack-{slot}", "w", encoding="utf-8")  # noqa: SIM115
         # What faulthandler puts back at the end: a signal that comes late must not kill.
@@ -155,7 +154,7 @@ class Watch:
             keep = "" if folder is None else str(Path(folder).absolute() / f"node-{comm.rank:05d}")
             self._watcher = self._start_watcher(limit, end, keep, spare_computing)
         self._closed = False
-        current = self
+        self._observer.listen(self)
         atexit.register(self._leave)
 
     def _enter_checked(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> None:
@@ -163,26 +162,36 @@ class Watch:
         site = self._record(comm, operation, dtype, count, root)
         self._wait_for(self._compare(site, count, root))
 
-    def enter_neighbors(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable) -> None:
-        """An exchange with neighbors begins, which waits for some of the ranks of `comm` only: never compared."""
-        self._record(comm, operation, dtype, -1, -1)
+    def begun(self, operation: Operation) -> Any:
+        """Record an operation that does not block, and begin to compare it where the watch does; never waits."""
+        if operation.blocks:
+            return None
+        return self._begin(operation.comm, operation.name, operation.dtype, operation.count, operation.root)
 
-    def enter_message(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
-        """A message to or from the rank `peer` of `comm` begins, which waits for that rank alone; -1 for any rank, -2
-        for none.
+    def waits(self, operation: Operation, note: Any) -> None:
+        """The rank stands still. An exchange with neighbors and a message wait for some of the ranks of `comm` only:
+        they are never compared. Raises as `enter`.
         """
-        self._record_message(comm, operation, dtype, count, peer)
+        comm, name, dtype = operation.comm, operation.name, operation.dtype
+        if note is not None:
+            self._record_again(note)
+            self._wait_for(note.check)
+        elif operation.is_exchange:
+            self._record(comm, name, dtype, -1, -1)
+        elif operation.peer is not None:
+            self._record_message(comm, name, dtype, operation.count, operation.peer)
+        else:
+            self.enter(comm, name, dtype, operation.count, operation.root)
 
-    def begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Begun:
-        """An operation that does not block is started; never waits. Arguments as of `enter`."""
+    def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
+        """The rank goes on."""
+        if operation.waiting:
+            self.leave()
+
+    def _begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int) -> Begun:
         site = self._record(comm, operation, dtype, count, root)
         self.leave()
         return Begun(site, site.group.number, count, root, self._compare(site, count, root))
-
-    def resume(self, begun: Begun) -> None:
-        """The wait for what was started begins; `leave` ends it. Raises as `enter`."""
-        self._record_again(begun)
-        self._wait_for(begun.check)
 
     def listen_for_end(self) -> None:
         """Say that this rank looks at `is_ending` now and then, and ends by itself: it is given a moment for that."""
@@ -222,12 +231,11 @@ class Watch:
 
     def close(self) -> None:
         """End the watch. Collective; a second call does nothing."""
-        global current
         if self._closed:
             return
         self._leave()
         atexit.unregister(self._leave)
-        current = None
+        self._observer.forget(self)
         if self._checker is not None:
             self._checker.close()
         self._node.Barrier()
@@ -247,8 +255,8 @@ class Watch:
             self.close()
 
     def _recorder(self) -> Recorder:
-        """Functions that record a call, that record it again while it is waited for, that record a message, that say
-        that the last one is over, and that tell whether it is not.
+        """Functions that record a call, that record it again while it is waited for, that record a message, and that
+        say that the last one is over.
 
         Closures: what they use are variables of this function, which is quicker than attributes of an object.
         """
@@ -267,7 +275,7 @@ class Watch:
                 try:  # subscripts are quicker than `get`
                     places = places_of[identity(frame.f_code)]
                 except KeyError:
-                    places = know(frame.f_code)
+                    places = know(frame)
                 if places is not inner or frame.f_back is None:
                     break
                 frame = frame.f_back
@@ -305,7 +313,7 @@ class Watch:
 
         def record_message(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
             frame = frame_of(1)
-            while communicates(frame.f_code.co_filename, CORE) and frame.f_back is not None:
+            while communicates(frame) and frame.f_back is not None:
                 frame = frame.f_back
             site = find(frame, comm, operation, dtype, NO_ROOT)
             note(site, 0, count, site.group.members[peer] if peer >= 0 else peer)
@@ -314,11 +322,7 @@ class Watch:
             """What was entered last is over."""
             words[ended] = sequence
 
-        def inside() -> bool:
-            """What was entered last is not over."""
-            return words[ended] != sequence
-
-        return record, record_again, record_message, leave, inside
+        return record, record_again, record_message, leave
 
     def _compare(self, site: Site, count: int, root: int) -> Check | None:
         """Begin to compare an operation over its ranks, where the watch does."""
@@ -355,9 +359,9 @@ class Watch:
 
     def _start_watcher(self, limit: float, end: float | None, keep: str, spare: bool) -> subprocess.Popen:
         """The process that reads the table; in a session of its own, so that it outlives the end of the job."""
-        words = [self._folder, self._node.size, limit, end or 0.0, keep, int(spare), CORE]
+        words = [self._folder, self._node.size, limit, end or 0.0, keep, int(spare)]
         return subprocess.Popen(
-            [sys.executable, "-ISc", START_WATCHER, os.path.dirname(CORE), *map(str, words)],
+            [sys.executable, "-ISc", START_WATCHER, str(PACKAGE.parent), *map(str, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

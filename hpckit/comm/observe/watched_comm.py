@@ -1,21 +1,20 @@
-"""A communicator of mpi4py whose calls that block tell the watch: `comm = WatchedComm(MPI.COMM_WORLD)`.
+"""A communicator of mpi4py whose calls that block are reported: `comm = WatchedComm(MPI.COMM_WORLD)`.
 
-hpckit's own exchanges and collectives tell the watch by themselves; calls of MPI inside of them are theirs.
+hpckit's own exchanges and collectives report by themselves; calls of MPI inside of them are theirs.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm import checksums
-from hpckit.comm.observe import waits, watch
+from hpckit.comm.checksums import SAME_RESULT_OF_MPI
+from hpckit.comm.observe.observer import ANYBODY, NOBODY, observer_of, set_observer
 
-ANY, NOBODY = -1, -2  # in place of the peer of a message
+__communicates__ = True  # its frames are not call sites
 # Name -> (place of the buffer whose elements all ranks must agree in, place of the root); None for none.
 COLLECTIVE: dict[str, tuple[int | None, int | None]] = {
     "Barrier": (None, None),
@@ -67,6 +66,9 @@ MAKERS = ("Dup", "Dup_with_info", "Clone", "Split", "Split_type", "Create", "Cre
 class WatchedComm(MPI.Intracomm):
     """The communicator given, by the same handle; so are those made from it by Dup, Split and Create."""
 
+    def __init__(self, comm: MPI.Comm) -> None:
+        self.observer = observer_of(comm)
+
 
 def _described(buffer: Any) -> tuple[Any, int]:
     """The dtype and the elements of a buffer; unknown where it is no array."""
@@ -76,9 +78,9 @@ def _described(buffer: Any) -> tuple[Any, int]:
 def _collective(name: str, buffer_at: int | None, root_at: int | None) -> Callable[..., Any]:
     original = getattr(MPI.Intracomm, name)
 
-    def call(self: MPI.Intracomm, *given: Any, **named: Any) -> Any:
-        seen = watch.current
-        if seen is None or seen.inside():
+    def call(self: WatchedComm, *given: Any, **named: Any) -> Any:
+        observer = self.observer
+        if not observer.on or observer.inside:
             return original(self, *given, **named)
         dtype, count = "", -1
         if buffer_at is not None:
@@ -89,18 +91,16 @@ def _collective(name: str, buffer_at: int | None, root_at: int | None) -> Callab
         root = -1
         if root_at is not None:
             root = given[root_at] if len(given) > root_at else named.get("root", 0)
-        seen.enter(self, name, dtype, count, root)
-        entered = time.perf_counter()
+        operation = observer.begin(self, name, dtype, count, root, blocks=True)
+        operation.wait()
+        result = None
         try:
             returned = original(self, *given, **named)
+            place = SAME_RESULT_OF_MPI.get(name, -1)
+            if 0 <= place < len(given) and isinstance(given[place], np.ndarray):
+                result = given[place]
         finally:
-            seen.leave()
-            if waits.current is not None and self.size > 1:
-                left = time.perf_counter()
-                waits.current.collective(self, name, root).add(entered, entered, entered, left, left - entered)
-        place = checksums.SAME_RESULT_OF_MPI.get(name, -1) if checksums.on else -1
-        if 0 <= place < len(given) and isinstance(given[place], np.ndarray):
-            checksums.check_result(self, name, given[place])
+            operation.end(result)
         return returned
 
     return call
@@ -109,9 +109,9 @@ def _collective(name: str, buffer_at: int | None, root_at: int | None) -> Callab
 def _message(name: str, buffer_at: int | None, peer_at: int, peer_name: str, any_peer: bool) -> Callable[..., Any]:
     original = getattr(MPI.Intracomm, name)
 
-    def call(self: MPI.Intracomm, *given: Any, **named: Any) -> Any:
-        seen = watch.current
-        if seen is None or seen.inside():
+    def call(self: WatchedComm, *given: Any, **named: Any) -> Any:
+        observer = self.observer
+        if not observer.on or observer.inside:
             return original(self, *given, **named)
         dtype, count = "", -1
         if buffer_at is not None:
@@ -119,12 +119,13 @@ def _message(name: str, buffer_at: int | None, peer_at: int, peer_name: str, any
             dtype, count = _described(buffer)
         peer = given[peer_at] if len(given) > peer_at else named.get(peer_name, MPI.ANY_SOURCE)
         if peer < 0:
-            peer = ANY if any_peer and peer == MPI.ANY_SOURCE else NOBODY
-        seen.enter_message(self, name, dtype, count, peer)
+            peer = ANYBODY if any_peer and peer == MPI.ANY_SOURCE else NOBODY
+        operation = observer.message(self, name, dtype, count, peer)
+        operation.wait()
         try:
             return original(self, *given, **named)
         finally:
-            seen.leave()
+            operation.end()
 
     return call
 
@@ -132,9 +133,12 @@ def _message(name: str, buffer_at: int | None, peer_at: int, peer_name: str, any
 def _maker(name: str) -> Callable[..., Any]:
     original = getattr(MPI.Intracomm, name)
 
-    def make(self: MPI.Intracomm, *given: Any, **named: Any) -> MPI.Comm:
+    def make(self: WatchedComm, *given: Any, **named: Any) -> MPI.Comm:
         made = original(self, *given, **named)
-        return made if made == MPI.COMM_NULL else WatchedComm(made)
+        if made == MPI.COMM_NULL:
+            return made
+        set_observer(made, self.observer)
+        return WatchedComm(made)
 
     return make
 

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -28,7 +28,6 @@ from hpckit.comm.observe.table import (
     ABSENT,
     ALARM,
     Head,
-    communicates,
     read_calls,
     read_head,
     read_numbers,
@@ -55,8 +54,7 @@ MOVED = 2**20  # bytes read and written that show a rank at work; its stacks and
 @dataclass
 class Options:
     """What the watcher was told. ranks: of this node; end: s after which a stalled job is ended, 0 for never; keep:
-    the folder for the report, None for none; spare_computing: no end while a late rank computes; core: the folder of
-    our own modules, whose frames are no call sites.
+    the folder for the report, None for none; spare_computing: no end while a late rank computes.
     """
 
     folder: Path
@@ -65,7 +63,6 @@ class Options:
     end: float
     keep: Path | None
     spare_computing: bool
-    core: str
 
 
 @dataclass
@@ -284,9 +281,10 @@ class Watcher:
         for rank, it in ranks.items():
             stack: list[str] = []
             if rank in sizes:
+                modules = self.words[slots[rank]].modules
                 with open(files[rank], encoding="utf-8", errors="replace") as lines:
                     lines.seek(sizes[rank])
-                    stack = [text for line in lines if (text := _frame(line, self.options.core))]
+                    stack = [text for line in lines if (text := _frame(line, modules))]
             found[rank] = replace(it, stack=tuple(stack))
         return found
 
@@ -323,10 +321,10 @@ class Watcher:
 
 
 def main(arguments: list[str]) -> None:
-    """`FOLDER RANKS LIMIT END KEEP SPARE CORE`, as hpckit.comm.observe.watch starts it."""
-    folder, ranks, limit, end, keep, spare, core = arguments
+    """`FOLDER RANKS LIMIT END KEEP SPARE`, as hpckit.comm.observe.watch starts it."""
+    folder, ranks, limit, end, keep, spare = arguments
     kept = Path(keep) if keep else None
-    options = Options(Path(folder), int(ranks), float(limit), float(end), kept, spare == "1", core)
+    options = Options(Path(folder), int(ranks), float(limit), float(end), kept, spare == "1")
     try:
         if kept is not None:
             (kept / REPORT).unlink(missing_ok=True)  # of an earlier watch in this folder
@@ -335,14 +333,14 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(options.folder, ignore_errors=True)
 
 
-def _frame(line: str, core: str) -> str:
-    """`file:line (function)` of a line of a stack, '' for other lines and for frames of our own modules."""
+def _frame(line: str, modules: Collection[str]) -> str:
+    """`file:line (function)` of a line of a stack, '' for other lines and for frames of modules that communicate."""
     line = line.strip()
     if not line.startswith('File "') or '", line ' not in line:
         return ""
     file, rest = line[6:].split('", line ', 1)
     launcher = os.path.basename(os.path.dirname(file)) == "mpi4py"
-    if launcher or file.startswith("<") or communicates(file, core):
+    if launcher or file.startswith("<") or file in modules:
         return ""
     number, _, function = rest.partition(" in ")
     return f"{os.path.basename(file)}:{number} ({function})"

@@ -21,6 +21,7 @@ class Words:
     offset: int = 0
     groups: dict[int, tuple[str, str, tuple[int, ...]]] = field(default_factory=dict)  # key, axis, members
     sites: dict[int, Place] = field(default_factory=dict)
+    modules: set[str] = field(default_factory=set)  # files whose frames are not call sites
 
     def read(self) -> None:
         """Read what has been added."""
@@ -30,6 +31,8 @@ class Words:
                 kind, number, *rest = json.loads(line)
                 if kind == "group":
                     self.groups[number] = (rest[0], rest[1], tuple(rest[2]))
+                elif kind == "module":
+                    self.modules.add(rest[0])
                 else:
                     self.sites[number] = tuple(rest)
                 self.offset = lines.tell()

@@ -19,6 +19,8 @@ from hpckit.plan.blocks import block_starts
 if TYPE_CHECKING:
     from hpckit.comm.shared.group import NodeGroup
 
+__communicates__ = True  # its frames are not call sites
+
 KERNELS: dict[tuple[str, str], Callable[[np.ndarray], int]] = {
     ("all_reduce", "flat"): all_reduce.flat,
     ("all_reduce", "staged"): all_reduce.staged,

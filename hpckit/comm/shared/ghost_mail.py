@@ -18,6 +18,8 @@ from hpckit.errors import SetupError
 from hpckit.kernels.flags import arrived, post
 from hpckit.kernels.particles.cells.constants import RECORD
 
+__communicates__ = True  # its frames are not call sites
+
 LOOKS = 10_000  # at the flags before another process gets the core: some ten microseconds
 LINE = 128  # bytes: what a flag has for itself
 ROOM = 1.25  # how much more is reserved than is needed now

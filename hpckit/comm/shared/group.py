@@ -17,6 +17,8 @@ from hpckit.errors import InputError
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.kernels.shared_memory import direct
 
+__communicates__ = True  # its frames are not call sites
+
 FLAT_BYTES = 64 * 1024
 LEAST_STAGE, MOST_STAGE, ALL_STAGES = 2**18, 2**21, 2**23  # bytes of a piece, and of those of all ranks
 LEAST_READ, ALL_READS = 2**14, 2**18  # bytes that are read at a time from a rank, and from all ranks

@@ -21,6 +21,8 @@ from hpckit.errors import SetupError
 from hpckit.grid.regions import ALIGNMENT, Side, Slab, large_fields, slab_starts
 from hpckit.kernels.flags import arrived, post
 
+__communicates__ = True  # its frames are not call sites
+
 Calls = list[tuple[Callable[..., None], tuple[Any, ...]]]
 Parcel = tuple[Slab, tuple[np.ndarray, np.ndarray]]  # a slab and its places in the two buffers
 ENTRY = ALIGNMENT // 8  # int64 of a message's entry at the start of a part: its flag, and where its buffers stand

@@ -22,6 +22,8 @@ from mpi4py import MPI
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import SetupError
 
+__communicates__ = True  # its frames are not call sites
+
 PAGE = mmap.PAGESIZE
 FOLDER = "/dev/shm"  # memory on Linux; elsewhere the folder for temporary files
 
