@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import halo, pipeline
+from hpckit.cli.verbs.plan import halo, md, pipeline
 from hpckit.cli.verbs.svg_file import write_svg
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
@@ -36,7 +36,7 @@ MOST_GAPS = 1024
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
-OTHERS = {"pipeline": pipeline, "halo": halo}
+OTHERS = {"pipeline": pipeline, "halo": halo, "md": md}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
