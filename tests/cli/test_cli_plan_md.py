@@ -21,10 +21,10 @@ def test_ghosts_and_migration_are_proved_and_priced(capsys):
         assert row["seconds"] == pytest.approx(
             sum(row[part] for part in ("latency", "transfer", "contention", "reduction"))
         )
-    assert plans["ghosts"]["messages"] == 7  # 2 x 2 x 2 ranks, all of them neighbors
+    assert plans["ghosts"]["messages"] == 5  # 4 x 2 x 1 ranks: both sides of x, with and without the step along y
     assert plans["ghosts"]["sent_bytes"] > plans["migration"]["sent_bytes"]
     assert main([*SMALL, "--node-size", "4"]) == 0
-    assert "2 x 2 x 2" in capsys.readouterr().out
+    assert "4 x 2 x 1" in capsys.readouterr().out
 
 
 def test_pictures(capsys, tmp_path):
