@@ -19,7 +19,7 @@ PAGES = {
     "grids": ("Grids, exchange, particles on a mesh", [
         "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
         "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu_choice",
-        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.bound",
+        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.calls",
         "hpckit.particles.particles", "hpckit.particles.migration",
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
@@ -55,7 +55,7 @@ GROUPS = {
         "StageTimes read_schedule write_schedule machine_of prove price draw draw_svg spectral_gap"
     ),
     "Collectives": (
-        "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all gossip Work LocalSGD "
+        "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all gossip Request LocalSGD "
         "ParameterServer parameter_server add_algorithm"
     ),
     "Training": "DataParallel Pipeline Sampler measure_layers",

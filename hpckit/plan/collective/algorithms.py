@@ -10,6 +10,7 @@ import numpy as np
 
 from hpckit.errors import InputError, did_you_mean
 from hpckit.plan.collective import all_reduce
+from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan, backward, joined, segmented
 from hpckit.plan.collective.rows import one_line
 from hpckit.plan.collective.spreading import (
@@ -123,13 +124,13 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     """The plan of an operation by an algorithm; `ALGORITHMS` names both and the options of each.
 
     root: the rank that gives or gets. segments: parts into which each message is cut. servers: parameter servers.
-    node_size: ranks of a node (hierarchical). shape: rows and columns of the torus. counts: elements of each rank's
-    block, for all_to_all a matrix of what each rank sends to each. Raises `InputError` for names, numbers and options
-    that cannot be.
+    node_size: ranks of a node (hierarchical, nodes). across: the algorithm between nodes. shape: rows and columns of
+    the torus. counts: elements of each rank's block, for all_to_all a matrix of what each rank sends to each. Raises
+    `InputError` for names, numbers and options that cannot be.
     """
-    builders = ALGORITHMS.get(operation)
-    if builders is None:
+    if operation not in ALGORITHMS:
         raise _unknown("operation", operation, ALGORITHMS)
+    builders = ALGORITHMS[operation] | IN_MEMORY.get(operation, {})
     if algorithm not in builders:
         raise _unknown(f"algorithm of {operation}", algorithm, builders)
     build, takes = builders[algorithm]
@@ -145,7 +146,7 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     root = whole(options.get("root", 0), "root")
     if not 0 <= root < ranks:
         raise InputError(f"root {root} is none of the {ranks} ranks", do=f"choose 0 to {ranks - 1}")
-    if operation == "all_to_all":
+    if algorithm == "pairwise":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
     sizes = _checked_counts(options.pop("counts", None), (ranks,))
     for name in set(WHOLE) & set(options):
