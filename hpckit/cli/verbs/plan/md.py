@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.cli.verbs.svg_file import write_svg
+from hpckit.io.files import write_svg
 from hpckit.errors import InputError
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.factor import best_factorization
