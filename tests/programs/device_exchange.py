@@ -9,10 +9,12 @@ import pytest
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.comm.checksums import Checksums
 from hpckit.comm.device import HOST
 from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.observe.observer import Observer
 from hpckit.comm.simulated_gpu import SimulatedGpu
-from hpckit.errors import InputError
+from hpckit.errors import InputError, SilentCorruptionError
 from hpckit.kernels.device_array import is_device_array
 
 WORLD = MPI.COMM_WORLD
@@ -130,6 +132,26 @@ def refusals():
         halo.close()
 
 
+def sealed(rng):
+    """Checksums follow the messages of a device, and tell a value that changed on the way."""
+    if WORLD.size == 1:
+        return
+    with hp.Mesh(WORLD, Observer(Checksums()), y=0, x=1, periodic="y") as mesh:
+        dec = hp.Decomposition((12, 5), mesh.topology)
+        check(mesh, [both(dec, mesh, np.float64, rng=rng)], "sealed")
+        field = both(dec, mesh, np.float64, rng=rng)[1]
+        halo = hp.HaloExchange(mesh, field)
+        halo.start(field)
+        if mesh.rank == 1:  # the first of its halo is another once it has come
+            ((binding, _),) = [halo._flying]
+            binding.there[-1].after.append((field.data.__setitem__, ((0, 0), 7.5)))
+            with pytest.raises(SilentCorruptionError, match="halo along y"):
+                halo.finish(field)
+            halo._flying = None
+        else:
+            halo.finish(field)
+
+
 def main():
     assert 1 <= DEVICE.ranks <= WORLD.size
     assert not HOST.is_gpu
@@ -141,6 +163,7 @@ def main():
             count += halos(rng)
             several_fields_walls_and_components(rng)
     fields(np.random.default_rng(5))
+    sealed(np.random.default_rng(WORLD.rank))
     refusals()
     hp.print_root(f"all good {count}")
 
