@@ -28,7 +28,7 @@ def halo(device: Device, n: int) -> dict[str, Any]:
     """Microseconds of an exchange between blocks of n^3 doubles, periodic, halo 1, until the GPU has done it."""
     comm = MPI.COMM_WORLD
     with Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x")) as mesh:
-        field = Field.zeros(Decomposition((n * comm.size, n, n), mesh.topology), mesh, device=device)
+        field = Field.zeros(mesh, Decomposition((n * comm.size, n, n), mesh.topology), device=device)
         with HaloExchange(mesh, field) as exchange:
             times = []
             for _ in range(size(device, ROUNDS, 2)):
@@ -66,7 +66,7 @@ def _heat(comm: MPI.Intracomm, device: Device, start: np.ndarray, steps: int) ->
     """The whole field at the end, on rank 0 of `comm`."""
     with Mesh(comm, z=0, y=0, x=0, periodic="x", shape=start.shape) as mesh:
         cells = Decomposition(start.shape, mesh.topology)
-        now = Field.from_global(start if mesh.rank == 0 else None, cells, mesh, device=device)
+        now = Field.from_global(mesh, cells, start if mesh.rank == 0 else None, device=device)
         after = now.like()
         with HaloExchange(mesh, now, walls={"z": "mirror", "y": ("zero_gradient", 0.5)}) as exchange:
             for _ in range(steps):

@@ -25,8 +25,8 @@ FILLS = [{"y": hp.bc.mirror}, {"y": (hp.bc.zero_gradient, hp.bc.fixed(3.0))}, {"
 
 def both(dec, mesh, dtype, components=(), rng=None):
     """The same random values on the host and on the device, halo and all."""
-    host = hp.Field.zeros(dec, mesh, dtype, components=components)
-    there = hp.Field.zeros(dec, mesh, dtype, components=components, device=DEVICE)
+    host = hp.Field.zeros(mesh, dec, dtype, components=components)
+    there = hp.Field.zeros(mesh, dec, dtype, components=components, device=DEVICE)
     host.data[...] = (100 * rng.normal(size=host.data.shape)).astype(dtype)
     there.data[...] = DEVICE.to_device(host.data)
     return host, there
@@ -87,8 +87,8 @@ def fields(rng):
     values = rng.normal(size=(13, 17)) if WORLD.rank == 0 else None
     with hp.Mesh(WORLD, y=0, x=0) as mesh:
         dec = hp.Decomposition((13, 17), mesh.topology)
-        host = hp.Field.from_global(values, dec, mesh)
-        there = hp.Field.from_global(values, dec, mesh, device=DEVICE)
+        host = hp.Field.from_global(mesh, dec, values)
+        there = hp.Field.from_global(mesh, dec, values, device=DEVICE)
         assert is_device_array(there.data)
         assert is_device_array(there.like().data)
         np.testing.assert_array_equal(there.to_host(), host.interior)
@@ -102,7 +102,7 @@ def fields(rng):
         assert np.isclose(there.sum(), host.sum(), rtol=1e-14)
         there.set_from_host(7)
         assert there.sum() == 7 * 13 * 17
-        numbers = hp.Field.zeros(dec, mesh, np.int32, device=DEVICE)
+        numbers = hp.Field.zeros(mesh, dec, np.int32, device=DEVICE)
         numbers.set_from_host(3)
         assert numbers.sum() == 3 * 13 * 17
         assert numbers.max() == 3
@@ -112,7 +112,7 @@ def refusals():
     """What is on one side is not taken for what is on the other."""
     with hp.Mesh(WORLD, y=0, x=0, periodic=("y", "x")) as mesh:
         dec = hp.Decomposition((12, 12), mesh.topology)
-        host, there = hp.Field.zeros(dec, mesh), hp.Field.zeros(dec, mesh, device=DEVICE)
+        host, there = hp.Field.zeros(mesh, dec), hp.Field.zeros(mesh, dec, device=DEVICE)
         halo = hp.HaloExchange(mesh, there)
         with pytest.raises(InputError, match="field 0 is on the host, the exchange was made for fields on a GPU"):
             halo(host)
@@ -121,14 +121,14 @@ def refusals():
         with pytest.raises(InputError, match="some of the fields are on a GPU"):
             hp.HaloExchange(mesh, [host, there])
         with pytest.raises(InputError, match="the array is on a GPU, the device of the field is CPU"):
-            hp.Field(there.data, dec, mesh)
+            hp.Field(mesh, dec, there.data)
         if isinstance(DEVICE, SimulatedGpu):
             with pytest.raises(TypeError, match="copy it with"):
                 there.interior[...] = np.ones(there.interior.shape)
         with pytest.raises(TypeError):
             _ = there.data + host.data
         with pytest.raises(InputError, match="float16"):
-            hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, np.float16, device=DEVICE))
+            hp.HaloExchange(mesh, hp.Field.zeros(mesh, dec, np.float16, device=DEVICE))
         halo.close()
 
 

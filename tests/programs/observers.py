@@ -37,7 +37,7 @@ class Heard(Listener):
 
 
 def halo_on(mesh):
-    field = hp.Field.zeros(hp.Decomposition((12, 5), mesh.topology), mesh)
+    field = hp.Field.zeros(mesh, hp.Decomposition((12, 5), mesh.topology))
     return field, hp.HaloExchange(mesh, field)
 
 
@@ -51,7 +51,7 @@ def test_each_mesh_reports_to_its_own_observer():
     assert plain.observer is observer_of(COMM) is observer_of(COMM.Split(0, COMM.rank))
     plain.observer.listen(world)
     (field, halo), (_, halo_of_two) = halo_on(one), halo_on(two)
-    twin = hp.Field.zeros(hp.Decomposition((12, 5), two.topology), two)
+    twin = hp.Field.zeros(two, hp.Decomposition((12, 5), two.topology))
     for _ in range(3):
         halo(field)
         halo_of_two(twin)
