@@ -53,6 +53,8 @@ def as_host(array: Any) -> Any:
 def is_device_array(array: object) -> bool:
     """Whether an array lives on a GPU (CuPy) or on a simulated one."""
     kind = type(array)
+    if kind is np.ndarray:  # the usual case, at once
+        return False
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
 
 
@@ -74,13 +76,14 @@ def may_share_memory(one: Any, other: Any) -> bool:
     return first < second + other.nbytes and second < first + one.nbytes
 
 
-def empty(shape: tuple[int, ...], like: Any) -> Any:
-    """An array of that shape, of the kind and dtype of another; what it holds is left open."""
+def empty(shape: int | tuple[int, ...], like: Any, dtype: Any = None) -> Any:
+    """An array of that shape, of the kind of another and, where no dtype is given, of its dtype; not filled."""
+    dtype = like.dtype if dtype is None else dtype
     if type(like).__module__ != "cupy":
-        return np.empty(shape, like.dtype).view(type(like))
+        return np.empty(shape, dtype).view(type(like))
     import cupy
 
-    return cupy.empty(shape, like.dtype)
+    return cupy.empty(shape, dtype)
 
 
 def from_host(values: np.ndarray, like: Any) -> Any:

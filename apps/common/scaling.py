@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpckit.plan.collective.algorithms import collective_plan
-from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.grid.halo import HaloPlan, halo_plan
+from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.price import price
+from hpckit.plan.protocol import Plan
 
 SHORT = 65536  # bytes of an all-reduce from which on a ring can be the quickest
 
@@ -29,7 +29,7 @@ class Traffic:
     items of `itemsize` bytes (halos).
     """
 
-    plans: tuple[CollectivePlan | HaloPlan, ...]
+    plans: tuple[Plan, ...]
     nbytes: float = 0.0
     itemsize: int = 8
     calls: float = 1.0

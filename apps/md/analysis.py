@@ -14,6 +14,7 @@ from hpckit.errors import InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
+from hpckit.md import snapshots
 from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.md.system import System
 from hpckit.plan.particles.snapshot import Snapshot
@@ -62,7 +63,7 @@ class Analysis:
         self.settings, self.run, self.system = config.analysis, run, system
         self._measurements: Measurements | None = None
         if self.settings.measures:
-            what = measured(config, system.bricks.lengths, system.bricks.periodic)
+            what = measured(config, system.domains.lengths, system.domains.periodic)
             self._measurements = Measurements(what, len(system.masses))
 
     def add(self, step: int, time: float) -> None:
@@ -76,7 +77,7 @@ class Analysis:
         if not (structure or motion):
             return
         with self.run.timer("analysis"):
-            frame = self.system.frame(step, time)
+            frame = snapshots.frame(self.system, step, time)
             if structure:
                 self._measurements.add_structure(frame, self.run.comm)
             if motion:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.gpu import require_gpu_form
 from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
@@ -19,10 +17,12 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
 from hpckit.md.dynamics import warm_up
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")
@@ -30,7 +30,7 @@ FINE = 5040  # parts of the longest edge that the choice of a split reckons in
 
 
 def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
-    """How `ranks` are laid over the dims: bricks with little surface, where the settings leave it open.
+    """How `ranks` are laid over the dims: domains with little surface, where the settings leave it open.
 
     Raises `DecompositionError` where the ranks do not fit the settings.
     """
@@ -51,19 +51,13 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
 
     Raises `InputError` for settings that a GPU has no form for.
     """
-    if device.is_gpu:
-        require_gpu_form(config)
     topology = topology_of(config, start.upper - start.lower, comm.size)
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    make: Callable[..., System] = System
-    if device.is_gpu:
-        kind: Callable[..., System] = _device_system()
-        make = partial(kind, device=device)
-    system = make(
+    system = System(
         mesh,
-        Bricks.even(mesh.topology, start.lower, start.upper),
+        DomainDecomposition.even(mesh.topology, start.lower, start.upper),
         start.masses,
         interaction_of(config, len(start.masses)),
         skin=neighbors.skin,
@@ -73,24 +67,27 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         repro=config.repro,
         balance_every=config.ranks.balance,
         timer=timer,
+        device=device,
     )
     system.external = external_of(config)
-    system.load(start.travelers(comm))
+    system.load(start.packed(comm))
     system.rebuild()
     system.compute(measure=True)
     warm_up(system)
     return system
 
 
-def _device_system() -> type[System]:
-    from hpckit.md.device_system import DeviceSystem  # starts Numba-CUDA
+def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
+    """What a run sends on so many ranks, as if its particles were spread evenly over the box."""
+    lengths, given = start.upper - start.lower, config.interaction
+    cutoffs = [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
+    density = start.count / float(np.prod(lengths))
+    return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology_of(config, lengths, ranks))
 
-    return DeviceSystem
 
-
-def brick_lines(bricks: Bricks, names: Sequence[str] = AXES) -> list[str]:
+def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:
     """The split as a person reads it."""
-    sizes = " x ".join(map(str, bricks.topology.sizes))
-    edges = " x ".join(f"{length:g}" for length in bricks.lengths)
-    closed = ", ".join(bricks.topology.periodic) or "no dim"
+    sizes = " x ".join(map(str, domains.topology.sizes))
+    edges = " x ".join(f"{length:g}" for length in domains.lengths)
+    closed = ", ".join(domains.topology.periodic) or "no dim"
     return [f"a box of {edges}, periodic in {closed}", f"{sizes} ranks along {', '.join(names)}"]

@@ -19,7 +19,7 @@ class Equilibrated:
         self.thermostat, self.left, self.proper = thermostat, steps, proper
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`."""
+        """Collective: one step of the dynamics whose turn it is; see `Dynamics.step`."""
         chosen = self.thermostat if self.left > 0 else self.proper
         self.left -= 1
         chosen.step(system, dt, measure)
@@ -56,7 +56,7 @@ def _proper(config: Config) -> Dynamics:
 
 
 def external_of(config: Config) -> External | None:
-    """Field and walls; None where there are none."""
+    """The field and the walls of the settings; None without them."""
     given = config.dynamics
     walls = [
         Wall("xyz".index(wall.dim), end == "low", wall.epsilon, wall.sigma, wall.cutoff)

@@ -18,8 +18,7 @@ from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.kernels.particles.pair.simd import REORDERED
-from hpckit.md.interaction import Interaction
-from hpckit.md.tabulated import tabulated
+from hpckit.md.interaction import Interaction, tabulated
 
 
 def interaction_of(config: Config, types: int) -> Interaction:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.model import brick_lines, make_system, topology_of
+from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
 from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
@@ -25,11 +25,10 @@ from hpckit.md.fire import Fire
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
-TRAVELER_BYTES, GHOST_BYTES = 88, 24
 
 
 def run(config: Config, run: Run) -> None:
@@ -41,8 +40,8 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    notes = [*start.notes, *_image_notes(config, system.bricks)]
-    for line in (*(f"note: {note}" for note in notes), *brick_lines(system.bricks)):
+    notes = [*start.notes, *_image_notes(config, system.domains)]
+    for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
@@ -56,12 +55,12 @@ def run(config: Config, run: Run) -> None:
             "wall_seconds": seconds,
             "simulated_time": steps * config.time.dt,
             "atom_steps_per_second": system.count * steps_now / seconds if seconds > 0 else 0.0,
-            "rebuilds": system.builds,
+            "rebuilds": system.neighbors.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
             "conserved": _conserved(first, last)
             if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
             else {},
-            "bricks": _bricks(system),
+            "domains": _domains(system),
         },
         status="stopped" if trajectory.stopped else "done",
     )
@@ -154,8 +153,8 @@ def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
             f"pressure_{name}": value
             for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
         },
-        rebuilds=system.builds,
-        **({"imbalance": system.imbalance} if config.ranks.balance else {}),
+        rebuilds=system.neighbors.builds,
+        **({"imbalance": system.balance.imbalance} if config.ranks.balance else {}),
     )
     return thermo
 
@@ -164,7 +163,7 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
     """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
     if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
         return
-    particles = system.on_host()
+    particles = system.particles.on_host()
     slots = particles.own
     lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
     own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)
@@ -185,39 +184,39 @@ def _conserved(first: Thermo, last: Thermo) -> dict[str, dict[str, float]]:
     return {"energy": {"initial": first.total, "final": last.total, "relative_change": change}}
 
 
-def _bricks(system: System) -> dict[str, Any]:
+def _domains(system: System) -> dict[str, Any]:
     return {
-        "axes": list(system.bricks.topology.names),
-        "sizes": list(system.bricks.topology.sizes),
-        "cuts": [list(cuts) for cuts in system.bricks.cuts],
+        "axes": list(system.domains.topology.names),
+        "sizes": list(system.domains.topology.sizes),
+        "cuts": [list(cuts) for cuts in system.domains.cuts],
     }
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
     """What `run` would take on that many ranks; raises what it would raise before its start."""
     start = Start(config)
-    bricks = Bricks.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
+    domains = DomainDecomposition.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
     reach = max(_cutoffs(config)) + config.neighbors.skin
-    lengths = bricks.lengths / np.array(bricks.topology.sizes)
-    density = start.count / float(np.prod(bricks.lengths))
+    lengths = domains.lengths / np.array(domains.topology.sizes)
+    density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * reach)) - own
-    measured(config, bricks.lengths, bricks.periodic)
+    measured(config, domains.lengths, domains.periodic)
     interaction_of(config, len(start.masses))
     frames = Trajectory.frames(config)
     notes = [
         *start.notes,
-        *_image_notes(config, bricks),
+        *_image_notes(config, domains),
         f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
     ]
     if ranks > 1 and lengths.min() < reach:
         notes.append(
-            "bricks are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"
+            "domains are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"
         )
     return DryRun(
         ranks=ranks,
-        decomposition=[f"{start.count} particles", *brick_lines(bricks)],
-        halo_bytes=round(shell * GHOST_BYTES) if ranks > 1 else 0,
+        decomposition=[f"{start.count} particles", *domain_lines(domains)],
+        halo_bytes=int(plans_of(config, start, ranks).ghosts.bytes_sent.max()) if ranks > 1 else 0,
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),
         frames=frames,
@@ -226,9 +225,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     )
 
 
-def _image_notes(config: Config, bricks: Bricks) -> list[str]:
+def _image_notes(config: Config, domains: DomainDecomposition) -> list[str]:
     """That particles meet images of themselves and of one another, which is allowed, where the box is as small."""
-    lengths = [float(n) for n, wraps in zip(bricks.lengths, bricks.periodic, strict=True) if wraps]
+    lengths = [float(n) for n, wraps in zip(domains.lengths, domains.periodic, strict=True) if wraps]
     most = 2 * max(_cutoffs(config))
     if not lengths or min(lengths) >= most:
         return []

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from hpckit.apps.common.scaling import Load, halos
+from hpckit.apps.common.scaling import Load, Traffic
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.model import topology_of
-from hpckit.apps.md.run import GHOST_BYTES
+from hpckit.apps.md.model import plans_of, topology_of
 from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
-from hpckit.plan.grid.decomposition import Decomposition
 
 UNIT = "particles"
-FINE = 4  # cells of the price's grid in the reach of the lists
+REBUILD = 10  # steps between two rebuilds of a liquid, where the moves of particles decide
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
@@ -34,20 +31,10 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 
 def load(config: Config, ranks: int) -> Load:
-    """The positions of all ghosts every step: those within the reach of the lists, as the halo of a grid of their mean
-    density.
-    """
+    """Ghosts in each step and migration at each rebuild, as the plans of the run send them (`plans_of`)."""
     start = Start(config)
-    lengths = start.upper - start.lower
-    cutoffs = [
-        config.interaction.cutoff,
-        *(pair.cutoff for pair in config.interaction.pairs if pair.cutoff is not None),
-    ]
-    cell = (max(cutoffs) + config.neighbors.skin) / FINE
-    shape = [max(1, round(float(length) / cell)) for length in lengths]
-    topology = topology_of(config, lengths, ranks)
-    split = [FINE if size > 1 else 0 for size in topology.sizes]
-    decomposition = Decomposition(shape, topology, halo=split)
-    # Whole numbers of bytes: a grid point stands for part of a particle.
-    itemsize = max(1, round(GHOST_BYTES * start.count / math.prod(shape)))
-    return Load(start.count / ranks, halos([decomposition], itemsize))
+    if ranks == 1:
+        return Load(start.count)
+    plans, neighbors = plans_of(config, start, ranks), config.neighbors
+    steps = max(neighbors.every, neighbors.delay, REBUILD if neighbors.check else 1)
+    return Load(start.count / ranks, (Traffic((plans.ghosts,)), Traffic((plans.migration,), calls=1 / steps)))

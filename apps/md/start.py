@@ -9,9 +9,9 @@ from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
 from hpckit.kernels.noise.dispatch import normals, uniforms
-from hpckit.md.sums import add_ranks
+from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
-from hpckit.particles.particles import make_travelers
+from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
 from hpckit.plan.particles.snapshot import Snapshot
 
@@ -93,18 +93,18 @@ class Start:
         outside = np.linalg.norm(vapor - middle, axis=1) > system.droplet + 1.0
         return np.concatenate([liquid[inside], vapor[outside]])
 
-    def travelers(self, comm: MPI.Comm) -> np.ndarray:
+    def packed(self, comm: MPI.Comm) -> np.ndarray:
         """Collective: some of the particles on each rank, all of them together."""
         if self.file is not None:
-            return self._file_travelers(comm)
+            return self._file_particles(comm)
         first, count = block(self.count, comm.size, comm.rank)
         ids = np.arange(first, first + count)
         places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
         types = self._types()[first : first + count]
         velocities = self._velocities(comm, ids, self.masses[types])
-        return make_travelers(ids, places, velocities, types)
+        return pack_particles(ids, places, velocities, types)
 
-    def _file_travelers(self, comm: MPI.Comm) -> np.ndarray:
+    def _file_particles(self, comm: MPI.Comm) -> np.ndarray:
         assert self.file is not None
         file, chosen = self.file, slice(None) if comm.rank == 0 else slice(0)
         ids, types = np.arange(file.count)[chosen], file.types[chosen]
@@ -112,7 +112,7 @@ class Start:
             velocities = self._velocities(comm, ids, self.masses[types])
         else:
             velocities = np.zeros((len(ids), 3)) if file.velocities is None else file.velocities[chosen]
-        return make_travelers(ids, file.positions[chosen], velocities, types, file.images[chosen])
+        return pack_particles(ids, file.positions[chosen], velocities, types, file.images[chosen])
 
     def _sites_of(self, ids: np.ndarray) -> np.ndarray:
         system = self.config.system

@@ -9,6 +9,7 @@ from hpckit.apps.md.config import Config
 from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter
+from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.run.context import Run
 
@@ -60,14 +61,14 @@ class Trajectory:
         """Collective: a frame of the trajectory; the latest is kept as the data file of the end."""
         if not (self.config.output.every or self.is_due(step)):
             return
-        self._last = self.system.snapshot(step, time)
+        self._last = snapshot(self.system, step, time)
         if self._writer is not None and self._last is not None:
             self._writer.write(self._last)
 
     def write_end(self, step: int, time: float) -> None:
         """Collective: the particles of a run that stops early, as data file only: no frame of the whole run."""
         self.stopped = True
-        self._last = self.system.snapshot(step, time)
+        self._last = snapshot(self.system, step, time)
 
     def __enter__(self) -> Self:
         self._last = None

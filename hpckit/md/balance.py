@@ -1,32 +1,73 @@
-"""Load balance: the cuts between bricks move so that every slab of ranks has its share of the measured work."""
+"""Load balance: the cuts between domains move so that every slab of ranks has its share of the measured work."""
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.plan.particles.domain import Bricks
+from hpckit.comm.mesh import Mesh
+from hpckit.plan.particles.domain import DomainDecomposition
 
 BINS = 2048  # along a dim, in which the work is added up
-THINNEST = 0.25  # of the reach of the lists: no brick gets thinner
+THINNEST = 0.25  # of the reach of the lists: no domain gets thinner
 STEP = 0.7  # of the way to where the cut should be: times are of the present cuts, and noisy
 
 
-def imbalance(comm: MPI.Comm, load: float) -> float:
-    """Collective: the largest load over the mean; 1 is perfect."""
+class LoadBalance:
+    """Measures the work of a rank, and moves the cuts every `every` steps, never for 0.
+
+    Work is the processor time of what stands between `begin` and `end` or, where a GPU computes, the pairs in its list.
+    `imbalance`: the largest load of a rank over the mean when the cuts moved last; 1 is perfect.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self.imbalance = every, 1.0
+        self._load = self._begin = 0.0
+
+    def is_due(self, step: int) -> bool:
+        """Whether the cuts move after this step."""
+        return self.every > 0 and step % self.every == 0
+
+    def begin(self) -> None:
+        """Some work begins."""
+        if self.every:
+            self._begin = time.process_time()
+
+    def end(self, pairs: float | None = None) -> None:
+        """It is done; pairs: what counts instead of its processor time."""
+        if self.every:
+            self._load += time.process_time() - self._begin if pairs is None else pairs
+
+    def moved(
+        self, mesh: Mesh, domains: DomainDecomposition, positions: np.ndarray, reach: float
+    ) -> DomainDecomposition:
+        """Collective: the domains with cuts moved by the work since the last time; see `moved_cuts`."""
+        self.imbalance = _imbalance(mesh.comm, self._load)
+        if mesh.size > 1:
+            domains = moved_cuts(mesh.comm, domains, positions, self._load, reach)
+        self._load = 0.0
+        return domains
+
+
+def _imbalance(comm: MPI.Comm, load: float) -> float:
+    """Collective: the largest load over the mean."""
     every = np.empty(comm.size)
     comm.Allgather(np.array([load]), every)
     mean = float(every.mean())
     return float(every.max()) / mean if mean > 0 else 1.0
 
 
-def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: float, reach: float) -> Bricks:
-    """Collective: bricks with cuts that share the work more evenly; the same on every rank.
+def moved_cuts(
+    comm: MPI.Comm, domains: DomainDecomposition, positions: np.ndarray, load: float, reach: float
+) -> DomainDecomposition:
+    """Collective: domains with cuts that share the work more evenly; the same on every rank.
 
     positions: [n, 3] of this rank's particles, each of which stands for an equal share of its load (seconds). Along
     each dim the work of all that lies across it is added up, and cut into equal parts.
     """
-    lower, lengths = bricks.lower, bricks.lengths
+    lower, lengths = domains.lower, domains.lengths
     share = load / max(len(positions), 1)
     work = np.zeros((3, BINS))
     for d in range(3):
@@ -35,7 +76,7 @@ def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: floa
     comm.Allreduce(MPI.IN_PLACE, work, op=MPI.SUM)
     comm.Bcast(work, root=0)
     cuts = []
-    for d, old in enumerate(bricks.cuts):
+    for d, old in enumerate(domains.cuts):
         parts = len(old) - 1
         if parts == 1 or not work[d].sum() > 0:
             cuts.append(old)
@@ -45,7 +86,7 @@ def moved_cuts(comm: MPI.Comm, bricks: Bricks, positions: np.ndarray, load: floa
         middle = np.array(old[1:-1])
         middle += STEP * (lower[d] + wanted * lengths[d] - middle)
         cuts.append(_apart(old[0], middle, old[-1], min(THINNEST * reach, 0.5 * lengths[d] / parts)))
-    return Bricks(bricks.topology, tuple(cuts))
+    return DomainDecomposition(domains.topology, tuple(cuts))
 
 
 def _apart(low: float, middle: np.ndarray, high: float, least: float) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hpckit.kernels.particles.integrate.dispatch import kick, kick_drift
+from hpckit.kernels.particles.integrate.dispatch import kick, kick_drift, largest_move
 from hpckit.md.system import System
 
 
@@ -25,7 +25,7 @@ class NVE:
     """Velocity Verlet: positions and velocities of second order, energy kept but for an error that stays bounded."""
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`."""
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
@@ -39,12 +39,14 @@ class NVE:
 
 
 def warm_up(system: System) -> None:
-    """Collective: compile, or load, all that a step needs; changes nothing."""
+    """Collective: compile, or load, all that a step needs; changes nothing. Forces are there already."""
     particles = system.particles
     arrays = particles.velocities, particles.forces, system.inverse_masses
     kick_drift(particles.positions, *arrays, 0, 0.0, 0.0)
     kick(*arrays, 0, 0.0)
-    system.warm_up()
+    largest_move(particles.positions, system.neighbors.built, 0)
+    system.refresh(False)
+    system.compute(True)
 
 
 def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> None:

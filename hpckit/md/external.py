@@ -40,7 +40,7 @@ class External:
             field = system.units.energy * self.field
             push(particles.forces, tallies, particles.positions, system.slot_masses, ids, slots, field, measure)
         for wall in self.walls:
-            end = (system.bricks.lower if wall.low else system.bricks.upper)[wall.dim]
+            end = (system.domains.lower if wall.low else system.domains.upper)[wall.dim]
             place = float(end), wall.epsilon, wall.sigma, wall.cutoff, measure
             side = 1.0 if wall.low else -1.0
             if hold_off(particles.forces, tallies, particles.positions, ids, slots, wall.dim, side, *place):

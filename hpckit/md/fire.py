@@ -11,7 +11,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpckit.kernels.particles.integrate.dispatch import drift, scale, steer
+from hpckit.kernels.particles.integrate.dispatch import drift, powers, scale, steer
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 
@@ -30,7 +30,7 @@ class Fire:
         self._alpha, self._downhill = ALPHA, 0
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`; dt is the first and a tenth of the longest time step."""
+        """Collective: one step; dt is the first and a tenth of the longest time step. See `Dynamics.step`."""
         particles, slots = system.particles, system.particles.slots
         if not self._step:  # from rest
             self._step = dt
@@ -64,7 +64,9 @@ class Fire:
         self._step, self._alpha, self._downhill = values["step"], values["alpha"], values["downhill"]
 
     def _powers(self, system: System) -> tuple[float, float, float]:
-        own = system.powers()
+        particles, found = system.particles, system.device.zeros((4,))
+        powers(particles.velocities, particles.forces, particles.ids, particles.slots, found)
+        own = system.device.to_host(found)
         sums, largest = own[:3].copy(), own[3:].copy()
         system.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         system.mesh.comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)

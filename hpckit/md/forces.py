@@ -1,51 +1,62 @@
-"""The forces of a rank: the kernels for its interaction, instruction set and precision, and the arrays they work on."""
+"""The forces of a rank: the kernels for its interaction, processor and precision, and the arrays they work on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells.constants import RECORD
-from hpckit.kernels.particles.pair.reference import TALLY
-from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
+from hpckit.kernels.particles.pair.dispatch import TALLY, Form, force_kernel, forces, stored_table
 from hpckit.kernels.particles.records.dispatch import to_single
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
-from hpckit.particles.particles import Particles, aligned
+from hpckit.particles.particles import Particles
 
 
 class Forces:
-    """Computes forces for some clusters; with `measure`, energies and virials of the slots too (`tallies`).
+    """Computes forces for a part of a neighbor list; with `measure`, energies and virials of the slots too (`tallies`).
 
     precision: "double", or "mixed" (pairs in float32, sums in float64). exact: forces are added without rounding, so
     that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Raises
-    `InputError` for what this host cannot do.
+    `InputError` for what this processor, or a GPU as `device`, cannot do.
     """
 
     def __init__(
-        self, interaction: Interaction, precision: str = "double", exact: bool = False, isa: str | None = None
+        self,
+        interaction: Interaction,
+        precision: str = "double",
+        exact: bool = False,
+        isa: str | None = None,
+        device: Device = HOST,
     ) -> None:
-        isa = isa or vectors.available()[0]
-        if isa not in vectors.available():
+        isa = "cuda" if device.is_gpu else isa or vectors.available()[0]
+        if not device.is_gpu and isa not in vectors.available():
             raise InputError(f"this processor has no {isa}", do=f"choose {', '.join(vectors.available())}")
         if precision not in ("double", "mixed"):
             raise InputError(f"precision is double or mixed, not {precision!r}")
+        if exact and device.is_gpu:
+            raise InputError("no form for GPUs: repro = True", do="leave --gpu out, or set repro = False")
         if exact and precision != "double":
             raise InputError("reproducible forces are added in double precision", do='set precision to "double"')
-        kind = "f" if precision == "mixed" else "d"
-        self.interaction, self.exact = interaction, exact
-        self.form = Form(isa, kind, interaction.types, False, exact, interaction.one_cutoff)
-        self._kernels = {
-            measure: force_kernel(interaction.potential, replace(self.form, measure=measure))
-            for measure in (False, True)
-        }
-        rows_at = interaction.potential.rows_at
-        self._table = stored_table(interaction.table, self.form, interaction.rows, rows_at)
-        self._singles = aligned((0, RECORD), np.float32)
-        self.tallies = np.empty((0, TALLY))
+        kind, potential = "f" if precision == "mixed" else "d", interaction.potential
+        one_cutoff = interaction.one_cutoff and not device.is_gpu
+        self.interaction, self.exact, self.device = interaction, exact, device
+        self.form = Form(isa, kind, interaction.types, False, exact, one_cutoff)
+        try:
+            self._kernels = {
+                measure: force_kernel(potential, replace(self.form, measure=measure)) for measure in (False, True)
+            }
+        except TypeError as error:
+            raise InputError(f"the potential {potential.key[1]} has no form for GPUs: {error}") from error
+        stored = stored_table(interaction.table, self.form, interaction.rows, potential.rows_at)
+        self._table = device.to_device(stored)
+        self._singles = device.zeros((0, RECORD), np.float32)
+        self.tallies = device.zeros((0, TALLY))
 
     @property
     def mixed(self) -> bool:
@@ -57,20 +68,18 @@ class Forces:
         if not self.mixed:
             return
         if len(self._singles) < neighbors.slots:
-            self._singles = aligned((particles.capacity, RECORD), np.float32)
+            self._singles = self.device.zeros((particles.capacity, RECORD), np.float32)
         to_single(particles.positions, first, stop, neighbors.center, self._singles)
 
-    def compute(self, particles: Particles, neighbors: NeighborList, clusters: np.ndarray, measure: bool) -> None:
-        """Write the forces of the slots of `clusters`."""
+    def records(self, particles: Particles) -> Any:
+        """What pairs are computed from: records of positions in their precision."""
+        return self._singles if self.mixed else particles.positions
+
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool) -> None:
+        """Write the forces of the slots of a part of the lists: `inner`, one of `inner_parts`, or `outer`."""
         if measure and len(self.tallies) < particles.slots:
-            self.tallies = np.empty((particles.capacity, TALLY))
-        records = self._singles if self.mixed else particles.positions
-        self._kernels[measure](
-            clusters,
-            records.reshape(-1),
-            neighbors.start,
-            neighbors.entries,
-            self._table,
-            particles.forces.reshape(-1),
-            self.tallies.reshape(-1),
-        )
+            self.tallies = self.device.zeros((particles.capacity, TALLY))
+        lists = neighbors.lists
+        assert lists is not None
+        what = part, self.records(particles), lists.bounds, lists.entries, self._table
+        forces(self._kernels[measure], self.form, *what, particles.forces, self.tallies)

@@ -1,13 +1,19 @@
-"""What particles do to each other: a pair potential with its table of parameters."""
+"""What particles do to each other: a pair potential with its table of parameters, or tables of numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_table import PairTable
+from hpckit.kernels.particles.pair.curves import rows
 from hpckit.kernels.particles.pair.potential import CUTOFF2, Potential
+from hpckit.kernels.particles.pair.tabulated import POTENTIAL
+
+MOST_ROWS = 1 << 24  # that float32 counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +54,51 @@ class Interaction:
     def cutoff(self) -> float:
         """The longest of the cutoffs."""
         return float(np.sqrt(self.table[:, :, CUTOFF2].max()))
+
+
+def tabulated(
+    tables: PairTable | Sequence[Sequence[PairTable]],
+    cutoffs: float | np.ndarray,
+    *,
+    points: int = 1000,
+    interpolation: str = "spline",
+    shift: bool = False,
+) -> Interaction:
+    """The interaction that is given as numbers: by tables [types][types] with their cutoffs [types, types]; one table
+    serves one type.
+
+    points: places in equal steps of r^2 between the first distance of a table and the cutoff, between which cubic
+    splines ("spline") or straight lines ("linear") go: `pair_style table spline N` and `linear N` of LAMMPS. A table
+    takes 64 bytes a point. Raises `InputError` for a cutoff outside of its table, and where particles have come closer
+    than a table reaches forces are nan.
+    """
+    every = [[tables]] if isinstance(tables, PairTable) else tables
+    types = len(every)
+    cutoffs = np.broadcast_to(np.asarray(cutoffs, np.float64), (types, types))
+    if interpolation not in ("spline", "linear"):
+        raise InputError(f"interpolation is spline or linear, not {interpolation!r}")
+    if points < 2:
+        raise InputError(f"a table needs at least 2 points, not {points}")
+    if 2 * points * types * types > MOST_ROWS:
+        raise InputError(f"{types * types} tables of {points} points are too many", do="give fewer points")
+    parameters = np.zeros((types, types, POTENTIAL.parameters))
+    found: list[np.ndarray] = []
+    made: dict[tuple[int, float], int] = {}  # tables that pairs share are kept once
+    for a, b in np.ndindex(types, types):
+        table, cutoff = every[a][b], float(cutoffs[a, b])
+        inner = float(table.r[0])
+        if not inner < cutoff <= table.r[-1]:
+            raise InputError(
+                f"the cutoff {cutoff:g} is not within the table {table.name}, which goes from {inner:g} to"
+                f" {table.r[-1]:g}",
+                do=f"give a cutoff of at most {table.r[-1]:g}",
+            )
+        if (id(table), cutoff) not in made:
+            made[id(table), cutoff] = 2 * points * len(found)
+            curve = table.r, table.energy, table.force
+            found.append(rows(*curve, inner, cutoff, points, interpolation == "spline", table.slopes))
+        first = made[id(table), cutoff]
+        edge = found[first // (2 * points)][2 * points - 1, 0] if shift else 0.0
+        scale = (points - 1) / (cutoff**2 - inner**2)
+        parameters[a, b] = cutoff**2, edge, inner**2, scale, points - 1, first
+    return Interaction(POTENTIAL, parameters, rows=np.concatenate(found))

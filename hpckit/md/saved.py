@@ -14,8 +14,8 @@ from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Piece, Restored
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
-from hpckit.particles.migration import exchange
-from hpckit.particles.particles import make_travelers
+from hpckit.particles.migration import send_to
+from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
 
 PARTICLE = np.dtype(
@@ -31,16 +31,14 @@ def pieces_of(system: System) -> list[Piece]:
     position, velocity: float64 [particles, 3]; built: the places at the last rebuild, in the box; image: int32
     [particles, 3], box lengths gone until then; type: int32 [particles], from 0.
     """
-    particles = system.on_host()
+    particles = system.particles.on_host()
     slots = particles.own
     each = np.zeros(len(slots), PARTICLE)
     each["id"], each["type"] = particles.ids[slots], types_of(particles.positions[slots])
     each["position"], each["velocity"] = particles.positions[slots, :3], particles.velocities[slots, :3]
-    each["built"] = system.built_positions()[slots, :3]
+    each["built"] = system.device.to_host(system.neighbors.built)[slots, :3]
     each["image"] = particles.images[slots]
-    homes = _homes(system, each["id"])
-    order = np.argsort(homes, kind="stable")
-    came = exchange(system.mesh, each[order], np.bincount(homes, minlength=system.mesh.size))
+    came = send_to(system.mesh, each, _homes(system, each["id"]))
     came = came[np.argsort(came["id"])]
     first, count = _share(system)
     if not np.array_equal(came["id"], np.arange(first, first + count)):
@@ -53,7 +51,9 @@ def pieces_of(system: System) -> list[Piece]:
 
 def values_of(system: System) -> dict[str, Any]:
     """The counters of a system, which say when it rebuilds next."""
-    return {"builds": system.builds, "missed": system.missed, **system.clock}
+    neighbors = system.neighbors
+    counters = {"builds": neighbors.builds, "missed": neighbors.missed, "since": neighbors.since}
+    return {**counters, "steps": system.steps}
 
 
 def restore(system: System, restored: Restored, measure: bool) -> None:
@@ -67,16 +67,15 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     for name in ARRAYS:
         rest = restored.shape(name)[1:]
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
-    at = rows["built"] if system.keeps_lists else rows["position"]
-    system.load(make_travelers(ids, at, rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
+    system.load(pack_particles(ids, rows["built"], rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
     system.rebuild()
-    values = restored.values["system"]
-    if system.keeps_lists:
-        particles = system.particles
-        slots = particles.own
-        particles.positions[slots, :3] = _asked(system, particles.ids[slots], rows["position"], first)
-        system.clock = {name: values[name] for name in system.clock}
-    system.builds, system.missed = values["builds"], values["missed"]
+    particles, device = system.particles, system.device
+    slots = particles.own
+    places = _asked(system, device.to_host(particles.ids[slots]), rows["position"], first)
+    particles.positions[slots, :3] = device.to_device(places)
+    values, neighbors = restored.values["system"], system.neighbors
+    neighbors.builds, neighbors.missed, neighbors.since = (values[name] for name in ("builds", "missed", "since"))
+    system.steps = values["steps"]
     system.refresh(measure)
 
 
@@ -98,10 +97,10 @@ def _asked(system: System, ids: np.ndarray, rows: np.ndarray, first: int) -> np.
     order = np.argsort(homes, kind="stable")
     questions = np.zeros(len(ids), QUESTION)
     questions["id"], questions["rank"] = ids[order], mesh.rank
-    came = exchange(mesh, questions, np.bincount(homes, minlength=mesh.size))
+    came = send_to(mesh, questions, homes[order])
     answers = np.zeros(len(came), np.dtype([("row", "f8", 3)]))
     answers["row"] = rows[came["id"] - first]
-    back = exchange(mesh, answers, np.bincount(came["rank"], minlength=mesh.size))
+    back = send_to(mesh, answers, came["rank"])
     found = np.empty((len(ids), 3))
     found[order] = back["row"]
     return found

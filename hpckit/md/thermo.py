@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from mpi4py import MPI
 
-from hpckit.md.sums import add_ranks
+from hpckit.kernels.particles.integrate.dispatch import kinetic
+from hpckit.kernels.sums import bin_sums, combine, exponent_above
 from hpckit.md.system import System
 
 
@@ -33,28 +35,88 @@ def measure(system: System) -> Thermo:
     """Collective: what `System.compute(measure=True)` has just written, added up over the ranks.
 
     P = (sum m v v + W) / V with the virial W of the pairs (Thompson, Plimpton and Mattson 2009, J. Chem. Phys. 131).
+    Waits for a GPU.
     """
-    particles, units = system.particles, system.units
-    slots, exact = particles.slots, system.forces.exact
-    filled = particles.ids[:slots] >= 0
-    v, m = particles.velocities[:slots], system.slot_masses
-    if exact:
+    particles, units, forces = system.particles, system.units, system.forces
+    slots = particles.slots
+    if forces.exact:
+        v, m = particles.velocities[:slots], system.slot_masses
         pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
         motion = np.stack([m * v[:, a] * v[:, b] for a, b in pairs], axis=1)
-        columns = np.concatenate([motion, system.forces.tallies[:slots, :7]], axis=1)[filled]
+        columns = np.concatenate([motion, forces.tallies[:slots, :7]], axis=1)[particles.ids[:slots] >= 0]
     else:
-        columns = np.concatenate([system.kinetic(), system.tally_sums()])[None]
-    sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), max(system.count, system.mesh.size), exact)
-    tail_energy, tail_virial = system.tails()
-    kinetic = 0.5 * units.energy * float(sums[:3].sum())
-    volume = float(np.prod(system.bricks.lengths))
+        tallied = system.device.to_host(forces.tallies[:slots].sum(axis=0))[:7]
+        columns = np.concatenate([_kinetic_sums(system), tallied])[None]
+    sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)
+    tail_energy, tail_virial = _tails(system)
+    energy = 0.5 * units.energy * float(sums[:3].sum())
+    volume = float(np.prod(system.domains.lengths))
     virial = 0.5 * sums[7:] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
     tensor = units.pressure * (units.energy * sums[:6] + virial) / volume
     return Thermo(
-        temperature=2 * kinetic / (system.freedom * units.boltzmann),
-        kinetic=kinetic,
+        temperature=2 * energy / (freedom(system) * units.boltzmann),
+        kinetic=energy,
         potential=0.5 * float(sums[6]) + tail_energy,
         pressure=float(tensor[:3].sum() / 3),
         tensor=tuple(float(x) for x in tensor),
         volume=volume,
     )
+
+
+def freedom(system: System) -> int:
+    """Degrees of freedom: three a particle, less those of the whole."""
+    return max(3 * system.count - 3, 1)
+
+
+def kinetic_energy(system: System) -> float:
+    """Collective: of all particles, the same number on every rank. Waits for a GPU."""
+    particles, slots = system.particles, system.particles.slots
+    if system.forces.exact:
+        squares = (particles.velocities[:slots, :3] ** 2).sum(axis=1) * system.slot_masses
+        columns = np.where(particles.ids[:slots] >= 0, squares, 0.0)[:, None]
+    else:
+        columns = np.array([[_kinetic_sums(system)[:3].sum()]])
+    total = add_ranks(system.mesh.comm, columns, _rows(system, 8), system.forces.exact)
+    system.mesh.comm.Bcast(total, root=0)
+    return 0.5 * system.units.energy * float(total[0])
+
+
+def _kinetic_sums(system: System) -> np.ndarray:
+    """The sums of m v_a v_b of this rank, as xx, yy, zz, xy, xz, yz."""
+    particles, sums = system.particles, system.device.zeros((6,))
+    kinetic(particles.velocities, system.slot_masses, particles.ids, particles.slots, sums)
+    return system.device.to_host(sums)
+
+
+def _rows(system: System, slots: int) -> int:
+    """At least the rows of all ranks, of which a particle has at most so many slots."""
+    return max(slots * system.count, system.mesh.size)
+
+
+def _tails(system: System) -> tuple[float, float]:
+    """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
+    counts, volume = system.type_counts.astype(float), float(np.prod(system.domains.lengths))
+    tails = system.interaction.tail_energy, system.interaction.tail_virial
+    energy, virial = (0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume) for tail in tails)
+    return energy, virial
+
+
+def add_ranks(comm: MPI.Comm, columns: np.ndarray, count: int, exact: bool) -> np.ndarray:
+    """Collective: the sums of the columns of [n, k] over the rows of all ranks: float64[k].
+
+    exact: rounded once at the end (`kernels.sums`); count: at least the rows of all ranks. inf and nan stay what they
+    are.
+    """
+    if not exact:
+        sums = columns.sum(axis=0)
+        comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
+        return sums
+    largest = np.abs(columns).max(axis=0, initial=0.0)
+    largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which is not above any number
+    comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+    if not np.isfinite(largest).all():
+        return np.where(np.isfinite(largest), 0.0, np.nan)
+    exponents = [exponent_above(float(value)) for value in largest]
+    bins = np.array([bin_sums(columns[:, k], exponent, count) for k, exponent in enumerate(exponents)])
+    comm.Allreduce(MPI.IN_PLACE, bins, op=MPI.SUM)
+    return np.array([combine(bins[k], exponent, count) for k, exponent in enumerate(exponents)])

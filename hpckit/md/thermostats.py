@@ -15,6 +15,7 @@ from hpckit.kernels.noise.dispatch import normals
 from hpckit.kernels.particles.integrate.dispatch import drift, mix_noise, scale
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
+from hpckit.md.thermo import freedom, kinetic_energy
 
 LANGEVIN = 3  # stream of random numbers
 
@@ -32,13 +33,13 @@ class Langevin:
         self._noise: Any = np.empty((0, 4))
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`."""
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
         self.number += 1
         particles, slots, units = system.particles, system.particles.slots, system.units
         half_kick_and_drift(system, dt, 0.5 * dt)
         with system.timer("integrate"):
             if len(self._noise) < slots:
-                self._noise = system.make_records()
+                self._noise = system.device.zeros(particles.velocities.shape)
             normals(self.seed, self.number, particles.ids[:slots], LANGEVIN, self._noise)
             keep = math.exp(-dt / self.damping)
             strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)
@@ -69,12 +70,12 @@ class Bussi:
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`."""
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
         self.number += 1
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
-        kinetic = system.kinetic_energy()
+        kinetic = kinetic_energy(system)
         if kinetic > 0:
             with system.timer("integrate"):
                 particles = system.particles
@@ -91,12 +92,12 @@ class Bussi:
     def _share(self, kinetic: float, system: System, dt: float) -> float:
         """New over old kinetic energy: their equation A7."""
         random = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
-        freedom = system.freedom
-        wanted = 0.5 * freedom * system.units.boltzmann * self.temperature
+        degrees = freedom(system)
+        wanted = 0.5 * degrees * system.units.boltzmann * self.temperature
         keep = math.exp(-dt / self.damping)
         one = random.standard_normal()
-        others = 2.0 * random.standard_gamma(0.5 * (freedom - 1)) if freedom > 1 else 0.0
-        mean = wanted / (freedom * kinetic)
+        others = 2.0 * random.standard_gamma(0.5 * (degrees - 1)) if degrees > 1 else 0.0
+        mean = wanted / (degrees * kinetic)
         share = keep + mean * (1 - keep) * (one * one + others) + 2 * one * math.sqrt(mean * keep * (1 - keep))
         return max(share, 0.0)
 
@@ -116,7 +117,7 @@ class NoseHoover:
         self.places, self.speeds = np.zeros(length), np.zeros(length)
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """As `Dynamics.step`."""
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
         self._half(system, dt)
         half_kick_and_drift(system, dt)
         system.update(measure)
@@ -140,13 +141,13 @@ class NoseHoover:
     def _masses(self, system: System) -> tuple[float, np.ndarray, int]:
         thermal = system.units.boltzmann * self.temperature
         masses = np.full(len(self.speeds), thermal * (self.damping / (2 * math.pi)) ** 2)
-        masses[0] *= system.freedom
-        return thermal, masses, system.freedom
+        masses[0] *= freedom(system)
+        return thermal, masses, freedom(system)
 
     def _half(self, system: System, dt: float) -> None:
         """Half a step of the chain, and the velocities scaled by it."""
         thermal, masses, freedom = self._masses(system)
-        kinetic = system.kinetic_energy()
+        kinetic = kinetic_energy(system)
         speeds, last = self.speeds, len(self.speeds) - 1
         factor = 1.0
         quarter, eighth = 0.25 * dt, 0.125 * dt

@@ -1,26 +1,27 @@
 """Ghosts: copies of other ranks' particles, and of images across the box, refreshed each step in one direction only.
 
-Forces are computed for own particles alone, over full lists, so nothing travels back. Who sends what is decided at each
-rebuild (`Bricks.ghosts`); every rank sends directly to all that want its particles, one message a peer and step, which
-leaves the whole exchange to fly while the clusters that touch no ghosts are computed.
+Forces are computed for own particles alone, over full lists, so nothing is sent back. Who sends what is decided at each
+rebuild, by the `GhostPlan` of the particles; every rank sends directly to all that need its particles, one message a
+peer and step, and the whole exchange can be under way while the clusters that touch no ghosts are computed.
 """
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.checksums import End, Seals
+from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe.observer import UNHEARD
 from hpckit.comm.shared.transport import open_rows
+from hpckit.kernels.device_array import address
 from hpckit.kernels.particles.cells.constants import RECORD
-from hpckit.kernels.particles.records.dispatch import choose, copy_all, put, take_all
+from hpckit.kernels.particles.records.dispatch import choose_ghosts, copy_all, put, take_all
 from hpckit.particles.particles import Particles
-from hpckit.plan.particles.domain import Bricks, Reached
+from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 
 __communicates__ = True  # its frames are not call sites
 
@@ -30,76 +31,123 @@ NOTHING = np.empty((0, RECORD))
 class Rows(NamedTuple):
     """Ghosts that go the same way: the slots that they come from, their segments, the shifts of all segments."""
 
-    slots: np.ndarray
-    segments: np.ndarray
-    shifts: np.ndarray
+    slots: Any
+    segments: Any
+    shifts: Any
     total: int
 
-    def room(self) -> np.ndarray:
-        """Where their records may be packed."""
-        return np.empty((self.total, RECORD))
+
+class Buffer:
+    """Memory for ghosts on their way: `values`, float64[count, width] of the device, and what MPI takes. That is the
+    same memory or, where MPI does not take the device's, pinned memory of the host beside it.
+    """
+
+    def __init__(self, device: Device, count: int, width: int) -> None:
+        self.device, self.values, self.width = device, device.zeros((count, width)), width
+        self.staged: np.ndarray | None = None if device.is_gpu else self.values
+        if not device.direct:
+            self.staged = device.pinned(self.values.nbytes).view(np.float64).reshape(count, width)
+
+    def leave(self) -> None:
+        """Return when `values`, asked for in the current stream, are where MPI takes them."""
+        if self.device.is_gpu:
+            if self.staged is not None:
+                self.device.copy_out(self.values, self.staged)
+            event = self.device.event()
+            event.record(self.device.current_stream())
+            event.synchronize()
+
+    def arrive(self) -> None:
+        """Bring what MPI has received to `values`, in the current stream."""
+        if self.device.is_gpu and self.staged is not None:
+            self.device.copy_in(self.staged, self.values)
+
+    def message(self, first: int, stop: int) -> Any:
+        """Some of the rows, as MPI takes them."""
+        if self.staged is not None:
+            return self.staged[first:stop]
+        row = 8 * self.width
+        return [MPI.memory.fromaddress(address(self.values) + first * row, (stop - first) * row), MPI.BYTE]
+
+    def on_host(self) -> np.ndarray:
+        """The rows, for checksums."""
+        return self.device.to_host(self.values) if self.staged is None else self.staged
 
 
 class GhostExchange:
     """The ghosts of a rank: `rebuild` decides who they are, `start` and `finish` bring their positions up to date.
 
     A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
-    each ghost has the number of its segment (`Bricks.ghosts`), each segment its shift, and one kernel moves them all.
-    Ghosts are numbered in the order in which they come: images of own particles first, then those of each peer, of the
-    same node before the others. within_node: whether peers on a node share memory; or the communicator of those that
-    do.
+    each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one kernel
+    moves them all. Ghosts are numbered in the order in which they come: images of own particles first, then those of
+    each peer, of the same node before the others. Particles are on `device`; a GPU packs and unpacks with a kernel
+    each, and `start` waits for what it packs. within_node: whether peers on a node share memory (never on a GPU), or
+    the communicator of those that do; False for messages alone.
     """
 
-    def __init__(self, mesh: Mesh, within_node: bool | MPI.Comm = True) -> None:
-        self.mesh = mesh
+    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:
+        self.mesh, self.device = mesh, device
         self._tag = mesh.lasting_tags(3)
         node = None if isinstance(within_node, bool) else within_node
-        self._mail = open_rows(mesh.comm, RECORD, node) if within_node else None
-        self._planned: tuple[Bricks, float] | None = None
+        self._mail = open_rows(mesh.comm, RECORD, node) if within_node and not device.is_gpu else None
+        self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
+        self._observer = mesh.observer
+        self._report = mesh.observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self.wait_seconds = 0.0
-        self._observer = mesh.observer
-        self._report = self._observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
 
-    def rebuild(self, bricks: Bricks, particles: Particles, reach: float) -> np.ndarray:
-        """Collective: choose the particles within `reach` of others' bricks; all ghost records, float64[n, 4].
+    def rebuild(self, domains: DomainDecomposition, particles: Particles, reach: float) -> Any:
+        """Collective: choose the particles within `reach` of others' domains; all ghost records, float64[n, 4].
 
-        The caller puts them into slots and says so by `settle`.
+        The caller puts them into slots and says so by `settle`. Waits for a GPU.
         """
-        self._plan(bricks, reach)
-        near = self._near_peers
-        sent = self._choose(particles)
-        own, given, self._sent = sent[0], sum(sent[1 : 1 + len(near)]), sent[1 + len(near) :]
+        self._plan(domains, reach)
+        near, takers = len(self._near_peers), 1 + len(self.peers)
+        self._chosen, self._segments, counts = choose_ghosts(
+            particles.positions, particles.slots, self._limits, self._taker, takers
+        )
+        self.sent = [int(count) for count in counts]
+        own, given = self.sent[0], sum(self.sent[1 : 1 + near])
         self._images, self._given = self._rows(0, own), self._rows(own, given)
-        self._gone = self._rows(own + given, sum(self._sent))
-        self._takers = dict(zip([*near, *self._peers], sent[1:], strict=True))
+        self._gone = self._rows(own + given, sum(self.sent[1 + near :]))
         if self._mail is not None:
-            self._mail.prepare(near, sent[1 : 1 + len(near)])
+            self._mail.prepare(self._near_peers, self.sent[1 : 1 + near])
         records = self._exchange_records(particles)
-        self._out = np.empty((sum(self._sent), 3))
-        self._in = np.empty((sum(self._received), 3))
+        self._out = Buffer(self.device, self._gone.total, 3)
+        self._in = Buffer(self.device, sum(self._received), 3)
         return records
 
-    def _plan(self, bricks: Bricks, reach: float) -> None:
-        """Who takes what from where: as long as the bricks stay."""
-        if (bricks, reach) == self._planned:
+    def _plan(self, domains: DomainDecomposition, reach: float) -> None:
+        """Who takes what from where: as long as the domains stay."""
+        if (domains, reach) == self._planned:
             return
-        self._planned = bricks, reach
+        self._planned = domains, reach
         rank, mail = self.mesh.rank, self._mail
-        options, segments = bricks.ghosts(rank, reach)
-        self._limits = limits_of(options, *bricks.owned(rank))
-        self._shifts = np.array([segment.turns for segment in segments]) * bricks.lengths
-        takers = np.array([segment.peer for segment in segments])
-        peers = set(takers.tolist()) - {rank}
+        options, segments = domains.ghosts(rank, reach)
+        self._limits = limits_of(options, *domains.owned(rank))
+        self.images = np.array([segment.image for segment in segments])
+        self._shifts = self.device.to_device(self.images * domains.lengths)
+        peers = {segment.peer for segment in segments} - {rank}
         near = sorted(peers & mail.ranks) if mail is not None else []
-        self._near_peers, self._peers = near, sorted(peers.difference(near))  # the latter are sent messages
-        self._segments_of = [np.flatnonzero(takers == taker) for taker in (rank, *near, *self._peers)]
-        self._report.meet([*near, *self._peers])
+        self._near_peers, self._far_peers = near, sorted(peers.difference(near))  # the latter are sent messages
+        self.peers = [*near, *self._far_peers]
+        number = {taker: i for i, taker in enumerate([rank, *self.peers])}
+        self._taker = np.array([number[segment.peer] for segment in segments])
+        self._report.meet(self.peers)
 
-    def settle(self, slots: np.ndarray) -> None:
+    def settle(self, slots: Any) -> None:
         """The slots that ghosts 0, 1, … were put into."""
         self._slots = slots
+
+    @property
+    def chosen(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of all ghosts that this rank gives, the slot and the image flags, int[n, 3]: `sent` of them to itself and to
+        each of `peers`, in this order. It takes `received` of each peer.
+        """
+        total = sum(self.sent)
+        segments = self.device.to_host(self._segments)[:total]
+        return self.device.to_host(self._chosen)[:total], self.images[segments]
 
     @property
     def bytes_sent(self) -> int:
@@ -108,16 +156,17 @@ class GhostExchange:
 
     def start(self, particles: Particles) -> None:
         """Send the positions of what others have as ghosts, and move the images of own particles."""
-        heard = self._observer.on
-        if heard:
+        reporting = self._observer.on and bool(self.peers)
+        if reporting:
             self._report.begin()
         positions = particles.positions
         given = self._give(positions, 3)
-        if self._peers:
-            take_all(positions, *self._gone, self._out)
+        if self._far_peers:
+            take_all(positions, *self._gone, self._out.values)
+            self._out.leave()
             self._requests = self._communicate(self._in, self._out, self._tag)
         self._seal(given, self._out)
-        if heard:
+        if reporting:
             self._report.posted()
         copy_all(positions, *self._images, self._slots)
 
@@ -133,19 +182,21 @@ class GhostExchange:
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
-        if not (self._peers or self._near_peers):
+        if not self.peers:
             return
-        report = self._report if self._observer.on else UNHEARD
-        report.wait()
+        if self._observer.on:
+            self._report.wait()
         begin = time.perf_counter()
         self._wait(self._requests)
         self._requests = []
         waited = time.perf_counter() - begin
         self.wait_seconds += waited
-        report.end(waited=waited)
+        if self._observer.on:
+            self._report.end(waited=waited)
         first, near = self._images.total, self._from_near(3)
         self._check(near, self._in)
-        for came in (*near, self._in):
+        self._in.arrive()
+        for came in (*near, self._in.values):
             if len(came):
                 put(came, particles.positions, self._slots, first, first + len(came))
                 first += len(came)
@@ -162,7 +213,7 @@ class GhostExchange:
         stop = first + count
         return Rows(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
 
-    def _give(self, positions: np.ndarray, width: int) -> np.ndarray:
+    def _give(self, positions: Any, width: int) -> np.ndarray:
         """Pack what peers on the node take; returns it."""
         if self._mail is None:
             return NOTHING[:, :width]
@@ -174,78 +225,90 @@ class GhostExchange:
         self._mail.post()
         return given
 
-    def _seal(self, near: np.ndarray, far: np.ndarray) -> None:
+    def _seal(self, near: np.ndarray, far: Buffer) -> None:
         """Send checksums of what peers take, on the node and off it."""
         if self._seals is not None:
-            rows = np.concatenate([near, far])
-            parts = np.split(rows, np.cumsum(list(self._takers.values()))[:-1])
-            self._seals.start(self._ends(parts), [(peer, self._tag + 2) for peer in self._takers])
+            rows = np.concatenate([near, far.on_host()])
+            parts = np.split(rows, np.cumsum(self.sent[1:])[:-1])
+            self._seals.start(self._ends(parts), [(peer, self._tag + 2) for peer in self.peers])
 
-    def _check(self, near: list[np.ndarray], far: np.ndarray) -> None:
+    def _check(self, near: list[np.ndarray], far: Buffer) -> None:
         """Compare what has come with its checksums."""
         if self._seals is not None:
-            parts = [*near, *np.split(far, np.cumsum(self._received)[:-1])] if self._peers else near
+            parts = [*near, *np.split(far.on_host(), np.cumsum(self._received)[:-1])] if self._far_peers else near
             self._seals.finish(self._ends(parts))
 
     def _ends(self, parts: list[np.ndarray]) -> list[End]:
-        """The rows of each peer, in the order of `_takers`."""
-        ends = zip(self._takers, parts, strict=False)
+        """The rows of each peer."""
+        ends = zip(self.peers, parts, strict=False)
         return [End(peer, self._tag + 2, "ghost particles", [rows]) for peer, rows in ends]
 
     def _from_near(self, width: int) -> list[np.ndarray]:
         """What peers on the node have given, float64[n, width] each."""
         return [] if self._mail is None else self._mail.received(width)
 
-    def _choose(self, particles: Particles) -> list[int]:
-        """The slots and segments of all ghosts that this rank gives, by who takes them; returns how many each takes."""
-        counts = np.zeros(len(self._shifts), np.int64)
-        choose(particles.positions, particles.slots, *self._limits, counts, np.empty(0, np.int64))
-        order = np.concatenate(self._segments_of)
-        ends = np.cumsum(counts[order])
-        starts = np.empty_like(counts)
-        starts[order] = ends - counts[order]
-        self._chosen = np.empty(max(1, ends[-1]), np.int64)
-        choose(particles.positions, particles.slots, *self._limits, starts, self._chosen)
-        self._segments = np.repeat(order, counts[order]).astype(np.int32)
-        return [int(counts[segments].sum()) for segments in self._segments_of]
-
     def _exchange_counts(self) -> list[int]:
-        comm, tag, peers = self.mesh.comm, self._tag + 1, self._peers
-        theirs, ours = np.empty((len(peers), 1), np.int64), np.array(self._sent, np.int64).reshape(-1, 1)
+        comm, tag, peers = self.mesh.comm, self._tag + 1, self._far_peers
+        theirs, ours = np.empty((len(peers), 1), np.int64), np.array(self._counts_sent, np.int64).reshape(-1, 1)
         requests = [comm.Irecv(theirs[i], peer, tag) for i, peer in enumerate(peers)]
         requests += [comm.Isend(ours[i], peer, tag) for i, peer in enumerate(peers)]
         MPI.Request.Waitall(requests)
         return [int(count) for count in theirs[:, 0]]
 
-    def _exchange_records(self, particles: Particles) -> np.ndarray:
+    @property
+    def _counts_sent(self) -> list[int]:
+        """How many ghosts go by message to each peer that is not on the node."""
+        return self.sent[1 + len(self._near_peers) :]
+
+    def _exchange_records(self, particles: Particles) -> Any:
         """Whole records, with the types, once."""
-        positions, far, images = particles.positions, self._gone.room(), self._images.room()
+        if self._observer.on and self.peers:
+            self._report.begin()
+        positions, far = particles.positions, Buffer(self.device, self._gone.total, RECORD)
         given = self._give(positions, RECORD)
-        take_all(positions, *self._gone, far)
-        self._received = self._exchange_counts() if self._peers else []
-        arriving = np.empty((sum(self._received), RECORD))
+        take_all(positions, *self._gone, far.values)
+        self._received = self._exchange_counts() if self._far_peers else []
+        arriving = Buffer(self.device, sum(self._received), RECORD)
+        far.leave()
         requests = self._communicate(arriving, far, self._tag + 1)
         self._seal(given, far)
+        images = self.device.zeros((self._images.total, RECORD))
         take_all(positions, *self._images, images)
+        if self._observer.on and self.peers:
+            self._report.posted()
+            self._report.wait()
         self._wait(requests)
+        if self._observer.on and self.peers:
+            self._report.end()
         near = self._from_near(RECORD)
+        self.received = [*map(len, near), *self._received]
         self._check(near, arriving)
-        return np.concatenate([images, *near, arriving])
+        arriving.arrive()
+        parts = [images, *near, arriving.values]
+        records, first = self.device.zeros((sum(map(len, parts)), RECORD)), 0
+        for part in parts:
+            records[first : first + len(part)] = part
+            first += len(part)
+        if self.device.is_gpu:
+            self.device.wait()  # pinned memory goes with this call
+        return records
 
-    def _communicate(self, into: np.ndarray, out: np.ndarray, tag: int) -> list[MPI.Request]:
-        """Start to receive and to send the rows of each peer, which follow each other in both arrays."""
+    def _communicate(self, into: Buffer, out: Buffer, tag: int) -> list[MPI.Request]:
+        """Start to receive and to send the rows of each peer, which follow each other in both buffers."""
         comm, requests = self.mesh.comm, []
-        for rows, counts, start in ((into, self._received, comm.Irecv), (out, self._sent, comm.Isend)):
+        for buffer, counts, start in ((into, self._received, comm.Irecv), (out, self._counts_sent, comm.Isend)):
             first = 0
-            for peer, count in zip(self._peers, counts, strict=True):
+            for peer, count in zip(self._far_peers, counts, strict=True):
                 if count:
-                    requests.append(start(rows[first : first + count], peer, tag))
+                    requests.append(start(buffer.message(first, first + count), peer, tag))
                 first += count
         return requests
 
 
-def limits_of(options: list[list[Reached]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The limits of `Bricks.reached` as arrays [3, most], their numbers, and a box within which nobody wants any."""
+def limits_of(options: list[list[GhostRegion]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The limits of the ghost regions of each dim as arrays [3, most], how many each dim has, and the corners of a box
+    within which no particle is anybody's ghost.
+    """
     most = max(map(len, options))
     low, high = np.zeros((3, most)), np.zeros((3, most))
     number = np.array([len(each) for each in options])

@@ -1,6 +1,8 @@
-"""Migration: particles that left their rank's brick go to the rank that owns the place where they are now."""
+"""Migration: particles that left their rank's domain go to the rank that owns the place where they are now."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -10,66 +12,71 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
 from hpckit.kernels.particles.integrate.dispatch import find_leavers
 from hpckit.particles.particles import Particles
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 __communicates__ = True  # its frames are not call sites
 
 
-def migrate(mesh: Mesh, bricks: Bricks, particles: Particles) -> int:
+def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
     """Collective: send every particle (wrapped into the box) home; how many left this rank.
 
     A particle may go to any rank, however far it moved or the cuts did. Those that arrive stand behind the slots in
-    use, in the order of the ranks that they come from.
+    use, in the order of the ranks that they come from. Waits for a GPU.
     """
     if mesh.size == 1:
         return 0
-    lower, upper = bricks.owned(mesh.rank)
-    slots = np.empty(max(64, particles.slots // 8), np.int64)
+    lower, upper = domains.owned(mesh.rank)
+    zeros = particles.device.zeros
+    slots = zeros((max(64, particles.slots // 8),), np.int64)
     count = find_leavers(particles.positions, particles.slots, lower, upper, slots)
     if count > len(slots):
-        slots = np.empty(count, np.int64)
+        slots = zeros((count,), np.int64)
         find_leavers(particles.positions, particles.slots, lower, upper, slots)
     leaving = particles.take(slots[:count])
-    homes = bricks.owners(leaving["position"][:, :3])
-    leaving = leaving[np.argsort(homes, kind="stable")]
-    particles.append(exchange(mesh, leaving, np.bincount(homes, minlength=mesh.size)))
+    particles.append(send_to(mesh, leaving, domains.owners(leaving["position"][:, :3])))
     return count
 
 
-def exchange(mesh: Mesh, travelers: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Collective: send counts[r] particles to rank r, in this order; those that came, in the order of ranks."""
-    sent = np.ascontiguousarray(counts, np.int64)
-    received = np.empty_like(sent)
-    mesh.comm.Alltoall(sent, received)
-    arriving = np.empty(int(received.sum()), travelers.dtype)
-    requests = []
-    tag = mesh.tags(1)
-    for target, counted, send in ((arriving, received, False), (travelers, sent, True)):
-        ends = np.cumsum(counted)
-        for peer in np.flatnonzero(counted):
-            part = target[ends[peer] - counted[peer] : ends[peer]].view(np.uint8)
-            start = mesh.comm.Isend if send else mesh.comm.Irecv
-            requests.append(start([part, MPI.BYTE], int(peer), tag))
-    MPI.Request.Waitall(requests)
-    if mesh.observer.checks_messages:
-        _check(mesh, (travelers, sent), (arriving, received))
+def send_to(mesh: Mesh, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Collective: send row i (of any dtype) to ranks[i]; returns those that arrived, in the order of the ranks that
+    they come from, and those of one rank in the order that they had there.
+    """
+    order = np.argsort(ranks, kind="stable")
+    return exchange(mesh, rows[order], np.bincount(ranks, minlength=mesh.size))
+
+
+def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Collective: send counts[r] rows to rank r, in this order; returns those that arrived, in the order of the ranks.
+
+    It runs the `MigrationPlan` of the counts of all ranks. Raises `SilentCorruptionError` where checksums of messages
+    are on and one is wrong.
+    """
+    with mesh.observer.operation(mesh.comm, "migration"):
+        sent = np.ascontiguousarray(counts, np.int64)
+        received = np.empty_like(sent)
+        mesh.comm.Alltoall(sent, received)
+        arriving = np.empty(int(received.sum()), rows.dtype)
+        tag = mesh.tags(2)
+        leave, arrive = _parts(rows, sent, tag + 1), _parts(arriving, received, tag + 1)
+        requests = [mesh.comm.Irecv(_message(end), end.peer, tag) for end in arrive if len(end.arrays[0])]
+        requests += [mesh.comm.Isend(_message(end), end.peer, tag) for end in leave if len(end.arrays[0])]
+        MPI.Request.Waitall(requests)
+        if mesh.observer.checks_messages:
+            seals = Seals(mesh.comm)
+            seals.start(leave, [(peer, tag + 1) for peer in range(mesh.size)])
+            seals.finish(arrive)
     return arriving
 
 
-def _check(mesh: Mesh, gone: tuple[np.ndarray, np.ndarray], come: tuple[np.ndarray, np.ndarray]) -> None:
-    """Collective: compare the checksums of what each rank sent with those of what came: both rows, and their numbers.
+def _parts(rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
+    """The rows of each rank, which follow each other; tag: of their checksums."""
+    stops = np.cumsum(counts)
+    parts = zip(stops - counts, stops, strict=True)
+    return [End(peer, tag, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
 
-    Raises `SilentCorruptionError`.
-    """
 
-    def parts(rows: np.ndarray, counts: np.ndarray) -> list[End]:
-        split = np.split(rows, np.cumsum(counts)[:-1])
-        return [End(peer, tag, "particles", [part]) for peer, part in enumerate(split)]
-
-    tag = mesh.tags(1)
-    seals = Seals(mesh.comm)
-    seals.start(parts(*gone), [(peer, tag) for peer in range(mesh.size)])
-    seals.finish(parts(*come))
+def _message(end: End) -> list[Any]:
+    return [end.arrays[0].view(np.uint8), MPI.BYTE]
 
 
 def audit(mesh: Mesh, particles: Particles, total: int) -> None:
@@ -77,7 +84,7 @@ def audit(mesh: Mesh, particles: Particles, total: int) -> None:
 
     Ids are compared by their number and by two fingerprints, the sums of a hash of each, modulo 2^64.
     """
-    ids = particles.ids[particles.own]
+    ids = particles.device.to_host(particles.ids[particles.own])
     own = np.array([len(ids), *_fingerprints(ids)], np.uint64)
     mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.SUM)
     expected = np.array([total, *_fingerprints(np.arange(total))], np.uint64)

@@ -7,47 +7,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.comm.device import HOST, Device
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
-from hpckit.kernels.particles.records.dispatch import permute, type_words, types_of
+from hpckit.kernels.particles.records.dispatch import permute, type_words
 
-ALIGNMENT = 64  # bytes: a cache line, and what vector loads want
-TRAVELER = np.dtype(
+ROOM = 1.1  # how much more is reserved than is needed now
+PACKED = np.dtype(
     [("position", "f8", 4), ("velocity", "f8", 4), ("id", "i8"), ("image", "i4", 3), ("unused", "i4")]
-)  # a particle on its way to another rank
-
-
-def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """An array whose memory starts at a cache line, with zeros."""
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+)  # a particle in one piece, as it is sent to another rank
+FIELDS = ("position", "velocity", "id", "image")
 
 
 class Particles:
     """What a rank knows of particles: its own in the first `slots` slots, some of them empty (id -1), then ghosts.
 
-    positions: [capacity, 4], x, y, z and the type (`particles.records`), wrapped into the box at the last rebuild;
-    velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box lengths each
-    own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say who is who.
+    positions: [capacity, 4], x, y, z and the type (`kernels.particles.records`), wrapped into the box at the last
+    rebuild; velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box
+    lengths each own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say
+    who is who. All arrays are those of `device`; on a GPU no slot is empty after a rebuild.
     """
 
-    def __init__(self, capacity: int = 0) -> None:
-        self.slots = 0
-        self.ghost_slots = 0
-        self._make(capacity)
+    def __init__(self, device: Device = HOST) -> None:
+        self.device = device
+        self.slots = self.ghost_slots = 0
+        self._make(0)
 
     def _make(self, capacity: int) -> None:
-        self.positions, self.velocities = aligned((capacity, RECORD)), aligned((capacity, RECORD))
-        self.forces = aligned((capacity, RECORD))
-        self.ids, self.images = np.full(capacity, -1, np.int64), np.zeros((capacity, 3), np.int32)
-        self._spare = (
-            aligned((capacity, RECORD)),
-            aligned((capacity, RECORD)),
-            np.full(capacity, -1, np.int64),
-            np.zeros((capacity, 3), np.int32),
-        )
+        self.forces = self.device.zeros((capacity, RECORD))
+        self._take_up(self._arrays(capacity))
+        self._spare = self._arrays(capacity)
+
+    def _arrays(self, capacity: int) -> tuple[Any, Any, Any, Any]:
+        zeros = self.device.zeros
+        ids = zeros((capacity,), np.int64)
+        ids[:] = -1
+        return zeros((capacity, RECORD)), zeros((capacity, RECORD)), ids, zeros((capacity, 3), np.int32)
+
+    def _take_up(self, arrays: tuple[Any, Any, Any, Any]) -> None:
+        self._held = arrays
+        self.positions, self.velocities, self.ids, self.images = arrays
 
     @property
     def capacity(self) -> int:
@@ -55,75 +53,81 @@ class Particles:
         return len(self.ids)
 
     @property
-    def own(self) -> npt.NDArray[np.int64]:
-        """The slots that hold own particles."""
-        return np.flatnonzero(self.ids[: self.slots] >= 0)
+    def own(self) -> Any:
+        """The slots that hold own particles, an array of the device."""
+        return self.device.xp.flatnonzero(self.ids[: self.slots] >= 0)
 
     @property
     def count(self) -> int:
-        """Own particles."""
+        """Own particles; waits for a GPU."""
         return int((self.ids[: self.slots] >= 0).sum())
-
-    @property
-    def types(self) -> npt.NDArray[np.int64]:
-        """The type of each own slot, from 0 (0 where it is empty)."""
-        return np.where(self.ids[: self.slots] >= 0, types_of(self.positions[: self.slots]), 0)
 
     def reserve(self, capacity: int) -> None:
         """Make room for at least that many slots; what is in them stays, forces are lost."""
         if capacity <= self.capacity:
             return
-        kept: tuple[npt.NDArray[Any], ...] = (self.positions, self.velocities, self.ids, self.images)
-        self._make(-(-int(1.1 * capacity) // CLUSTER) * CLUSTER)
-        now: tuple[npt.NDArray[Any], ...] = (self.positions, self.velocities, self.ids, self.images)
-        for new, old in zip(now, kept, strict=True):
+        held = self._held
+        self._make(-(-int(ROOM * capacity) // CLUSTER) * CLUSTER)
+        for new, old in zip(self._held, held, strict=True):
             new[: len(old)] = old
 
-    def append(self, travelers: npt.NDArray[Any]) -> None:
-        """Add particles, behind the slots in use: ghosts are forgotten."""
-        first, stop = self.slots, self.slots + len(travelers)
+    def append(self, packed: npt.NDArray[Any]) -> None:
+        """Add particles (`PACKED`, in the host's memory) behind the slots in use: ghosts are forgotten."""
+        first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
-        self.positions[first:stop], self.velocities[first:stop] = travelers["position"], travelers["velocity"]
-        self.ids[first:stop], self.images[first:stop] = travelers["id"], travelers["image"]
+        for array, name in zip(self._held, FIELDS, strict=True):
+            array[first:stop] = self.device.to_device(packed[name])
         self.slots, self.ghost_slots = stop, 0
 
-    def take(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The particles of some own slots, which are empty afterwards."""
-        travelers = self.travelers(slots)
+    def take(self, slots: Any) -> npt.NDArray[Any]:
+        """The particles of some own slots, packed; the slots are empty afterwards."""
+        packed = self.packed(slots)
         self.ids[slots] = -1
         self.velocities[slots] = 0.0
         self.positions[slots] = FAR
         self.positions[slots, 0] = FAR + FAR_STEP * slots
-        return travelers
+        return packed
 
-    def travelers(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The particles of some own slots, as they travel."""
-        travelers = np.zeros(len(slots), TRAVELER)
-        travelers["position"], travelers["velocity"] = self.positions[slots], self.velocities[slots]
-        travelers["id"], travelers["image"] = self.ids[slots], self.images[slots]
-        return travelers
+    def packed(self, slots: Any) -> npt.NDArray[Any]:
+        """The particles of some own slots in the host's memory, in one piece each."""
+        packed = np.zeros(len(slots), PACKED)
+        for array, name in zip(self._held, FIELDS, strict=True):
+            packed[name] = self.device.to_host(array[slots])
+        return packed
 
-    def reorder(self, order: npt.NDArray[np.int64], slots: int) -> None:
+    def reorder(self, order: Any, slots: int) -> None:
         """Put particle `order[s]` into slot s, for `slots` slots; -1 leaves a slot empty."""
         self.reserve(slots)
-        old = self.positions, self.velocities, self.ids, self.images
+        old = self._held
         permute(order, slots, *old, *self._spare)
-        self.positions, self.velocities, self.ids, self.images = self._spare
+        self._take_up(self._spare)
         self._spare = old
         self.slots, self.ghost_slots = slots, 0
 
+    def on_host(self) -> Particles:
+        """The own particles and their forces in the host's memory, in the same slots; not to be changed.
 
-def make_travelers(
+        A copy where they are on a GPU, which it waits for.
+        """
+        if not self.device.is_gpu:
+            return self
+        host = Particles()
+        host.append(self.packed(self.device.to_device(np.arange(self.slots))))
+        host.forces[: self.slots] = self.device.to_host(self.forces[: self.slots])
+        return host
+
+
+def pack_particles(
     ids: npt.ArrayLike,
     positions: npt.NDArray[np.float64],
     velocities: npt.NDArray[np.float64],
     types: npt.NDArray[np.int64],
     images: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[Any]:
-    """Particles as they travel, from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
-    travelers = np.zeros(len(positions), TRAVELER)
-    travelers["position"][:, :3], travelers["velocity"][:, :3] = positions, velocities
-    travelers["position"][:, 3], travelers["id"] = type_words(types), ids
+    """Particles in one piece each, from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
+    packed = np.zeros(len(positions), PACKED)
+    packed["position"][:, :3], packed["velocity"][:, :3] = positions, velocities
+    packed["position"][:, 3], packed["id"] = type_words(types), ids
     if images is not None:
-        travelers["image"] = images
-    return travelers
+        packed["image"] = images
+    return packed

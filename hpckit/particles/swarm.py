@@ -12,11 +12,12 @@ from mpi4py import MPI
 
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.particles.migration import exchange
+from hpckit.particles.migration import exchange, send_to
 from hpckit.plan.blocks import block
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.numbers import checked_root
-from hpckit.plan.particles.domain import DIMS, Bricks
+from hpckit.plan.particles.domain import DIMS, DomainDecomposition
+from hpckit.plan.particles.ghosts import ghosts_of
 from hpckit.plan.topology import Topology
 
 __communicates__ = True  # its frames are not call sites
@@ -25,10 +26,10 @@ NO_ID = np.iinfo(np.int64).max
 
 
 class Swarm:
-    """Particles in the box lower <= x < upper, cut into equal bricks along the axes of `mesh` (one to three dims), or
+    """Particles in the box lower <= x < upper, cut into equal domains along the axes of `mesh` (one to three dims), or
     into those of a grid's cells (`on_grid`).
 
-    Dims are periodic as the axes of the mesh are; along others the outer bricks reach to infinity. `fields` are what a
+    Dims are periodic as the axes of the mesh are; along others the outer domains reach to infinity. `fields` are what a
     particle has besides `position` (float64, one number a dim) and `id` (int64): a dtype each, or (dtype, shape), as in
     `Swarm(mesh, 0.0, 10.0, heading="f8", spin=("f4", 3))`. `swarm["heading"]` is the array of this rank's particles, a
     view to read and to write; `add`, `migrate` and `keep` make new ones. Raises `InputError` for a box without volume
@@ -37,7 +38,7 @@ class Swarm:
 
     def __init__(self, mesh: Mesh, lower: npt.ArrayLike, upper: npt.ArrayLike, **fields: Any) -> None:
         if not isinstance(mesh, Mesh):
-            raise InputError(f"a swarm lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+            raise InputError(f"a swarm lives on a mesh, and {mesh!r} is not one", do="give the Mesh, not its topology")
         names = mesh.topology.names
         if len(names) > DIMS:
             raise InputError(f"particles move in one to {DIMS} dims, and the mesh has the axes {', '.join(names)}")
@@ -45,11 +46,13 @@ class Swarm:
         low, high = _corner(lower, self.dims), _corner(upper, self.dims)
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise InputError(f"the box from {low.tolist()} to {high.tolist()} has no volume")
-        # The dims that are missing have one brick and no end.
+        # The dims that are missing have one domain and no end.
         more = DIMS - self.dims
         spare = tuple("_" * (i + 1) for i in range(more))
         topology = Topology(names + spare, (*mesh.topology.sizes, *(1,) * more), mesh.topology.periodic)
-        self.bricks = Bricks.even(topology, np.append(low, np.zeros(more)), np.append(high, np.ones(more)))
+        self.domains = DomainDecomposition.even(
+            topology, np.append(low, np.zeros(more)), np.append(high, np.ones(more))
+        )
         self.lower, self.upper = low, high
         self.data: npt.NDArray[Any] = np.zeros(0, _record(self.dims, fields))
 
@@ -74,7 +77,7 @@ class Swarm:
             for n, parts in zip(grid.global_shape, mesh.topology.sizes, strict=True)
         ]
         cuts = (tuple(float(x) for x in low[d] + step[d] * np.array(each)) for d, each in enumerate(starts))
-        swarm.bricks = Bricks(swarm.bricks.topology, (*cuts, *swarm.bricks.cuts[grid.ndim :]))
+        swarm.domains = DomainDecomposition(swarm.domains.topology, (*cuts, *swarm.domains.cuts[grid.ndim :]))
         return swarm
 
     def __len__(self) -> int:
@@ -157,17 +160,14 @@ class Swarm:
         `InputError` for a place that is not finite.
         """
         places = self._wrap()
-        homes = self.bricks.owners(places)
+        homes = self.domains.owners(places)
         leaves = homes != self.mesh.rank
-        going = np.flatnonzero(leaves)
-        going = going[np.argsort(homes[going], kind="stable")]
-        counts = np.bincount(homes[going], minlength=self.mesh.size)
-        come = exchange(self.mesh, self.data[going], counts)
-        self.data = np.concatenate([self.data[~leaves], come])
-        return len(going)
+        arrived = send_to(self.mesh, self.data[leaves], homes[leaves])
+        self.data = np.concatenate([self.data[~leaves], arrived])
+        return int(leaves.sum())
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Remove this rank's particles where `mask` is False. Raises `InputError` for what is no bool a particle."""
+        """Remove this rank's particles where `mask` is False. Raises `InputError` unless it is a bool for each."""
         chosen = np.asarray(mask)
         if chosen.dtype != bool or chosen.shape != self.data.shape:
             what = f"{chosen.dtype}{list(chosen.shape)}"
@@ -175,30 +175,19 @@ class Swarm:
         self.data = self.data[chosen]
 
     def ghosts(self, reach: float) -> npt.NDArray[Any]:
-        """Collective: copies of all particles, and of their images across the box, within `reach` of this rank's brick.
+        """Collective: copies of all particles and their images across the box within `reach` of this rank's domain.
 
         A structured array like `data`. Own particles are among them only as images in other periods. "Within" is meant
         for each dim by itself, so that all neighbors of own particles up to that distance are there. Positions are
         moved by whole lengths of the box, so that distances need no wrapping. Call `migrate` before, where particles
-        moved. Raises `InputError` for a reach that is no length.
+        moved. Raises `InputError` for a reach that is not a length.
         """
         if not isinstance(reach, Real) or not (math.isfinite(reach) and reach >= 0):
             raise InputError(f"the reach of ghosts is a length, not {reach!r}")
-        options, segments = self.bricks.ghosts(self.mesh.rank, float(reach))
-        places = self._padded()
-        within = [
-            [(places[:, d] >= one.low) & (places[:, d] < one.high) for one in each] for d, each in enumerate(options)
-        ]
-        parts: list[list[npt.NDArray[Any]]] = [[] for _ in range(self.mesh.size)]
-        shape = [len(each) for each in options]
-        for number, segment in enumerate(segments[1:], 1):  # the first: own particles, unmoved
-            i, j, k = np.unravel_index(number, shape)
-            part = self.data[within[0][i] & within[1][j] & within[2][k]]
-            part["position"] += np.array(segment.turns[: self.dims]) * (self.upper - self.lower)
-            parts[segment.peer].append(part)
-        counts = np.array([sum(map(len, each)) for each in parts])
-        empty = np.zeros(0, self.data.dtype)
-        return exchange(self.mesh, np.concatenate([empty, *(part for each in parts for part in each)]), counts)
+        sent = ghosts_of(self.domains, self.mesh.rank, float(reach), self._padded())
+        part = self.data[sent.particle]
+        part["position"] += sent.image[:, : self.dims] * (self.upper - self.lower)
+        return exchange(self.mesh, part, np.bincount(sent.receiver, minlength=self.mesh.size))
 
     def gather(self, root: int = 0) -> npt.NDArray[Any] | None:
         """Collective: all particles in the order of their ids on `root`, a structured array; None on other ranks."""
@@ -220,7 +209,7 @@ class Swarm:
             lost = self.data["id"][~np.isfinite(position).all(axis=1)][0]
             raise InputError(f"the position of particle {lost} is not finite", likely="a step that is too long")
         length = self.upper - self.lower
-        for d in np.flatnonzero(self.bricks.periodic[: self.dims]):
+        for d in np.flatnonzero(self.domains.periodic[: self.dims]):
             x = position[:, d]
             outside = (x < self.lower[d]) | (x >= self.upper[d])
             wrapped = self.lower[d] + np.mod(x[outside] - self.lower[d], length[d])

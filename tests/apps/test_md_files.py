@@ -69,7 +69,7 @@ def config(path: Path, **system: object) -> Config:
 def test_every_format_gives_the_same_start(tmp_path, end):
     path = write(tmp_path / f"some.{end}", [frame(1), frame(2), frame(3)])
     start = Start(config(path))
-    found = start.travelers(MPI.COMM_SELF)
+    found = start.packed(MPI.COMM_SELF)
     expected = frame(3)
     np.testing.assert_allclose(found["position"][:, :3], expected.positions, rtol=0, atol=DIGITS.get(end, 0))
     np.testing.assert_allclose(found["velocity"][:, :3], expected.velocities, rtol=0, atol=DIGITS.get(end, 0))
@@ -93,10 +93,10 @@ def test_frames_are_counted_from_either_end(tmp_path, end):
 def test_velocities_are_drawn_where_wanted(tmp_path):
     path = write(tmp_path / "some.data", [frame(1, velocities=False)])
     at_rest = Start(config(path))
-    assert not at_rest.travelers(MPI.COMM_SELF)["velocity"].any()
+    assert not at_rest.packed(MPI.COMM_SELF)["velocity"].any()
     assert "start at rest" in at_rest.notes[0]
     drawn = Start(config(path, velocities="draw", temperature=0.7))
-    v = drawn.travelers(MPI.COMM_SELF)["velocity"][:, :3]
+    v = drawn.packed(MPI.COMM_SELF)["velocity"][:, :3]
     masses = np.array([1.0, 2.5])[frame(1).types][:, None]
     assert (masses * v * v).sum() == pytest.approx(18 * 0.7, rel=1e-13)
     assert np.abs((masses * v).sum(axis=0)).max() < 1e-13

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.cells import simd as cells
@@ -19,7 +20,6 @@ from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.particles.records import reference as records_reference
 from hpckit.kernels.particles.records import simd as records
-from hpckit.particles.particles import aligned
 
 VECTOR_ISAS = [isa for isa in vectors.available() if isa != "scalar"]
 FORMS = [Form("scalar"), Form("scalar", "f", 3), Form("scalar", exact=True)]
@@ -47,7 +47,7 @@ def clustered(positions, extent, width=2.5):
     starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
     order = np.empty(starts[-1] * CLUSTER, np.int64)
     cells.sort_columns(positions, len(positions), columns, sizes, starts, order)
-    slots = aligned((len(order) + CLUSTER, 4))
+    slots = HOST.zeros((len(order) + CLUSTER, 4))
     cells.place(positions, order, len(order), 0, slots)
     slots[len(order) :] = [positions[:, 0].max() + 20, 0, 0, records_reference.type_words(np.zeros(1, int))[0]]
     return slots, starts, grid
@@ -134,14 +134,14 @@ def test_pair_forces_energies_and_virials(form):
     epsilon, sigma = 1 + 0.1 * np.add.outer(kinds, kinds), 1 - 0.02 * np.add.outer(kinds, kinds)
     table = parameters(epsilon, sigma, 2.5 * sigma, shifted=True)
     pairs = cells_reference.neighbors(slots[:own], own, 2.5)
-    expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, table)
+    expected, tallies = pair_reference.forces_of_pairs(slots, *pairs, POTENTIAL, table)
     given = slots
     if form.kind == "f":
-        given = aligned(slots.shape, np.float32)
+        given = HOST.zeros(slots.shape, np.float32)
         records.to_single(slots, 0, len(slots), np.array(extent) / 2, given)
     tolerance = 1e-4 if form.kind == "f" else 1e-13
     for measure in (False, True):
-        forces, found = aligned((own, 4)), np.zeros((own, 8))
+        forces, found = HOST.zeros((own, 4)), np.zeros((own, 8))
         forces[:] = np.nan
         kernel = force_kernel(POTENTIAL, Form(form.isa, form.kind, form.types, measure, form.exact))
         flat = given.ravel(), start, entries, stored_table(table, form), forces.ravel(), found.ravel()
@@ -165,7 +165,7 @@ def test_exact_forces_do_not_depend_on_the_order_of_the_neighbors(isa):
             rng = np.random.default_rng(2)
             for a, b in itertools.pairwise(start):
                 mixed[a:b] = rng.permutation(mixed[a:b])
-        forces, tallies = aligned((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
+        forces, tallies = HOST.zeros((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
         kernel = force_kernel(POTENTIAL, Form(isa, "d", 1, True, exact))
         kernel(np.arange(clusters, dtype=np.int32), slots.ravel(), start, mixed, table, forces.ravel(), tallies.ravel())
         found[exact, shuffled] = np.concatenate([forces.ravel(), tallies.ravel()])
@@ -179,15 +179,15 @@ def test_lennard_jones_is_the_textbook_one():
     epsilon, sigma, cutoff = np.full((1, 1), 1.3), np.full((1, 1), 1.1), np.full((1, 1), 2.7)
     p = parameters(epsilon, sigma, cutoff, shifted=True)[0, 0]
     energy, force = POTENTIAL.energy_and_force.py_func(r * r, p)
-    np.testing.assert_allclose(energy, lennard_jones_reference.energy(r, 1.3, 1.1), rtol=1e-12)
-    np.testing.assert_allclose(force * r, lennard_jones_reference.force(r, 1.3, 1.1), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(energy, lennard_jones_reference.energy_at(r, 1.3, 1.1), rtol=1e-12)
+    np.testing.assert_allclose(force * r, lennard_jones_reference.force_at(r, 1.3, 1.1), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(POTENTIAL.force.py_func(r * r, p), force, rtol=1e-14)
-    assert p[1] == pytest.approx(lennard_jones_reference.energy(2.7, 1.3, 1.1))
+    assert p[1] == pytest.approx(lennard_jones_reference.energy_at(2.7, 1.3, 1.1))
     far = np.linspace(2.7, 400.0, 2_000_001)
     shell = 4 * np.pi * far**2
     sums = [
-        np.trapezoid(lennard_jones_reference.energy(far, 1.3, 1.1) * shell, far),
-        np.trapezoid(lennard_jones_reference.force(far, 1.3, 1.1) * far * shell, far),
+        np.trapezoid(lennard_jones_reference.energy_at(far, 1.3, 1.1) * shell, far),
+        np.trapezoid(lennard_jones_reference.force_at(far, 1.3, 1.1) * far * shell, far),
     ]
     np.testing.assert_allclose(tail(1.3, 1.1, 2.7), sums, rtol=1e-6)
 

@@ -8,6 +8,7 @@ from test_particle_kernels import VECTOR_ISAS, clustered, listed, scattered
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import interaction_of
+from hpckit.comm.device import HOST
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_table import PairTable, read_lammps_table, write_lammps_table
 from hpckit.kernels.particles.cells import reference as cells_reference
@@ -16,8 +17,7 @@ from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.simd import Form, force_kernel, stored_table
 from hpckit.kernels.particles.pair.tabulated import FIRST, POTENTIAL
 from hpckit.kernels.particles.records import simd as records
-from hpckit.md.tabulated import tabulated
-from hpckit.particles.particles import aligned
+from hpckit.md.interaction import tabulated
 
 FORMS = [Form("scalar"), *(Form(isa, kind, types) for isa in VECTOR_ISAS for kind, types in (("d", 3), ("f", 1)))]
 FILE = "# tables\n\nA\nN 4\n\n1 1.0 3.0 4.0\n2 1.5 2.0 3.0\n3 2.0 1.0 2.0\n4 2.5 0.0 1.0\n\n"
@@ -61,14 +61,14 @@ def test_forms_of_the_lookup_match_the_reference(form):
     cutoffs = 2.5 - 0.1 * np.add.outer(np.arange(form.types), np.arange(form.types))
     given = tabulated(kinds, cutoffs, points=301, shift=True)
     pairs = cells_reference.neighbors(slots[:own], own, 2.5)
-    expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, given.table, given.rows)
+    expected, tallies = pair_reference.forces_of_pairs(slots, *pairs, POTENTIAL, given.table, given.rows)
     positions = slots
     if form.kind == "f":
-        positions = aligned(slots.shape, np.float32)
+        positions = HOST.zeros(slots.shape, np.float32)
         records.to_single(slots, 0, len(slots), np.array(extent) / 2, positions)
     tolerance = 1e-4 if form.kind == "f" else 1e-13
     for measure in (False, True):
-        forces, found = aligned((own, 4)), np.zeros((own, 8))
+        forces, found = HOST.zeros((own, 4)), np.zeros((own, 8))
         kernel = force_kernel(POTENTIAL, Form(form.isa, form.kind, form.types, measure))
         table = stored_table(given.table, form, given.rows, FIRST)
         kernel(
@@ -81,7 +81,7 @@ def test_forms_of_the_lookup_match_the_reference(form):
 
 @pytest.mark.parametrize("isa", ["scalar", *VECTOR_ISAS])
 def test_pairs_closer_than_the_table_are_not_silently_wrong(isa):
-    form, slots = Form(isa), aligned((24, 4))
+    form, slots = Form(isa), HOST.zeros((24, 4))
     slots[:, 0] = 100.0 + np.arange(24)
     slots[:3, :3] = [[0, 0, 0], [1.5, 0, 0], [1.5, 0.5, 0]]
     given = tabulated(lennard_jones(first=0.8), 2.5)
@@ -89,7 +89,7 @@ def test_pairs_closer_than_the_table_are_not_silently_wrong(isa):
     start = np.arange(17) * form.lanes
     for i, j in enumerate((1, 2, 1)):
         entries[start[i]] = 4 * j
-    forces, table = aligned((16, 4)), stored_table(given.table, form, given.rows, FIRST)
+    forces, table = HOST.zeros((16, 4)), stored_table(given.table, form, given.rows, FIRST)
     force_kernel(POTENTIAL, form)(
         np.zeros(1, np.int32), slots.ravel(), start, entries, table, forces.ravel(), np.zeros(128)
     )

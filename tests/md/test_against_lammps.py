@@ -162,7 +162,7 @@ def start(tmp_path):
 
 @pytest.mark.parametrize("counts", [(1, 3, 6), pytest.param((1, 2, 4), marks=pytest.mark.nightly)], ids=str)
 def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts):
-    """Every split, uneven cuts, bricks thinner than the reach, open sides; with repro to the bit."""
+    """Every split, uneven cuts, domains thinner than the reach, open sides; with repro to the bit."""
     pair = {
         "epsilon": [[1.0, 1.2], [1.2, 0.8]],
         "sigma": [[1.0, 0.95], [0.95, 0.9]],

@@ -62,6 +62,13 @@ def test_a_late_rank_is_named_with_its_line_and_those_that_wait_with_theirs(mpir
         assert f"watch_ranks.py:{line_of('late', 'DUE')} (late)" in who[rank]["stack"]
 
 
+def test_a_rank_that_is_late_among_ghosts_is_named_with_the_operation(mpirun, tmp_path):
+    said = mpirun(3, "watch_ranks.py", "ghosts", tmp_path, 0.5).stderr
+    for name in ("ghost exchange", "migration"):
+        assert f"rank 2 has not come to {name}" in said
+        assert report(tmp_path, f"{name}.json")["ranks"][0]["last"]["inside"]
+
+
 def test_a_rank_that_computes_for_ever_is_named_and_the_job_ended(mpirun, tmp_path):
     outcome = mpirun(2, "watch_ranks.py", "busy", tmp_path, 0.5, check=False)
     assert outcome.code != 0

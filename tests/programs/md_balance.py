@@ -13,21 +13,23 @@ from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.md import system as system_module
+from hpckit.md import balance
 from hpckit.md.dynamics import NVE
 from hpckit.md.forces import Forces
+from hpckit.md.snapshots import snapshot
 from hpckit.particles.migration import audit
 
 comm = MPI.COMM_WORLD
 clock = SimpleNamespace(seconds=0.0, process_time=lambda: clock.seconds)
-system_module.time = clock
+balance.time = clock
 compute = Forces.compute
 
 
 def timed(forces, particles, neighbors, clusters, measure):
     """Forces of some clusters, which take the time of their pairs."""
     compute(forces, particles, neighbors, clusters, measure)
-    clock.seconds += 1e-9 * neighbors.length * len(clusters) / max(1, len(neighbors.inner) + len(neighbors.outer))
+    lists = neighbors.lists
+    clock.seconds += 1e-9 * neighbors.pairs * len(clusters) / max(1, len(lists.inner) + len(lists.outer))
 
 
 Forces.compute = timed
@@ -41,7 +43,7 @@ dynamics = NVE()
 def work() -> list[int]:
     """Pairs in the list of each rank."""
     every = np.empty(comm.size, np.int64)
-    comm.Allgather(np.array([system.neighbors.length]), every)
+    comm.Allgather(np.array([system.neighbors.pairs]), every)
     return every.tolist()
 
 
@@ -50,8 +52,8 @@ for _ in range(120):
     dynamics.step(system, 0.004, False)
 audit(system.mesh, system.particles, system.count)
 after = work()
-found = system.snapshot()
+found = snapshot(system)
 if comm.rank == 0:
     place = found.positions.sum(), (found.positions * np.sin(np.arange(found.count))[:, None]).sum()
-    print(json.dumps({"before": before, "after": after, "cuts": system.bricks.cuts[0], "place": place}))
+    print(json.dumps({"before": before, "after": after, "cuts": system.domains.cuts[0], "place": place}))
 system.mesh.close()

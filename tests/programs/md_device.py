@@ -1,6 +1,6 @@
 """A hot system on these ranks, on the host and on a (simulated) GPU: the same particles after some steps.
 
-In each case particles leave their bricks, lists are made anew and, at first, do not fit.
+In each case particles leave their domains, lists are made anew and, at first, do not fit.
 """
 
 import numpy as np
@@ -8,57 +8,58 @@ from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.comm.gpu_choice import find_gpu
+from hpckit.kernels.particles.cells import cuda
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.snapshots import snapshot
+from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.particles.migration import audit
-from hpckit.particles.particles import make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)
+cuda.FIRST_CAPACITY = 2  # so that the first lists do not fit
 CASES = {  # cells along x, y, z; periodic; types; cutoff; precision; tolerance
     "two types": ((4, 3, 6), "xyz", 2, 1.4, "double", 1e-11),
     "open, mixed": ((4, 3, 5), "xz", 1, 1.6, "mixed", 1e-5),
-    "thin bricks": ((3, 3, 3), "xyz", 1, 2.2, "double", 1e-11),
+    "thin domains": ((3, 3, 3), "xyz", 1, 2.2, "double", 1e-11),
 }
 STEPS, EDGE = 4, 1.3
 
 
-def travelers(cells: tuple[int, int, int], types: int) -> np.ndarray:
+def packed(cells: tuple[int, int, int], types: int) -> np.ndarray:
     """Particles on a shaken simple lattice, all of them on rank 0, fast."""
     rng = np.random.default_rng(8)
     sites = np.stack(np.meshgrid(*map(np.arange, cells), indexing="ij"), axis=-1).reshape(-1, 3)
     n = len(sites) if comm.rank == 0 else 0
     places = (sites[:n] + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (n, 3))
-    return make_travelers(np.arange(n), places, rng.normal(0, 8, (n, 3)), rng.integers(0, types, n))
+    return pack_particles(np.arange(n), places, rng.normal(0, 8, (n, 3)), rng.integers(0, types, n))
 
 
-def outcome(kind: type, case: tuple, **options: object) -> tuple:
-    """Thermo at the end, and the last frame (on rank 0) of a system of that kind."""
+def outcome(case: tuple, **options: object) -> tuple:
+    """Thermo at the end, and the last frame (on rank 0) of a system."""
     cells, periodic, types, cutoff, precision, _ = case
     mesh = hp.Mesh(comm, periodic=tuple(periodic), x=0, y=1, z=0)
     rng = np.random.default_rng(1)
     epsilon = rng.uniform(0.9, 1.1, (types, types))
     table = parameters(epsilon + epsilon.T, np.full((types, types), 1.0), np.full((types, types), cutoff))
-    bricks = Bricks.even(mesh.topology, np.zeros(3), EDGE * np.array(cells))
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), EDGE * np.array(cells))
     interaction, masses = Interaction(POTENTIAL, table), np.linspace(1, 2, types)
     rebuilds = Rebuilds(1, 0, True)
-    system = kind(mesh, bricks, masses, interaction, rebuilds=rebuilds, precision=precision, **options)
-    if kind is DeviceSystem:
-        system.neighbors.capacity = 2
-    system.load(travelers(cells, types))
+    system = System(mesh, domains, masses, interaction, rebuilds=rebuilds, precision=precision, **options)
+    system.load(packed(cells, types))
     system.rebuild()
     system.compute(measure=True)
     start = measure(system)
     dynamics = NVE()
     for step in range(STEPS):
         dynamics.step(system, 0.004, step == STEPS - 1)
-    audit(mesh, system.on_host(), system.count)
-    found = start, measure(system), system.snapshot(forces=True), system.builds
+    audit(mesh, system.particles, system.count)
+    found = start, measure(system), snapshot(system, forces=True), system.neighbors.builds
     mesh.close()
     return found
 
@@ -66,7 +67,7 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
 good = 0
 for name, case in CASES.items():
     tolerance = case[-1]
-    host, there = outcome(System, case), outcome(DeviceSystem, case, device=device)
+    host, there = outcome(case), outcome(case, device=device)
     assert there[3] == host[3] > 1, (name, "rebuilds", there[3], host[3])
     for expected, got in zip(host[:2], there[:2], strict=True):
         for what in ("temperature", "potential", "pressure", "tensor"):
@@ -82,8 +83,8 @@ for name, case in CASES.items():
         scale = np.abs(expected.forces).max()
         np.testing.assert_allclose(got.forces, expected.forces, rtol=0, atol=100 * tolerance * scale)
     good += 1
-again = outcome(DeviceSystem, CASES["two types"], device=device)
-first = outcome(DeviceSystem, CASES["two types"], device=device)
+again = outcome(CASES["two types"], device=device)
+first = outcome(CASES["two types"], device=device)
 if comm.rank == 0:
     assert np.array_equal(again[2].positions, first[2].positions), "another run has other bits"
     print("all good", good)

@@ -10,16 +10,16 @@ import hpckit as hp
 from hpckit.comm.gpu_choice import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.device_system import DeviceSystem
 from hpckit.md.dynamics import NVE
 from hpckit.md.external import External, Wall
 from hpckit.md.fire import Fire
 from hpckit.md.interaction import Interaction
+from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
-from hpckit.particles.particles import make_travelers
-from hpckit.plan.particles.domain import Bricks
+from hpckit.particles.particles import pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)
@@ -34,26 +34,26 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
 }
 
 
-def travelers() -> np.ndarray:
+def packed() -> np.ndarray:
     """Particles on a shaken simple lattice, most of them low in x, all on rank 0, fast."""
     rng = np.random.default_rng(8)
     sites = np.stack(np.meshgrid(*map(np.arange, CELLS), indexing="ij"), axis=-1).reshape(-1, 3)
     n = len(sites) if comm.rank == 0 else 0
     places = (sites[:n] + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (n, 3))
-    return make_travelers(np.arange(n), places, rng.normal(0, 3, (n, 3)), np.zeros(n, np.int64))
+    return pack_particles(np.arange(n), places, rng.normal(0, 3, (n, 3)), np.zeros(n, np.int64))
 
 
-def outcome(kind: type, case: tuple, **options: object) -> tuple:
-    """Thermo and the last frame (on rank 0) of a system of that kind, and its cuts along x."""
+def outcome(case: tuple, **options: object) -> tuple:
+    """Thermo and the last frame (on rank 0) of a system, and its cuts along x."""
     make, external, balance = case
     periodic = ("x", "y") if external else ("x", "y", "z")
     mesh = hp.Mesh(comm, periodic=periodic, x=0, y=1, z=1)
     one = np.ones((1, 1))
-    bricks = Bricks.even(mesh.topology, np.zeros(3), EDGE * np.array(CELLS))
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), EDGE * np.array(CELLS))
     interaction = Interaction(POTENTIAL, parameters(one, one, 1.3 * one))
-    system = kind(mesh, bricks, np.array([1.5]), interaction, balance_every=balance, **options)
+    system = System(mesh, domains, np.array([1.5]), interaction, balance_every=balance, **options)
     system.external = external
-    system.load(travelers())
+    system.load(packed())
     system.rebuild()
     system.compute(measure=True)
     dynamics = make()
@@ -61,9 +61,9 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
         dynamics.step(system, 0.01, step == STEPS - 1)
     found = (
         measure(system),
-        system.snapshot(forces=True),
+        snapshot(system, forces=True),
         getattr(dynamics, "largest_force", 0.0),
-        system.bricks.cuts[0],
+        system.domains.cuts[0],
     )
     mesh.close()
     return found
@@ -71,7 +71,7 @@ def outcome(kind: type, case: tuple, **options: object) -> tuple:
 
 good = 0
 for name, case in CASES.items():
-    host, there = outcome(System, case), outcome(DeviceSystem, case, device=device)
+    host, there = outcome(case), outcome(case, device=device)
     for what in ("temperature", "potential", "pressure", "tensor"):
         expected, got = getattr(host[0], what), getattr(there[0], what)
         assert np.allclose(got, expected, rtol=1e-10, atol=1e-10), (name, what, got, expected)
@@ -86,7 +86,7 @@ for name, case in CASES.items():
     good += 1
 thrown = External((0.0, 0.0, 1e5), [Wall(2, False)])  # through the wall, on every rank
 try:
-    outcome(DeviceSystem, (NVE, thrown, 0), device=device)
+    outcome((NVE, thrown, 0), device=device)
 except BlowUpError as problem:
     assert "behind the upper wall along z" in problem.report(), problem.report()
     good += 1

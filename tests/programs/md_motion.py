@@ -14,6 +14,7 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md.dynamics import NVE
 from hpckit.md.fire import Fire
+from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
 from hpckit.md.thermostats import NoseHoover
 
@@ -38,7 +39,7 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
             speeds.append(system.particles.velocities[own, 0])
         if isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force:
             break
-    found = system.snapshot()
+    found = snapshot(system)
     if found is not None:
         largest = dynamics.largest_force if isinstance(dynamics, Fire) else 0.0
         np.savez(

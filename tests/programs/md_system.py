@@ -14,10 +14,12 @@ from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
-from hpckit.md.system import Rebuilds, System
+from hpckit.md.neighbors import Rebuilds
+from hpckit.md.snapshots import load_snapshot, snapshot
+from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.particles.migration import audit
-from hpckit.plan.particles.domain import Bricks
+from hpckit.plan.particles.domain import DomainDecomposition
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -28,13 +30,13 @@ def system_of(case: dict) -> System:
     data = read_lammps_data(folder / case["data"], periodic=tuple(case.get("periodic", (True,) * 3)))
     names = tuple(axis for axis, closed in zip("xyz", data.periodic, strict=True) if closed)
     mesh = hp.Mesh(comm, periodic=names, **dict(zip("xyz", case.get("split", (0, 0, 0)), strict=True)))
-    bricks = Bricks.even(mesh.topology, data.lower, data.upper)
+    domains = DomainDecomposition.even(mesh.topology, data.lower, data.upper)
     if "cuts" in case:  # fractions of the box along each dim that is cut
-        cuts = [list(each) for each in bricks.cuts]
+        cuts = [list(each) for each in domains.cuts]
         for d, fractions in enumerate(case["cuts"]):
             if len(fractions) == mesh.topology.sizes[d] - 1:
                 cuts[d][1:-1] = [data.lower[d] + f * (data.upper[d] - data.lower[d]) for f in fractions]
-        bricks = Bricks(mesh.topology, tuple(tuple(each) for each in cuts))
+        domains = DomainDecomposition(mesh.topology, tuple(tuple(each) for each in cuts))
     if "interaction" in case:  # as in a run file
         config = Config.model_validate({"system": {"file": __file__}, "interaction": case["interaction"]})
         interaction = interaction_of(config, len(data.masses))
@@ -43,8 +45,8 @@ def system_of(case: dict) -> System:
         interaction = Interaction(POTENTIAL, parameters(epsilon, sigma, cutoff, case.get("shift", False)))
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
-    system = System(mesh, bricks, data.masses, interaction, rebuilds=rebuilds, **options)
-    system.load_snapshot(data if comm.rank == 0 else None)
+    system = System(mesh, domains, data.masses, interaction, rebuilds=rebuilds, **options)
+    load_snapshot(system, data if comm.rank == 0 else None)
     return system
 
 
@@ -62,7 +64,7 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
             it = measure(system)
             rows.append([step, it.temperature, it.potential, it.total, it.pressure, *it.tensor])
     audit(system.mesh, system.particles, system.count)
-    found = system.snapshot(forces=True)
+    found = snapshot(system, forces=True)
     counts = np.zeros(comm.size, np.int64)
     comm.Allgather(np.array([system.particles.count]), counts)
     if found is not None:
@@ -75,6 +77,6 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
             types=found.types,
             forces=found.forces,
             counts=counts,
-            builds=system.builds,
+            builds=system.neighbors.builds,
         )
     system.mesh.close()

@@ -47,7 +47,7 @@ def test_walkers_keep_their_ids_and_fields(mesh):
         swarm["position"] += step[swarm["id"]]
         swarm.migrate()
         inside = np.where(periodic, swarm.lower + np.mod(places - swarm.lower, length), places)
-        low, high = swarm.bricks.owned(mesh.rank)
+        low, high = swarm.domains.owned(mesh.rank)
         own = swarm["position"]
         assert (own >= low[: own.shape[1]]).all()
         assert (own < high[: own.shape[1]]).all()
@@ -68,15 +68,15 @@ def test_ghosts_are_all_that_is_near(mesh):
     swarm, places, _ = start(mesh)
     periodic = [name in mesh.topology.periodic for name in mesh.topology.names]
     length, rank = swarm.upper - swarm.lower, mesh.rank
-    low, high = (corner[: len(periodic)] for corner in swarm.bricks.bounds(rank))
-    owners = swarm.bricks.owners(np.pad(places, ((0, 0), (0, 3 - len(periodic)))))
+    low, high = (corner[: len(periodic)] for corner in swarm.domains.bounds(rank))
+    owners = swarm.domains.owners(np.pad(places, ((0, 0), (0, 3 - len(periodic)))))
     for reach in (0.0, 0.7, 6.5):  # the last is more than the box
         near = swarm.ghosts(reach)
         wanted = []
-        for turns in itertools.product(*(range(-3, 4) if closed else (0,) for closed in periodic)):
-            moved = places + np.array(turns) * length
+        for image in itertools.product(*(range(-3, 4) if closed else (0,) for closed in periodic)):
+            moved = places + np.array(image) * length
             inside = ((moved >= low - reach) & (moved < high + reach)).all(axis=1)
-            inside &= (owners != rank) | any(turns)
+            inside &= (owners != rank) | any(image)
             wanted += [(int(i), *moved[i]) for i in np.flatnonzero(inside)]
         found = [(int(one["id"]), *one["position"]) for one in near]
         assert np.allclose(sorted(found), sorted(wanted)) if wanted else not found

@@ -12,6 +12,10 @@ import hpckit as hp
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.watch import Watch
 from hpckit.errors import InputError, MismatchError, StallError
+from hpckit.particles.ghosts import GhostExchange
+from hpckit.particles.migration import send_to
+from hpckit.particles.particles import Particles, pack_particles
+from hpckit.plan.particles.domain import DomainDecomposition
 
 CASE, FOLDER, LIMIT = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 comm = hp.world()
@@ -138,6 +142,35 @@ def late():
         operate(comm)
 
 
+def ghosts():
+    """The last rank comes late to an exchange of ghosts, then to a migration; the others are told of both."""
+    last = comm.size - 1
+    mesh = hp.Mesh(comm, periodic=("x",), x=0, y=1, z=1)
+    domains = DomainDecomposition.even(mesh.topology, np.zeros(3), np.full(3, 6.0))
+    places = np.random.default_rng(comm.rank).uniform(*domains.bounds(comm.rank), (40, 3))
+    own, ghosts = Particles(), GhostExchange(mesh)
+    own.append(pack_particles(np.arange(40), places, np.zeros((40, 3)), np.zeros(40, np.int64)))
+    count = len(ghosts.rebuild(domains, own, 1.0))
+    own.reserve(40 + count)
+    ghosts.settle(np.arange(40, 40 + count))
+
+    def refresh():
+        ghosts.start(own)
+        ghosts.finish(own)
+
+    with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
+        for name, step in (
+            ("ghost exchange", refresh),
+            ("migration", lambda: send_to(mesh, np.arange(5), np.zeros(5, int))),
+        ):
+            step()
+            if comm.rank == last:
+                until_reported([last], list(range(last)), operation=name).acquire(timeout=PATIENCE)
+                (FOLDER / "right.json").rename(FOLDER / f"{name}.json")
+            step()
+    mesh.close()
+
+
 def busy():
     """The first rank computes for ever, in compiled code that holds the interpreter; the job is ended."""
     hp.Watch(comm, limit=LIMIT, end=10 * LIMIT, folder=FOLDER)
@@ -232,6 +265,6 @@ def exchange():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (mismatches, collectives, late, busy, slow, gone, crossed, exchange)}[CASE]()
+    {f.__name__: f for f in (mismatches, collectives, late, ghosts, busy, slow, gone, crossed, exchange)}[CASE]()
     if CASE == "slow" and comm.rank == 0:
         print(json.dumps(REPORT.exists()))

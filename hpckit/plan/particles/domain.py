@@ -1,4 +1,4 @@
-"""A box cut into bricks, one a rank, and whose particles every rank must know: plain values, no MPI."""
+"""A box cut into domains, one a rank, and the regions in which particles are ghosts of others: no MPI."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ DIMS = 3
 
 
 @dataclass(frozen=True)
-class Reached:
-    """Of the particles in one interval of a dim, who wants those in low <= x < high: rank coordinate `to`, which sees
-    them moved by `turns` lengths of the box.
+class GhostRegion:
+    """Particles that the ranks at one place of a dim must have as ghosts: those in low <= x < high of the sender.
+
+    to: the coordinate of these ranks along the dim. image: the image flag, by how many lengths of the box the particles
+    are moved for them.
     """
 
     to: int
-    turns: int
+    image: int
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Ghosts of one peer that are moved by the same number of box lengths in each dim."""
+    """Ghosts of one peer that are moved by the same number of box lengths in each dim, their image flags."""
 
     peer: int
-    turns: tuple[int, int, int]
+    image: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Bricks:
+class DomainDecomposition:
     """The box lower <= x < upper over the three axes of `topology`, cut at `cuts[d]` (ends included) along dim d.
 
-    Cuts need not be even. Along a dim that is not periodic the outer bricks reach to infinity: every particle has an
+    Cuts need not be even. Along a dim that is not periodic the outer domains reach to infinity: every particle has an
     owner wherever it goes. Raises `DecompositionError` for a box or cuts that do not grow.
     """
 
@@ -60,7 +62,7 @@ class Bricks:
 
     @classmethod
     def even(cls, topology: Topology, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Self:
-        """Bricks of equal size."""
+        """A box cut into domains of equal size."""
         ends = zip(np.asarray(lower, float), np.asarray(upper, float), topology.sizes, strict=True)
         return cls(topology, tuple(tuple(float(x) for x in np.linspace(a, b, n + 1)) for a, b, n in ends))
 
@@ -85,13 +87,13 @@ class Bricks:
         return np.array([name in self.topology.periodic for name in self.topology.names])
 
     def bounds(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The corners of a rank's brick within the box."""
+        """The corners of a rank's domain within the box."""
         coords = self.topology.coords(rank)
         low = np.array([cuts[c] for cuts, c in zip(self.cuts, coords, strict=True)])
         return low, np.array([cuts[c + 1] for cuts, c in zip(self.cuts, coords, strict=True)])
 
     def owned(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The corners of what a rank owns: its brick, without end at the sides of a box that is not periodic."""
+        """The corners of what a rank owns: its domain, without end at the sides of a box that is not periodic."""
         low, high = self.bounds(rank)
         for d, (coord, size) in enumerate(zip(self.topology.coords(rank), self.topology.sizes, strict=True)):
             if not self.periodic[d]:
@@ -107,38 +109,38 @@ class Bricks:
                 ranks = ranks * size + np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right")
         return ranks
 
-    def reached(self, coord: int, dim: int, reach: float) -> list[Reached]:
-        """Who, along one dim, wants which particles of the bricks at `coord`; the first entry is the brick itself."""
+    def ghost_regions(self, coord: int, dim: int, reach: float) -> list[GhostRegion]:
+        """Which particles of the domains at `coord` are ghosts of whom along one dim; the first entry: all, unmoved."""
         cuts, length = self.cuts[dim], self.lengths[dim]
         inner = (coord > 0, coord < len(cuts) - 2)
         low, high = cuts[coord], cuts[coord + 1]
         most = math.ceil(reach / length) if self.periodic[dim] else 0
-        found = [Reached(coord, 0, -math.inf, math.inf)]
-        for turns in range(-most, most + 1):
+        found = [GhostRegion(coord, 0, -math.inf, math.inf)]
+        for image in range(-most, most + 1):
             for to in range(len(cuts) - 1):
-                if (to, turns) == (coord, 0):
+                if (to, image) == (coord, 0):
                     continue
-                wanted_low, wanted_high = cuts[to] - reach - turns * length, cuts[to + 1] + reach - turns * length
+                wanted_low, wanted_high = cuts[to] - reach - image * length, cuts[to + 1] + reach - image * length
                 if self.periodic[dim]:
                     touches = wanted_low < high and wanted_high > low
                 else:
-                    # particles beyond the end of the box belong to the outer bricks, which then reach further
+                    # particles beyond the end of the box belong to the outer domains, which then reach further
                     wanted_low = -math.inf if to == 0 else wanted_low
                     wanted_high = math.inf if to == len(cuts) - 2 else wanted_high
                     touches = (wanted_low < high or not inner[1]) and (wanted_high > low or not inner[0])
                 if touches:
-                    found.append(Reached(to, turns, wanted_low, wanted_high))
+                    found.append(GhostRegion(to, image, wanted_low, wanted_high))
         return found
 
-    def ghosts(self, rank: int, reach: float) -> tuple[list[list[Reached]], list[Segment]]:
-        """What rank sends at a reach: for each dim its `reached`, and a segment for each of their combinations.
+    def ghosts(self, rank: int, reach: float) -> tuple[list[list[GhostRegion]], list[Segment]]:
+        """What rank sends at a reach: for each dim its `ghost_regions`, and a segment for each of their combinations.
 
         Segments are ordered as the product of the three lists; the first is the rank's own particles, unmoved. Peers
         are mutual: who is sent to also sends.
         """
-        options = [self.reached(coord, d, reach) for d, coord in enumerate(self.topology.coords(rank))]
+        options = [self.ghost_regions(coord, d, reach) for d, coord in enumerate(self.topology.coords(rank))]
         segments = [
-            Segment(self.topology.rank(tuple(one.to for one in each)), tuple(one.turns for one in each))  # type: ignore[arg-type]
+            Segment(self.topology.rank(tuple(one.to for one in each)), tuple(one.image for one in each))  # type: ignore[arg-type]
             for each in itertools.product(*options)
         ]
         return options, segments

@@ -10,15 +10,23 @@ Entry k of the list of particle i is entries[k * stride + i]: neighboring thread
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import empty, to_host
+from hpckit.kernels.particles.cells.constants import FAR
+from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record
 
 THREADS = threads(128)
+WARP = 32
+FILLED = (-np.inf, -np.inf, -np.inf, 0.5 * FAR, np.inf, np.inf)  # slots beyond hold no particle
+MOST_CELLS = 4  # a particle, in systems that are mostly empty
+FIRST_CAPACITY = 64  # neighbors, before the first list says how many
+ROOM = 1.1  # how much more is reserved than is needed now
 u8, i4, i8 = np.uint64, np.int32, np.int64
 
 
@@ -141,3 +149,98 @@ def build_list(
     places = (own_starts, ghost_starts, float(reach) ** 2, stride, capacity, entries.reshape(-1), lengths, longest)
     launch = _list[blocks(max(1, count), THREADS), THREADS]
     launch(positions.reshape(-1), count, ghosts, grid, shape, around, *places)
+
+
+class Cells(NamedTuple):
+    """Cells over a domain and the ghosts around it: `place` is their lower corner and how many there are per length,
+    `shape` how many along x, y and z; those within `around` of a particle's own hold all within `reach` of it.
+    """
+
+    place: tuple[float, ...]
+    shape: tuple[int, int, int]
+    around: int
+    reach: float
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+
+def grid_over(positions: Any, count: int, low: np.ndarray, high: np.ndarray, reach: float) -> Cells:
+    """Cells for so many particles in a domain and the ghosts around it: half the reach wide, or more where there is
+    little in them.
+    """
+    lengths = high - low + 2 * reach
+    edge = 0.5 * reach * (1 + 1e-9)
+    while np.prod(np.ceil(lengths / edge)) > MOST_CELLS * count + 4096:
+        edge *= 1.25
+    nx, ny, nz = (int(n) for n in np.ceil(lengths / edge))
+    return Cells((*map(float, low - reach), 1.0 / edge), (nx, ny, nz), 2 if edge < reach else 1, reach)
+
+
+def sort(records: Any, count: int, grid: Cells, ghosts: bool) -> tuple[Any, Any]:
+    """The order of `count` own particles, or ghosts: order[slot] is a particle; and where cells start, int32.
+
+    Slots that hold no particle are left out; with them, it waits for the GPU.
+    """
+    cells, starts = empty(count, records, np.int32), empty(grid.count + 1, records, np.int32)
+    assign_cells(records, count, grid.place, grid.shape, FILLED, grid.count, cells)
+    order = _argsort(cells)
+    cell_starts(cells[order], count, starts)
+    return (order if ghosts else order[: int(to_host(starts[-1:])[0])]), starts
+
+
+def place(source: Any, order: Any, slots: int, first: int, target: Any) -> None:
+    """See `reference.place`; every slot of the order has a particle."""
+    target[first : first + slots] = source[order]
+
+
+def ghost_slots(order: Any, slots: int, first: int, where: Any) -> None:
+    """See `reference.ghost_slots`; every slot of the order has a particle."""
+    where[:] = _argsort(order) + first  # the inverse of a permutation
+
+
+def list_neighbors(
+    positions: Any,
+    own: int,
+    ghosts: int,
+    grid: Cells,
+    starts: tuple[Any, Any],
+    inside: tuple[np.ndarray, np.ndarray],
+    isa: str,
+    padding: int,
+    held: Lists | None,
+) -> Lists:
+    """The neighbors of the `own` first slots among these and the `ghosts` slots behind them; waits for the GPU.
+
+    starts: of the cells of own particles and of ghosts. All slots count as outer, and lists are not padded: inside, isa
+    and padding are those of `columns.list_neighbors`. held: the lists before, whose memory is used again.
+    """
+    if held is not None and len(held.bounds) >= own:
+        bounds, memory, capacity = held.bounds, held.entries.reshape(-1), len(held.entries)
+    else:
+        bounds = empty(int(ROOM * own) // WARP * WARP + WARP, positions, np.int32)
+        memory, capacity = empty(0, positions, np.int32), FIRST_CAPACITY if held is None else len(held.entries)
+    stride = len(bounds)
+    while True:
+        if memory.size < capacity * stride:
+            memory = empty(capacity * stride, positions, np.int32)
+        entries = memory[: capacity * stride].reshape(capacity, stride)
+        longest = empty(1, positions, np.int32)
+        longest[:] = 0
+        where = grid.place, grid.shape, grid.around, *starts, grid.reach
+        build_list(positions, own, ghosts, *where, entries, bounds, longest)
+        found = int(to_host(longest)[0])
+        if found == 0:
+            return Lists(entries, bounds, range(0), range(own), [])
+        capacity = int(ROOM * found) + 1
+
+
+def _argsort(array: Any) -> Any:
+    """The stable order of an array."""
+    if type(array).__module__ == "cupy":
+        import cupy
+
+        return cupy.argsort(array, kind="stable")
+    return np.argsort(array, kind="stable")

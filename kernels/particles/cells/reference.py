@@ -7,9 +7,27 @@ with the boxes around them, are what a search looks at first. Positions are reco
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
+
+
+class Lists(NamedTuple):
+    """The neighbors of a rank's own slots, as the force kernels of the same form read them.
+
+    On the host `entries` are record offsets (RECORD x slot), for slot s those from bounds[s] to bounds[s + 1], padded
+    to whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride], of which slot s has
+    entries[: bounds[s], s]. `inner` are the clusters (on a GPU, slots) whose neighbors are own particles and their
+    images, `outer` the others; `inner_parts` are the former in pieces.
+    """
+
+    entries: Any
+    bounds: Any
+    inner: Any
+    outer: Any
+    inner_parts: list[Any]
 
 
 def assign_columns(

@@ -22,7 +22,7 @@ TABLE = vectors.lane_table()
 
 @jit
 def assign_columns(positions, count, lower, scale, shape, z_low, z_high, zones, columns, sizes):
-    """As `reference.assign_columns`; sizes[c] are the particles of column c."""
+    """See `reference.assign_columns`; sizes[c] are the particles of column c."""
     nx, ny = shape[0], shape[1]
     sizes[:] = 0
     for i in range(count):
@@ -41,7 +41,7 @@ def assign_columns(positions, count, lower, scale, shape, z_low, z_high, zones, 
 
 @jit
 def sort_columns(positions, count, columns, sizes, column_start, order):
-    """As `reference.sort_columns`: insertion into each column, quick where particles come nearly in order."""
+    """See `reference.sort_columns`: insertion into each column, quick where particles come nearly in order."""
     slots = column_start[-1] * CLUSTER
     filled = np.empty(len(sizes), np.int64)
     for c in range(len(sizes)):
@@ -75,7 +75,7 @@ def place(source, order, slots, first, target):
 
 @jit
 def ghost_slots(order, slots, first, where):
-    """As `reference.ghost_slots`."""
+    """See `reference.ghost_slots`."""
     for s in range(slots):
         if order[s] >= 0:
             where[order[s]] = first + s
@@ -83,7 +83,7 @@ def ghost_slots(order, slots, first, where):
 
 @jit
 def pack_tiles(positions, first, stop, center, tiles, boxes):
-    """As `reference.pack_tiles`, for the clusters first to stop - 1."""
+    """See `reference.pack_tiles`, for the clusters first to stop - 1."""
     for c in range(first, stop):
         for d in range(3):
             low, high = np.inf, -np.inf
@@ -97,7 +97,7 @@ def pack_tiles(positions, first, stop, center, tiles, boxes):
 
 @jit
 def corners(boxes, lowest, highest):
-    """As `reference.corners`."""
+    """See `reference.corners`."""
     for c in range(len(boxes)):
         for d in range(3):
             lowest[d], highest[d] = min(lowest[d], boxes[c, d]), max(highest[d], boxes[c, 3 + d])
@@ -159,7 +159,7 @@ def list_builder(isa: str) -> Any:
     def build_list(
         clusters, tiles, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries, found
     ):
-        """As `reference.build_list`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
+        """See `reference.build_list`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
         flat = tiles.reshape(-1)
         within = broadcast(np.float32(reach * reach))
@@ -238,7 +238,7 @@ def _build_list_scalar(
 
 @jit
 def split_clusters(boxes, clusters, lower, upper, reach, inner, outer):
-    """As `reference.split_clusters`: how many went to `inner`; the others, in `outer`, are the rest of `clusters`."""
+    """See `reference.split_clusters`: how many went to `inner`; the others, in `outer`, are the rest of `clusters`."""
     count_in, count_out = 0, 0
     for c in range(clusters):
         inside = True

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.device_array import empty, placed
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cuda_records import load_record
-from hpckit.kernels.particles.integrate.reference import MOST_TURNS
+from hpckit.kernels.particles.integrate.reference import MOST_IMAGES
 from hpckit.kernels.particles.pair.reference import TALLY
 
 THREADS = threads(128)
@@ -84,16 +85,25 @@ def _wrap(positions, images, slots, lower, upper, periodic):
             x, length = positions[at], upper[d] - lower[d]
             if x >= lower[d] and x < upper[d]:
                 continue
-            turns = math.floor((x - lower[d]) / length)
-            if not abs(turns) < MOST_TURNS:  # lost, or not a number: left for the thermo table to find
+            boxes = math.floor((x - lower[d]) / length)
+            if not abs(boxes) < MOST_IMAGES:  # lost, or not a number: left for the thermo table to find
                 continue
-            x -= turns * length
-            whole = np.int32(turns)
+            x -= boxes * length
+            whole = np.int32(boxes)
             if x >= upper[d]:  # rounded up to the upper end: it is the lower one
                 x = lower[d]
                 whole += np.int32(1)
             positions[at] = x
             images[image] += whole
+
+
+@kernel
+def _leaves(positions, slots, lower, upper, leaves):
+    s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if s < u8(slots):
+        x, y, z, _ = load_record(positions, s * u8(4))
+        inside = lower[0] <= x < upper[0] and lower[1] <= y < upper[1] and lower[2] <= z < upper[2]
+        leaves[s] = not inside and x < 0.5 * FAR
 
 
 @kernel
@@ -195,62 +205,73 @@ def _hold_off(forces, tallies, positions, ids, slots, dim, side, place, epsilon,
 
 
 def kick(velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float) -> None:
-    """As `reference.kick`."""
+    """See `reference.kick`."""
     launch = _kick[blocks(max(1, slots), THREADS), THREADS]
     launch(velocities.reshape(-1), forces.reshape(-1), inverse_mass, slots, half)
 
 
 def drift(positions: Any, velocities: Any, slots: int, dt: float) -> None:
-    """As `reference.drift`."""
+    """See `reference.drift`."""
     _drift[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), velocities.reshape(-1), slots, dt)
 
 
 def kick_drift(
     positions: Any, velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float, dt: float
 ) -> None:
-    """As `reference.kick_drift`."""
+    """See `reference.kick_drift`."""
     flat = positions.reshape(-1), velocities.reshape(-1), forces.reshape(-1)
     _kick_drift[blocks(max(1, slots), THREADS), THREADS](*flat, inverse_mass, slots, half, dt)
 
 
 def largest_move(positions: Any, built: Any, slots: int) -> float:
-    """As `reference.largest_move`; waits for the GPU."""
-    partial = _scratch(positions, min(PARTIAL, max(1, slots)))
+    """See `reference.largest_move`; waits for the GPU."""
+    partial = empty(min(PARTIAL, max(1, slots)), positions, np.float64)
     launch = _largest_move[blocks(partial.size, THREADS), THREADS]
     launch(positions.reshape(-1), built.reshape(-1), slots, partial)
     return float(partial.max())
 
 
 def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> int:
-    """As `reference.wrap`, but that it counts none; the box comes as NumPy arrays."""
+    """See `reference.wrap`, but that it counts none; the box comes as NumPy arrays."""
     box = (tuple(map(float, lower)), tuple(map(float, upper)), tuple(map(bool, periodic)))
     _wrap[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), images.reshape(-1), slots, *box)
     return 0
 
 
+def find_leavers(positions: Any, slots: int, lower: Any, upper: Any, leavers: Any) -> int:
+    """See `reference.find_leavers`; the corners come as NumPy arrays. Waits for the GPU."""
+    leaves = empty(slots, positions, np.bool_)
+    corners = tuple(map(float, lower)), tuple(map(float, upper))
+    _leaves[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), slots, *corners, leaves)
+    found = placed(leaves.nonzero()[0], positions)
+    fits = min(len(found), len(leavers))
+    leavers[:fits] = found[:fits]
+    return len(found)
+
+
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:
-    """As `reference.kinetic`; `sums` is on the device."""
+    """See `reference.kinetic`; `sums` is on the device."""
     count = min(PARTIAL, max(1, slots))
-    partial = _scratch(velocities, count * SUMS)
+    partial = empty(count * SUMS, velocities, np.float64)
     _kinetic[blocks(count, THREADS), THREADS](velocities.reshape(-1), masses, ids, slots, partial)
     sums[:] = partial.reshape(count, SUMS).sum(axis=0)
 
 
 def scale(velocities: Any, slots: int, factor: float) -> None:
-    """As `reference.scale`."""
+    """See `reference.scale`."""
     _scale[blocks(max(1, slots), THREADS), THREADS](velocities.reshape(-1), slots, factor)
 
 
 def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:
-    """As `reference.mix_noise`."""
+    """See `reference.mix_noise`."""
     launch = _mix_noise[blocks(max(1, slots), THREADS), THREADS]
     launch(velocities.reshape(-1), noise.reshape(-1), masses, ids, slots, keep, strength)
 
 
 def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> None:
-    """As `reference.powers`; `sums` is on the device."""
+    """See `reference.powers`; `sums` is on the device."""
     count = min(PARTIAL, max(1, slots))
-    partial = _scratch(velocities, count * POWERS)
+    partial = empty(count * POWERS, velocities, np.float64)
     _powers[blocks(count, THREADS), THREADS](velocities.reshape(-1), forces.reshape(-1), ids, slots, partial)
     each = partial.reshape(count, POWERS)
     sums[:3] = each[:, :3].sum(axis=0)
@@ -258,7 +279,7 @@ def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> Non
 
 
 def steer(velocities: Any, forces: Any, slots: int, keep: float, toward: float) -> None:
-    """As `reference.steer`."""
+    """See `reference.steer`."""
     launch = _steer[blocks(max(1, slots), THREADS), THREADS]
     launch(velocities.reshape(-1), forces.reshape(-1), slots, keep, toward)
 
@@ -266,7 +287,7 @@ def steer(velocities: Any, forces: Any, slots: int, keep: float, toward: float) 
 def push(
     forces: Any, tallies: Any, positions: Any, masses: Any, ids: Any, slots: int, field: Any, measure: bool
 ) -> None:
-    """As `reference.push`; the field comes as a NumPy array."""
+    """See `reference.push`; the field comes as a NumPy array."""
     flat = forces.reshape(-1), tallies.reshape(-1), positions.reshape(-1)
     _push[blocks(max(1, slots), THREADS), THREADS](*flat, masses, ids, slots, tuple(map(float, field)), measure)
 
@@ -285,20 +306,11 @@ def hold_off(
     cutoff: float,
     measure: bool,
 ) -> int:
-    """As `reference.hold_off`, but that particles behind the wall are counted with `measure` only, which waits for the
+    """See `reference.hold_off`, but that particles behind the wall are counted with `measure` only, which waits for the
     GPU. Nothing holds a particle back that is behind a wall, so it is found the next time.
     """
-    behind = _scratch(positions, min(PARTIAL, max(1, slots)))
+    behind = empty(min(PARTIAL, max(1, slots)), positions, np.float64)
     flat = forces.reshape(-1), tallies.reshape(-1), positions.reshape(-1)
     wall = dim, side, place, epsilon, sigma, cutoff, measure
     _hold_off[blocks(behind.size, THREADS), THREADS](*flat, ids, slots, *wall, behind)
     return int(behind.sum()) if measure else 0
-
-
-def _scratch(like: Any, count: int) -> Any:
-    """A flat float64 array of the kind of `like`."""
-    if type(like).__module__ == "cupy":
-        import cupy
-
-        return cupy.empty(count)
-    return np.empty(count).view(type(like))

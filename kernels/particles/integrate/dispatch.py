@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.particles.integrate import simd
-from hpckit.kernels.particles.integrate.simd import find_leavers
+from hpckit.kernels.forms import form_for
 
 __all__ = [
     "drift",
@@ -26,73 +23,74 @@ __all__ = [
 ]
 
 
-def _form(array: Any) -> ModuleType:
-    if not is_device_array(array):
-        return simd
-    from hpckit.kernels.particles.integrate import cuda
-
-    return cuda
+def _form(array: Any) -> Any:
+    return form_for(__package__, array)
 
 
 def kick(velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float) -> None:
-    """As `reference.kick`."""
+    """See `reference.kick`."""
     _form(velocities).kick(velocities, forces, inverse_mass, slots, half)
 
 
 def drift(positions: Any, velocities: Any, slots: int, dt: float) -> None:
-    """As `reference.drift`."""
+    """See `reference.drift`."""
     _form(positions).drift(positions, velocities, slots, dt)
 
 
 def kick_drift(
     positions: Any, velocities: Any, forces: Any, inverse_mass: Any, slots: int, half: float, dt: float
 ) -> None:
-    """As `reference.kick_drift`."""
+    """See `reference.kick_drift`."""
     _form(positions).kick_drift(positions, velocities, forces, inverse_mass, slots, half, dt)
 
 
 def largest_move(positions: Any, built: Any, slots: int) -> float:
-    """As `reference.largest_move`; waits for the GPU."""
+    """See `reference.largest_move`; waits for the GPU."""
     return _form(positions).largest_move(positions, built, slots)
 
 
 def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, periodic: Any) -> int:
-    """As `reference.wrap`, which a GPU does not count for; the box comes as NumPy arrays."""
+    """See `reference.wrap`, which a GPU does not count for; the box comes as NumPy arrays."""
     return _form(positions).wrap(positions, images, slots, lower, upper, periodic)
 
 
+def find_leavers(positions: Any, slots: int, lower: Any, upper: Any, leavers: Any) -> int:
+    """See `reference.find_leavers`; waits for the GPU. The corners come as NumPy arrays."""
+    return _form(positions).find_leavers(positions, slots, lower, upper, leavers)
+
+
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:
-    """As `reference.kinetic`."""
+    """See `reference.kinetic`."""
     _form(velocities).kinetic(velocities, masses, ids, slots, sums)
 
 
 def scale(velocities: Any, slots: int, factor: float) -> None:
-    """As `reference.scale`."""
+    """See `reference.scale`."""
     _form(velocities).scale(velocities, slots, factor)
 
 
 def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:
-    """As `reference.mix_noise`."""
+    """See `reference.mix_noise`."""
     _form(velocities).mix_noise(velocities, noise, masses, ids, slots, keep, strength)
 
 
 def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> None:
-    """As `reference.powers`."""
+    """See `reference.powers`."""
     _form(velocities).powers(velocities, forces, ids, slots, sums)
 
 
 def steer(velocities: Any, forces: Any, slots: int, keep: float, toward: float) -> None:
-    """As `reference.steer`."""
+    """See `reference.steer`."""
     _form(velocities).steer(velocities, forces, slots, keep, toward)
 
 
 def push(
     forces: Any, tallies: Any, positions: Any, masses: Any, ids: Any, slots: int, field: Any, measure: bool
 ) -> None:
-    """As `reference.push`; the field comes as a NumPy array."""
+    """See `reference.push`; the field comes as a NumPy array."""
     _form(forces).push(forces, tallies, positions, masses, ids, slots, field, measure)
 
 
 def hold_off(forces: Any, tallies: Any, positions: Any, ids: Any, slots: int, dim: int, side: float, *wall: Any) -> int:
-    """As `reference.hold_off`; a GPU counts the particles behind the wall only where it measures."""
+    """See `reference.hold_off`; a GPU counts the particles behind the wall only where it measures."""
     return _form(forces).hold_off(forces, tallies, positions, ids, slots, dim, side, *wall)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.kernels.particles.cells.constants import FAR
 
-MOST_TURNS = 1e9  # boxes that a particle may have gone since the last look
+MOST_IMAGES = 1e9  # boxes that a particle may have gone since the last look
 
 
 def kick(velocities: np.ndarray, forces: np.ndarray, inverse_mass: np.ndarray, slots: int, half: float) -> None:
@@ -47,18 +47,18 @@ def wrap(
 ) -> int:
     """Move particles by whole boxes into lower <= x < upper along periodic dims, and count the moves in `images`.
 
-    Returns how many coordinates are `MOST_TURNS` boxes away or are no numbers: these stay as they are.
+    Returns how many coordinates are `MOST_IMAGES` boxes away or are no numbers: these stay as they are.
     """
     filled, lost = positions[:slots, 0] < 0.5 * FAR, 0
     filled |= np.isnan(positions[:slots, 0])
     for d in np.flatnonzero(periodic):
         length = upper[d] - lower[d]
-        turns = np.where(filled, np.floor((positions[:slots, d] - lower[d]) / length), 0.0)
-        far = ~(np.abs(turns) < MOST_TURNS)
+        boxes = np.where(filled, np.floor((positions[:slots, d] - lower[d]) / length), 0.0)
+        far = ~(np.abs(boxes) < MOST_IMAGES)
         lost += int(far.sum())
-        turns[far] = 0.0
-        positions[:slots, d] -= turns * length
-        images[:slots, d] += turns.astype(images.dtype)
+        boxes[far] = 0.0
+        positions[:slots, d] -= boxes * length
+        images[:slots, d] += boxes.astype(images.dtype)
         rounded_up = filled & ~far & (positions[:slots, d] >= upper[d])
         positions[:slots, d][rounded_up] = lower[d]
         images[:slots, d] += rounded_up

@@ -6,12 +6,12 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.particles.cells.constants import FAR, RECORD
-from hpckit.kernels.particles.integrate.reference import MOST_TURNS
+from hpckit.kernels.particles.integrate.reference import MOST_IMAGES
 
 
 @jit(noalias=True)
 def kick(velocities, forces, inverse_mass, slots, half):
-    """As `reference.kick`."""
+    """See `reference.kick`."""
     for s in range(np.uint64(slots)):
         factor = half * inverse_mass[s]
         for d in range(RECORD):
@@ -20,7 +20,7 @@ def kick(velocities, forces, inverse_mass, slots, half):
 
 @jit(noalias=True)
 def drift(positions, velocities, slots, dt):
-    """As `reference.drift`."""
+    """See `reference.drift`."""
     for s in range(np.uint64(slots)):
         for d in range(RECORD):
             positions[s, d] += dt * velocities[s, d]
@@ -38,7 +38,7 @@ def kick_drift(positions, velocities, forces, inverse_mass, slots, half, dt):
 
 @jit(noalias=True, math=frozenset({"contract", "nsz", "reassoc", "nnan"}))
 def largest_move(positions, built, slots):
-    """As `reference.largest_move`."""
+    """See `reference.largest_move`."""
     largest = 0.0
     for s in range(np.uint64(slots)):
         dx, dy, dz = positions[s, 0] - built[s, 0], positions[s, 1] - built[s, 1], positions[s, 2] - built[s, 2]
@@ -48,7 +48,7 @@ def largest_move(positions, built, slots):
 
 @jit
 def wrap(positions, images, slots, lower, upper, periodic):
-    """As `reference.wrap`."""
+    """See `reference.wrap`."""
     lost = 0
     for s in range(slots):
         if positions[s, 0] > 0.5 * FAR:
@@ -58,22 +58,22 @@ def wrap(positions, images, slots, lower, upper, periodic):
             if not periodic[d] or (x >= lower[d] and x < upper[d]):
                 continue
             length = upper[d] - lower[d]
-            turns = np.floor((x - lower[d]) / length)
-            if not abs(turns) < MOST_TURNS:
+            boxes = np.floor((x - lower[d]) / length)
+            if not abs(boxes) < MOST_IMAGES:
                 lost += 1
                 continue
-            x = max(x - turns * length, lower[d])
+            x = max(x - boxes * length, lower[d])
             if x >= upper[d]:  # rounded up to the upper end: it is the lower one
                 x = lower[d]
-                turns += 1.0
+                boxes += 1.0
             positions[s, d] = x
-            images[s, d] += np.int32(turns)
+            images[s, d] += np.int32(boxes)
     return lost
 
 
 @jit
 def find_leavers(positions, slots, lower, upper, leavers):
-    """As `reference.find_leavers`: how many particles are outside lower <= x < upper; the first in `leavers`."""
+    """See `reference.find_leavers`: how many particles are outside lower <= x < upper; the first in `leavers`."""
     count = 0
     for s in range(slots):
         inside = True
@@ -88,7 +88,7 @@ def find_leavers(positions, slots, lower, upper, leavers):
 
 @jit
 def kinetic(velocities, masses, ids, slots, sums):
-    """As `reference.kinetic`: the sums of m v_a v_b over particles, as xx, yy, zz, xy, xz, yz."""
+    """See `reference.kinetic`: the sums of m v_a v_b over particles, as xx, yy, zz, xy, xz, yz."""
     sums[:] = 0.0
     for s in range(slots):
         if ids[s] >= 0:
@@ -103,7 +103,7 @@ def kinetic(velocities, masses, ids, slots, sums):
 
 @jit
 def scale(velocities, slots, factor):
-    """As `reference.scale`."""
+    """See `reference.scale`."""
     for s in range(slots):
         for d in range(RECORD):
             velocities[s, d] *= factor
@@ -111,7 +111,7 @@ def scale(velocities, slots, factor):
 
 @jit
 def mix_noise(velocities, noise, masses, ids, slots, keep, strength):
-    """As `reference.mix_noise`."""
+    """See `reference.mix_noise`."""
     for s in range(slots):
         if ids[s] >= 0:
             width = strength / np.sqrt(masses[s])
@@ -121,7 +121,7 @@ def mix_noise(velocities, noise, masses, ids, slots, keep, strength):
 
 @jit
 def powers(velocities, forces, ids, slots, sums):
-    """As `reference.powers`."""
+    """See `reference.powers`."""
     sums[:] = 0.0
     for s in range(slots):
         if ids[s] >= 0:
@@ -135,7 +135,7 @@ def powers(velocities, forces, ids, slots, sums):
 
 @jit
 def steer(velocities, forces, slots, keep, toward):
-    """As `reference.steer`."""
+    """See `reference.steer`."""
     for s in range(slots):
         for d in range(RECORD):
             velocities[s, d] = keep * velocities[s, d] + toward * forces[s, d]
@@ -143,7 +143,7 @@ def steer(velocities, forces, slots, keep, toward):
 
 @jit
 def push(forces, tallies, positions, masses, ids, slots, field, measure):
-    """As `reference.push`."""
+    """See `reference.push`."""
     for s in range(slots):
         if ids[s] >= 0:
             for d in range(3):
@@ -154,7 +154,7 @@ def push(forces, tallies, positions, masses, ids, slots, field, measure):
 
 @jit
 def hold_off(forces, tallies, positions, ids, slots, dim, side, place, epsilon, sigma, cutoff, measure):
-    """As `reference.hold_off`: how many particles are behind the wall."""
+    """See `reference.hold_off`: how many particles are behind the wall."""
     behind = 0
     s3 = (sigma / cutoff) ** 3
     at_cutoff = epsilon * (2.0 / 15.0 * s3**3 - s3)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 
-def energy(r: np.ndarray, epsilon: float, sigma: float) -> np.ndarray:
+def energy_at(r: np.ndarray, epsilon: float, sigma: float) -> np.ndarray:
     """4 epsilon ((sigma/r)^12 - (sigma/r)^6)."""
     return 4 * epsilon * ((sigma / r) ** 12 - (sigma / r) ** 6)
 
 
-def force(r: np.ndarray, epsilon: float, sigma: float) -> np.ndarray:
+def force_at(r: np.ndarray, epsilon: float, sigma: float) -> np.ndarray:
     """-dE/dr."""
     return 24 * epsilon * (2 * (sigma / r) ** 12 - (sigma / r) ** 6) / r
 

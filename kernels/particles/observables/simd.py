@@ -11,7 +11,7 @@ DEPTH = 2  # cells that the reach spans
 
 @jit
 def pair_histogram(positions, types, first, last, edges, periodic, reach, counts):
-    """As `reference.pair_histogram`: particles sorted into cells, whose runs along z are contiguous in memory."""
+    """See `reference.pair_histogram`: particles sorted into cells, whose runs along z are contiguous in memory."""
     n = len(positions)
     if n == 0:
         return
@@ -109,7 +109,7 @@ def _reachable(neighbor, home, cells, periodic):
 
 @jit
 def density_sums(positions, edges, waves, real, imaginary):
-    """As `reference.density_sums`: powers of exp(-i 2 pi x / edge) by recurrence, one table a particle and dim."""
+    """See `reference.density_sums`: powers of exp(-i 2 pi x / edge) by recurrence, one table a particle and dim."""
     most = 0
     for m in range(len(waves)):
         for d in range(3):

@@ -10,7 +10,6 @@ that comes out of an energy is derived by `traced`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,7 +19,7 @@ from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, thread
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cuda_records import load_record, loader, single, type_of_double, type_of_single
 from hpckit.kernels.particles.pair import tabulated_cuda
-from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential, with_rows
+from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential, with_rows
 from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.pair.traced import derived
 
@@ -28,22 +27,8 @@ THREADS = threads(128)
 u8 = np.uint64
 
 
-@dataclass(frozen=True)
-class DeviceForm:
-    """What a force kernel is made for: kind "d", or "f" for float32 pairs; one type of particles or more; `measure`."""
-
-    kind: str = "d"
-    types: int = 1
-    measure: bool = False
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of records and tables."""
-        return np.dtype(np.float32 if self.kind == "f" else np.float64)
-
-
 def stored_table(
-    table: np.ndarray, form: DeviceForm, rows: np.ndarray | None = None, rows_at: int | None = None
+    table: np.ndarray, form: Form, rows: np.ndarray | None = None, rows_at: int | None = None
 ) -> np.ndarray:
     """A table [types, types, parameters] as kernels read it: flat, a row of parameters for each pair of types.
 
@@ -53,10 +38,10 @@ def stored_table(
 
 
 @cache
-def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
+def force_kernel(potential: Potential, form: Form) -> Kernel:
     """The kernel (records, slots, entries, stride, lengths, table, types, forces, tallies), all arrays flat.
 
-    See `forces`. Without `measure`, tallies are left alone.
+    See `run`. Without `measure`, tallies are left alone.
     """
     force, energy_and_force = _functions(potential, form)
     load_parameters = loader(potential.parameters)
@@ -119,7 +104,7 @@ def force_kernel(potential: Potential, form: DeviceForm) -> Kernel:
     return measure if form.measure else forces
 
 
-def _functions(potential: Potential, form: DeviceForm) -> tuple[Any, Any]:
+def _functions(potential: Potential, form: Form) -> tuple[Any, Any]:
     """The potential's functions of (r2, p, table) in the kernel's precision."""
     own_force, own_both = potential.force, potential.energy_and_force
     if potential.rows_at is not None:
@@ -142,7 +127,7 @@ def _functions(potential: Potential, form: DeviceForm) -> tuple[Any, Any]:
     return force, energy_and_force
 
 
-def _lookup(potential: Potential, form: DeviceForm) -> tuple[Any, Any]:
+def _lookup(potential: Potential, form: Form) -> tuple[Any, Any]:
     """The pieces that find the row of a particle's type in the table, and the parameters of a pair."""
     if form.types == 1:
         return _only_row, _same
@@ -184,7 +169,7 @@ def _gather(records, slots, entries, stride, lengths, out):
         out[i * u8(4)], out[i * u8(4) + u8(1)], out[i * u8(4) + u8(2)] = sx, sy, sz
 
 
-def forces(
+def run(
     made: Kernel,
     records: Any,
     slots: int,
@@ -198,7 +183,7 @@ def forces(
     """Launch a kernel of `force_kernel`: into `out` forces float64 [slots, 4], and tallies float64 [slots, 8].
 
     records: [all slots, 4] of the kernel's precision; entries int32 [capacity, stride] and lengths as of
-    `cells.cuda.build_list`; table: `stored_table` on the device. See `reference.forces`.
+    `cells.cuda.build_list`; table: `stored_table` on the device. See `reference.forces_of_pairs`.
     """
     flat = out.reshape(-1), tallies.reshape(-1)
     launch = made[blocks(max(1, slots), THREADS), THREADS]

@@ -35,6 +35,46 @@ class Potential:
     reference: Callable[..., Any] | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class Form:
+    """What a force kernel is made for.
+
+    isa: an entry of `simd.available()`, or "cuda"; kind: "d", or "f" for arithmetic in float32 with sums in float64;
+    types: kinds of particles; measure: whether it also writes energies and virials; exact: whether forces are added
+    without rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped;
+    one_cutoff: whether all pairs of types have the same, which then needs no looking up.
+    """
+
+    isa: str
+    kind: str = "d"
+    types: int = 1
+    measure: bool = False
+    exact: bool = False
+    one_cutoff: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """Neighbors that are taken at a time: what lists are padded to."""
+        if self.isa in ("scalar", "cuda"):
+            return 1
+        return (16 if self.kind == "f" else 8) // (1 if self.isa == "avx512" else 2)
+
+    @property
+    def near_types(self) -> int:
+        """Types that fit 16 bytes: these are looked up by a quicker instruction."""
+        return 0 if self.isa == "scalar" else 4 if self.kind == "f" else 2
+
+    @property
+    def stored_types(self) -> int:
+        """Types in a row of the table: whole registers, but for one type and for plain loops."""
+        return self.types if self.types == 1 or self.isa == "scalar" else -(-self.types // self.lanes) * self.lanes
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the records and the table."""
+        return np.dtype(np.float32 if self.kind == "f" else np.float64)
+
+
 def with_rows(store: Callable, table: np.ndarray, rows: np.ndarray | None, at: int | None) -> np.ndarray:
     """`store(table)`, flat, with `rows` [n, 4] behind it at a multiple of four.
 

@@ -7,7 +7,6 @@ costs arithmetic and saves every conflict, every reverse message and the scatter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +16,7 @@ from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import FUSED, STRICT, inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential, with_rows
+from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential, with_rows
 from hpckit.kernels.particles.pair.reference import TALLY
 
 AHEAD = 2048
@@ -27,41 +26,6 @@ REORDERED = FUSED | {"reassoc", "arcp"}  # what vectors of `kernels.compile.vect
 # 64, 2015): a multiple of 2^-28, and a multiple of 2^-70 for the rest. Sums of multiples are exact below 2^53 of their
 # unit: up to 2^25 units of force, and 2^12 neighbors.
 COARSE, FINE = 1.5 * 2.0 ** (52 - 28), 1.5 * 2.0 ** (52 - 70)
-
-
-@dataclass(frozen=True)
-class Form:
-    """What a force kernel is made for.
-
-    isa: an entry of `simd.available()`; kind: "d", or "f" for arithmetic in float32 with sums in float64; types: kinds
-    of particles; measure: whether it also writes energies and virials; exact: whether forces are added without
-    rounding, so that their bits depend neither on the order of the neighbors nor on how they are grouped; one_cutoff:
-    whether all pairs of types have the same, which then needs no looking up.
-    """
-
-    isa: str
-    kind: str = "d"
-    types: int = 1
-    measure: bool = False
-    exact: bool = False
-    one_cutoff: bool = False
-
-    @property
-    def lanes(self) -> int:
-        """Neighbors that are taken at a time: what lists are padded to."""
-        if self.isa == "scalar":
-            return 1
-        return (16 if self.kind == "f" else 8) // (1 if self.isa == "avx512" else 2)
-
-    @property
-    def near_types(self) -> int:
-        """Types that fit 16 bytes: these are looked up by a quicker instruction."""
-        return 0 if self.isa == "scalar" else 4 if self.kind == "f" else 2
-
-    @property
-    def stored_types(self) -> int:
-        """Types in a row of the table: whole registers, but for one type and for plain loops."""
-        return self.types if self.types == 1 or self.isa == "scalar" else -(-self.types // self.lanes) * self.lanes
 
 
 def stored_table(
@@ -83,7 +47,7 @@ def stored_table(
 
 @cache
 def force_kernel(potential: Potential, form: Form) -> Any:
-    """The kernel forces(clusters, records, start, entries, table, forces, tallies); see `reference.forces`.
+    """The kernel forces(clusters, records, start, entries, table, forces, tallies); see `reference.forces_of_pairs`.
 
     records, table, forces and tallies are flat; records and table are float32 where form.kind is "f".
     """

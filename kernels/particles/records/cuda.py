@@ -12,6 +12,7 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import empty, from_host, to_host
 from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP
 from hpckit.kernels.particles.cuda_records import load_record, type_of_double
 from hpckit.kernels.particles.records.reference import HIGH_SINGLE
@@ -66,11 +67,15 @@ def _to_single(positions, first, stop, center, out, words):
 
 
 @kernel
-def _of_types(positions, slots, values, out):
+def _weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
     s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(slots):
-        _, _, _, w = load_record(positions, s * u8(4))
-        out[s] = values[type_of_double(w)]
+        if ids[s] >= 0:
+            _, _, _, w = load_record(positions, s * u8(4))
+            mass = masses[min(i8(type_of_double(w)), i8(masses.size) - i8(1))]
+            slot_masses[s], inverse_masses[s] = mass, factor / mass
+        else:
+            slot_masses[s], inverse_masses[s] = masses[0], 0.0
 
 
 @kernel
@@ -127,44 +132,47 @@ def _wanted(positions, slots, low, high, most, number, inner_low, inner_high, en
 
 
 def take_all(positions: Any, chosen: Any, segments: Any, shifts: Any, count: int, out: Any) -> None:
-    """As `reference.take_all`."""
+    """See `reference.take_all`."""
     if count:
         flat = shifts.reshape(-1), count, out.shape[1], out.reshape(-1)
         _take_all[blocks(count, THREADS), THREADS](positions.reshape(-1), chosen, segments, *flat)
 
 
 def copy_all(positions: Any, chosen: Any, segments: Any, shifts: Any, count: int, target: Any) -> None:
-    """As `reference.copy_all`."""
+    """See `reference.copy_all`."""
     if count:
         launch = _copy_all[blocks(count, THREADS), THREADS]
         launch(positions.reshape(-1), chosen, segments, shifts.reshape(-1), count, target)
 
 
 def put(values: Any, positions: Any, slots: Any, first: int, stop: int) -> None:
-    """As `reference.put`."""
+    """See `reference.put`."""
     if stop > first:
         launch = _put[blocks(stop - first, THREADS), THREADS]
         launch(values.reshape(-1), positions.reshape(-1), slots, first, stop)
 
 
 def to_single(positions: Any, first: int, stop: int, center: Any, out: Any) -> None:
-    """As `reference.to_single`; the center comes as a NumPy array."""
+    """See `reference.to_single`; the center comes as a NumPy array."""
     if stop > first:
         flat = out.reshape(-1)
         launch = _to_single[blocks(stop - first, THREADS), THREADS]
         launch(positions.reshape(-1), first, stop, tuple(map(float, center)), flat, flat.view(np.int32))
 
 
-def of_types(positions: Any, slots: int, values: Any, out: Any) -> None:
-    """out[s] = values[type of slot s]."""
-    _of_types[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), slots, values, out)
+def weigh(
+    positions: Any, ids: Any, slots: int, masses: Any, factor: float, slot_masses: Any, inverse_masses: Any
+) -> None:
+    """See `reference.weigh`."""
+    launch = _weigh[blocks(max(1, slots), THREADS), THREADS]
+    launch(positions.reshape(-1), ids, slots, masses, float(factor), slot_masses, inverse_masses)
 
 
 def permute(
     order: Any, slots: int, positions: Any, velocities: Any, ids: Any, images: Any, to_positions: Any,
     to_velocities: Any, to_ids: Any, to_images: Any,
 ) -> None:  # fmt: skip
-    """As `simd.permute`."""
+    """See `simd.permute`."""
     old = positions.reshape(-1), velocities.reshape(-1), ids, images.reshape(-1)
     new = to_positions.reshape(-1), to_velocities.reshape(-1), to_ids, to_images.reshape(-1)
     _permute[blocks(max(1, slots), THREADS), THREADS](order, slots, *old, *new)
@@ -195,3 +203,24 @@ def _launch_wanted(
     inner = (tuple(map(float, inner_low)), tuple(map(float, inner_high)))
     options = (low.reshape(-1), high.reshape(-1), low.shape[1], tuple(map(int, number)))
     _wanted[blocks(max(1, slots), THREADS), THREADS](positions.reshape(-1), slots, *options, *inner, *arrays)
+
+
+def choose_ghosts(
+    positions: Any, slots: int, limits: Any, taker: np.ndarray, takers: int
+) -> tuple[Any, Any, np.ndarray]:
+    """See `reference.choose_ghosts`; the order is by taker, slot and segment. Waits for the GPU."""
+    low, high, *rest = limits
+    where = from_host(low, positions), from_host(high, positions), *rest
+    counts = empty(slots, positions, np.int32)
+    count_wanted(positions, slots, *where, counts)
+    ends = counts.cumsum(dtype=np.int64)
+    total = int(to_host(ends[-1:]).sum())
+    chosen, segments = empty(total, positions, np.int32), empty(total, positions, np.int32)
+    if not total:
+        return chosen, segments, np.zeros(takers, np.int64)
+    list_wanted(positions, slots, *where, ends, counts, chosen, segments)
+    if takers == 1:
+        return chosen, segments, np.array([total])
+    whose = to_host(from_host(taker.astype(np.int32), positions)[segments])
+    order = from_host(np.argsort(whose, kind="stable"), positions)
+    return chosen[order], segments[order], np.bincount(whose, minlength=takers)

@@ -71,3 +71,20 @@ def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, c
         if len(chosen):
             chosen[cursor[segment] : cursor[segment] + len(found)] = found
         cursor[segment] += len(found)
+
+
+def choose_ghosts(positions, slots, limits, taker, takers):  # type: ignore[no-untyped-def]
+    """The slots and segments (see `choose`) of all ghosts that this rank gives, and how many each taker takes.
+
+    limits: low, high, number, inner_low and inner_high of `choose`, NumPy arrays. taker[segment]: who takes a segment,
+    below `takers`. The ghosts of a taker follow each other, in the order of the takers. int[n], int32[n],
+    int64[takers].
+    """
+    counts, none = np.zeros(len(taker), np.int64), np.empty(0, np.int64)
+    choose(positions, slots, *limits, counts, none)
+    cursor = np.cumsum(counts) - counts
+    chosen, segments = np.empty(counts.sum(), np.int64), np.repeat(np.arange(len(taker), dtype=np.int32), counts)
+    if len(chosen):
+        choose(positions, slots, *limits, cursor, chosen)
+    order = np.argsort(taker[segments], kind="stable")
+    return chosen[order], segments[order], np.bincount(taker[segments], minlength=takers)

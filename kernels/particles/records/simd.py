@@ -11,7 +11,7 @@ from hpckit.kernels.particles.records.reference import HIGH_SINGLE
 
 @jit
 def take_all(positions, chosen, segments, shifts, count, out):
-    """As `reference.take_all`."""
+    """See `reference.take_all`."""
     with_type = out.shape[1] == RECORD
     for k in range(np.uint64(count)):
         s, shift = np.uint64(chosen[k]), np.uint64(segments[k])
@@ -23,7 +23,7 @@ def take_all(positions, chosen, segments, shifts, count, out):
 
 @jit
 def put(values, positions, slots, first, stop):
-    """As `reference.put`."""
+    """See `reference.put`."""
     for k in range(np.uint64(stop - first)):
         s = np.uint64(slots[np.uint64(first) + k])
         for d in range(3):
@@ -32,7 +32,7 @@ def put(values, positions, slots, first, stop):
 
 @jit
 def copy_all(positions, chosen, segments, shifts, count, target):
-    """As `reference.copy_all`."""
+    """See `reference.copy_all`."""
     for k in range(np.uint64(count)):
         s, t, shift = np.uint64(chosen[k]), np.uint64(target[k]), np.uint64(segments[k])
         for d in range(3):
@@ -41,7 +41,7 @@ def copy_all(positions, chosen, segments, shifts, count, target):
 
 @jit
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
-    """As `reference.weigh`."""
+    """See `reference.weigh`."""
     last = len(masses) - 1
     for s in range(slots):
         if ids[s] >= 0:
@@ -64,7 +64,7 @@ def to_single(positions, first, stop, center, out):
 
 @jit
 def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen):
-    """As `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on by what it took."""
+    """See `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on as it does so."""
     listing = len(chosen) > 0
     for s in range(slots):
         x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
@@ -108,3 +108,19 @@ def permute(order, slots, positions, velocities, ids, images, to_positions, to_v
             to_positions[s, 0] = FAR + FAR_STEP * s
             for d in range(3):
                 to_images[s, d] = 0
+
+
+def choose_ghosts(
+    positions: np.ndarray, slots: int, limits: tuple[np.ndarray, ...], taker: np.ndarray, takers: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See `reference.choose_ghosts`; the order is by taker, segment and slot."""
+    counts = np.zeros(len(taker), np.int64)
+    choose(positions, slots, *limits, counts, np.empty(0, np.int64))
+    order = np.argsort(taker, kind="stable")
+    ends = np.cumsum(counts[order])
+    starts = np.empty_like(counts)
+    starts[order] = ends - counts[order]
+    chosen = np.empty(max(1, ends[-1]), np.int64)
+    choose(positions, slots, *limits, starts, chosen)
+    segments = np.repeat(order, counts[order]).astype(np.int32)
+    return chosen, segments, np.bincount(taker, counts, takers).astype(np.int64)

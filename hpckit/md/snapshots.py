@@ -1,0 +1,84 @@
+"""All particles of a system at one instant: on rank 0 for files, on every rank for observables; and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.system import System
+from hpckit.particles.migration import exchange
+from hpckit.particles.particles import PACKED, pack_particles
+from hpckit.plan.particles.snapshot import Snapshot
+
+WITH_FORCE = np.dtype([("particle", PACKED), ("force", "f8", 4)])
+
+
+def snapshot(system: System, step: int = 0, time: float = 0.0, forces: bool = False) -> Snapshot | None:
+    """Collective: all particles in the order of their ids, on rank 0; None elsewhere.
+
+    Positions are wrapped into the box, with the images that say how often they went around; ids count from 1.
+    """
+    each = _own_particles(system)
+    counts = np.zeros(system.mesh.size, np.int64)
+    counts[0] = len(each)
+    every = exchange(system.mesh, each, counts)
+    return None if system.mesh.rank else _snapshot_of(system, every, step, time, forces)
+
+
+def frame(system: System, step: int = 0, time: float = 0.0) -> Snapshot:
+    """Collective: a `snapshot` on every rank, for observables. It takes 88 bytes and more a particle everywhere."""
+    each, comm = _own_particles(system), system.mesh.comm
+    counts = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([len(each)], np.int64), counts)
+    every = np.empty(int(counts.sum()), each.dtype)
+    record = MPI.BYTE.Create_contiguous(each.dtype.itemsize).Commit()
+    starts = np.cumsum(counts) - counts
+    comm.Allgatherv([each, len(each), record], [every, (counts, starts), record])
+    record.Free()
+    return _snapshot_of(system, every, step, time, forces=False)
+
+
+def load_snapshot(system: System, given: Snapshot | None) -> None:
+    """Collective: take up the particles of a snapshot given by rank 0; None elsewhere. Ids become 0, 1, ….
+
+    Raises what `System.load` raises.
+    """
+    packed = np.zeros(0, PACKED)
+    if given is not None:
+        n = given.count
+        velocities = np.zeros((n, 3)) if given.velocities is None else given.velocities
+        packed = pack_particles(np.arange(n), given.positions, velocities, given.types, given.images)
+    system.load(packed)
+
+
+def _own_particles(system: System) -> np.ndarray:
+    """The particles of this rank with their forces, to send."""
+    particles = system.particles.on_host()
+    slots = particles.own
+    each = np.zeros(len(slots), WITH_FORCE)
+    each["particle"], each["force"] = particles.packed(slots), particles.forces[slots]
+    return each
+
+
+def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forces: bool) -> Snapshot:
+    domains, every = system.domains, every[np.argsort(every["particle"]["id"])]
+    packed = every["particle"]
+    x, y, z = map(bool, domains.periodic)
+    positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
+    wrap(positions, images, len(every), domains.lower, domains.upper, domains.periodic)
+    return Snapshot(
+        lower=domains.lower,
+        upper=domains.upper,
+        periodic=(x, y, z),
+        ids=packed["id"] + 1,
+        types=types_of(positions),
+        positions=np.ascontiguousarray(positions[:, :3]),
+        images=images,
+        velocities=np.ascontiguousarray(packed["velocity"][:, :3]),
+        forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
+        masses=system.masses,
+        step=step,
+        time=time,
+    )

@@ -1,0 +1,54 @@
+"""The plans of a uniform fluid: what molecular dynamics sends on so many ranks, without particles of a run."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.ghosts import GhostPlan
+from hpckit.plan.particles.migration import MigrationPlan, migration_of
+from hpckit.plan.topology import Topology
+
+MOST = 40_000  # particles that stand for all
+STRAY = 0.25  # of the skin: how far particles have moved at a rebuild, along each dim
+
+
+class MdPlans(NamedTuple):
+    """What a run of molecular dynamics sends: ghosts in each step, migration at each rebuild of its lists."""
+
+    ghosts: GhostPlan
+    migration: MigrationPlan
+
+
+def md_plans(
+    box: npt.ArrayLike,
+    density: float,
+    cutoff: float,
+    skin: float,
+    topology: Topology,
+    node: int = 0,
+    seed: int = 1,
+) -> MdPlans:
+    """The plans of particles spread evenly over a box of these edges, cut into equal domains along `topology`'s axes.
+
+    density: particles per volume; cutoff, skin: lists reach as far as both together. node: how many ranks, one after
+    the other, share the memory of a node, 0 where all is sent by messages. At a rebuild particles have moved by up to a
+    quarter of the skin along each dim. At most `MOST` particles, placed at random, stand for all of them.
+    """
+    lengths = np.broadcast_to(np.asarray(box, np.float64), 3)
+    total = density * math.prod(lengths)
+    count = max(1, min(MOST, round(total)))
+    share = 1.0 if count == round(total) else total / count
+    domains = DomainDecomposition.even(topology, np.zeros(3), lengths)
+    random = np.random.default_rng(seed)
+    positions = random.uniform(0.0, 1.0, (count, 3)) * lengths
+    moved = positions + random.uniform(-STRAY * skin, STRAY * skin, (count, 3))
+    moved = np.where(domains.periodic, np.mod(moved, lengths), moved)
+    nodes = np.arange(topology.size) // node if node else None
+    ghosts = GhostPlan.of(domains, cutoff + skin, positions, node=nodes, share=share)
+    counts = migration_of(domains.owners(moved), domains.owners(positions), topology.size)
+    return MdPlans(ghosts, MigrationPlan(counts, share=share))

@@ -1,0 +1,130 @@
+"""Particles of the host sorted into columns of clusters, and the lists of their neighbors: what `simd` is called for.
+
+`grid_over`, `sort` and `list_neighbors` are those of `cuda` for NumPy arrays. Columns stand over a domain in x and y;
+those of the ghosts are as wide and go on beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.cells.reference import Lists
+from hpckit.kernels.particles.cells.simd import (
+    assign_columns,
+    corners,
+    ghost_slots,
+    list_builder,
+    pack_tiles,
+    place,
+    sort_columns,
+    split_clusters,
+)
+from hpckit.kernels.particles.records.reference import type_words
+
+__all__ = ["ghost_slots", "grid_over", "list_neighbors", "place", "sort"]
+
+WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
+ZONES = 3  # of ghosts: below, beside and above the domain, so that no cluster spans two faces
+PARTS = 4  # of the inner clusters, between which messages under way are looked after
+FLOAT32_STEP = float(np.finfo(np.float32).eps)
+ROOM = 1.1  # how much more is reserved than is needed now
+
+
+class Columns(NamedTuple):
+    """Columns over the domain from `low` to `high`: `scale` of them per length, `shape` in x and y; and the ghosts'."""
+
+    low: np.ndarray
+    high: np.ndarray
+    reach: float
+    scale: np.ndarray
+    shape: np.ndarray
+    ghost_low: np.ndarray
+    ghost_shape: np.ndarray
+
+
+def grid_over(positions: np.ndarray, count: int, low: np.ndarray, high: np.ndarray, reach: float) -> Columns:
+    """Columns for so many particles in a domain, and for the ghosts within `reach` around it."""
+    density = max(count, 1) / float(np.prod(high - low))
+    width = WIDTH * (CLUSTER / density) ** (1 / 3)
+    if reach > 0.75 * width:  # a part of the reach is searched with fewer columns
+        width = reach / max(1, round(reach / width))
+    shape = np.maximum(1, np.rint((high - low)[:2] / width)).astype(np.int64)
+    scale = shape / (high - low)[:2]
+    beyond = np.ceil(reach * scale).astype(np.int64)
+    return Columns(low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond)
+
+
+def sort(records: np.ndarray, count: int, grid: Columns, ghosts: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The order of `count` own particles, or ghosts: order[slot] is a particle, -1 for none; and where columns start.
+
+    Slots that hold no particle are left out.
+    """
+    zones, low, shape = (ZONES, grid.ghost_low, grid.ghost_shape) if ghosts else (1, grid.low, grid.shape)
+    columns, sizes = np.empty(count, np.int64), np.zeros(zones * math.prod(shape), np.int64)
+    z_ends = grid.low[2], grid.high[2]
+    assign_columns(records, count, low, grid.scale, shape, *z_ends, zones, columns, sizes)
+    starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
+    order = np.empty(int(starts[-1]) * CLUSTER, np.int64)
+    sort_columns(records, count, columns, sizes, starts, order)
+    return order, starts
+
+
+def list_neighbors(
+    positions: np.ndarray,
+    own: int,
+    ghosts: int,
+    grid: Columns,
+    starts: tuple[np.ndarray, np.ndarray],
+    inside: tuple[np.ndarray, np.ndarray],
+    isa: str,
+    padding: int,
+    held: Lists | None,
+) -> Lists:
+    """The neighbors of the `own` first slots among these and the `ghosts` slots behind them.
+
+    starts: of the columns of own particles and of ghosts. inside: within these corners no other rank's particle is near
+    (inf where the domain ends at no other). isa, padding: of the force kernel; the slots behind the ghosts become what
+    lists are padded with. held: the lists before, whose memory is used again.
+    """
+    own_clusters, clusters = own // CLUSTER, (own + ghosts) // CLUSTER
+    center = 0.5 * (grid.low + grid.high)
+    tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))
+    pack_tiles(positions, 0, clusters, center, tiles, boxes)
+    lowest, highest = grid.low.copy(), grid.high.copy()
+    corners(boxes, lowest, highest)
+    _place_padding(positions, own + ghosts, center[0], highest[0] + 3 * grid.reach)
+    bounds, entries = (
+        (held.bounds, held.entries) if held is not None else (np.zeros(1, np.int64), np.empty(0, np.int32))
+    )
+    if len(bounds) < own + 1:
+        bounds = np.empty(int(ROOM * own) + 1, np.int64)
+    found = np.empty(clusters + 1, np.int32)
+    where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, grid.low, grid.high)
+    pad_entry = np.int32(RECORD * (own + ghosts))
+    # What float32 may round away: two coordinates, each by half a unit, and their difference.
+    largest = float(max((center - lowest).max(), (highest - center).max()))
+    reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
+    build = list_builder(isa)
+    while True:
+        count = build(own_clusters, tiles, boxes, reach, padding, pad_entry, *starts, where, bounds, entries, found)
+        if count >= 0:
+            break
+        entries = np.empty(int(ROOM * -count) + 1000, np.int32)
+    inner, outer = np.empty(own_clusters, np.int32), np.empty(own_clusters, np.int32)
+    count_in = split_clusters(boxes, own_clusters, *inside, grid.reach, inner, outer)
+    inner, outer = inner[:count_in], outer[: own_clusters - count_in]
+    alone = bool(np.isinf(inside[0]).all() and np.isinf(inside[1]).all())
+    size = max(1, -(-count_in // (1 if alone else PARTS)))
+    return Lists(entries, bounds, inner, outer, [inner[i : i + size] for i in range(0, count_in, size)])
+
+
+def _place_padding(positions: np.ndarray, first: int, middle: float, farthest: float) -> None:
+    """Empty slots for the ends of lists, out of reach and near enough for squares to stay moderate."""
+    stop = first + CLUSTER
+    positions[first:stop] = middle
+    positions[first:stop, 0] = farthest
+    positions[first:stop, 3] = type_words(np.zeros(CLUSTER, np.int64))

@@ -1,0 +1,165 @@
+"""Plans of particles: ghosts of uneven domains and migration are proved; planted faults are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpckit.errors import PlanError
+from hpckit.plan.draw import draw
+from hpckit.plan.machine.machine import machine_of
+from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.ghosts import POSITION, GhostPlan
+from hpckit.plan.particles.migration import MigrationPlan, migration_of
+from hpckit.plan.particles.uniform import md_plans
+from hpckit.plan.price import price
+from hpckit.plan.protocol import transposed
+from hpckit.plan.prove import prove
+from hpckit.plan.topology import Topology
+
+AXES = ("x", "y", "z")
+LOWER, UPPER = np.array([-1.0, 0.0, 2.0]), np.array([4.0, 7.0, 5.0])
+
+
+def uneven(sizes, periodic):
+    rng = np.random.default_rng(7)
+    cuts = []
+    for a, b, n in zip(LOWER, UPPER, sizes, strict=True):
+        inner = np.sort(rng.uniform(a, b, n - 1))
+        cuts.append((float(a), *map(float, inner), float(b)))
+    return DomainDecomposition(Topology(AXES, sizes, periodic), tuple(cuts))
+
+
+def ghosts(sizes=(3, 1, 2), periodic=AXES, reach=0.8, count=113, **more):
+    positions = np.random.default_rng(3).uniform(LOWER, UPPER, (count, 3))
+    return GhostPlan.of(uneven(sizes, periodic), reach, positions, **more)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 1, 1), (1, 3, 1), (2, 1, 2), (5, 1, 1), (3, 1, 2), (2, 3, 2)])
+@pytest.mark.parametrize(("periodic", "reach"), [(AXES, 0.8), (("y",), 3.1), ((), 0.8), (AXES, 7.5)])
+def test_ghosts_are_proved(sizes, periodic, reach):
+    """Reaches beyond a domain, and beyond the box, among them."""
+    plan = ghosts(sizes, periodic, reach, 31 if reach > 7 else 113)
+    proof = prove(plan)
+    assert proof.ranks == np.prod(sizes)
+    assert proof.messages > 0 or np.prod(sizes) == 1
+
+
+def test_ranks_of_a_node_use_its_memory():
+    node = np.array([0, 0, 0, 1, 1, 1])
+    plan = ghosts(node=node)
+    prove(plan)
+    assert {step.place for step in plan.steps()} == {"memory", "messages"}
+    by_message = next(step for step in plan.steps() if step.place == "messages")
+    assert (node[by_message.sends.ranks()] != node[by_message.sends.peer]).all()
+
+
+def faulty(change):
+    """The plan with one row of what is sent, from rank 1 to rank 2, changed."""
+    plan = ghosts()
+    row = int(np.flatnonzero((plan.sent.sender == 1) & (plan.sent.receiver == 2))[2])
+    every = np.arange(len(plan.sent.sender))
+    if change == "lost":
+        return replace(plan, sent=plan.sent.of(np.delete(every, row)))
+    if change == "doubled":
+        return replace(plan, sent=plan.sent.of(np.insert(every, row, row)))
+    sent = plan.sent._replace(**{name: values.copy() for name, values in plan.sent._asdict().items()})
+    if change == "another image":
+        sent.image[row, 1] += 1
+    elif change == "far image":
+        sent.image[row, 1] += 5
+    elif change == "another particle":
+        sent.particle[row] = np.setdiff1d(np.arange(113), sent.particle[sent.receiver == 2])[0]
+    elif change == "of another rank":
+        sent.particle[row] = np.flatnonzero(plan.domains.owners(plan.positions) != 1)[0]
+    elif change == "to another rank":
+        sent.receiver[row] = 3
+        sent = sent.of(np.lexsort((sent.receiver, sent.sender)))
+    return replace(plan, sent=sent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["lost", "doubled", "another image", "far image", "another particle", "of another rank", "to another rank"],
+)
+def test_a_fault_in_what_is_sent_is_found(change):
+    with pytest.raises(PlanError):
+        prove(faulty(change))
+
+
+def test_ranks_that_take_other_numbers_than_are_sent_are_found():
+    plan = ghosts()
+    taken = np.zeros((6, 6), np.int64)
+    np.add.at(taken, (plan.sent.receiver, plan.sent.sender), 1)
+    prove(replace(plan, taken=taken))
+    for fewer in (1, taken[2, 1]):  # a shorter message; none at all
+        other = taken.copy()
+        other[2, 1] -= fewer
+        with pytest.raises(PlanError):
+            prove(replace(plan, taken=other))
+
+
+def test_memory_that_ranks_do_not_share_is_found():
+    class Wrong(GhostPlan):
+        def claim(self):
+            return replace(super().claim(), node=np.arange(self.ranks))
+
+    plan = ghosts(node=np.zeros(6, np.int64))
+    with pytest.raises(PlanError):
+        prove(Wrong(plan.domains, plan.reach, plan.positions, plan.sent, node=plan.node))
+
+
+def test_ghosts_are_priced_and_drawn_by_what_they_send():
+    plan, machine = ghosts(), machine_of("infiniband")
+    assert plan.bytes_sent.sum() == POSITION * (plan.sent.sender != plan.sent.receiver).sum()
+    cost = price(plan, machine).seconds
+    assert price(replace(plan, share=1000.0), machine).seconds > 10 * cost > 0
+    assert "ghosts" in draw(plan)
+    prove(transposed(plan))
+
+
+def counts():
+    rng = np.random.default_rng(5)
+    return rng.integers(0, 7, (5, 5)) * rng.integers(0, 2, (5, 5))
+
+
+def test_migration_is_proved():
+    assert prove(MigrationPlan(counts())).messages == np.count_nonzero(counts() - np.diag(np.diag(counts())))
+    prove(MigrationPlan(np.zeros((3, 3), np.int64)))
+    assert price(MigrationPlan(counts()), machine_of("infiniband")).seconds > 0
+
+
+def test_faults_of_a_migration_are_found():
+    plan = MigrationPlan(counts())
+    r, q = map(int, np.argwhere(plan.counts > 1)[1])
+    for change in (-1, 1, -plan.counts[r, q]):
+        taken = plan.counts.T.copy()
+        taken[q, r] += change
+        with pytest.raises(PlanError):
+            prove(replace(plan, taken=taken))
+    taken = plan.counts.T.copy()
+    taken[q] = np.roll(taken[q], 1)
+    with pytest.raises(PlanError):
+        prove(replace(plan, taken=taken))
+    with pytest.raises(PlanError):
+        prove(MigrationPlan(-plan.counts))
+
+
+def test_particles_that_stay_do_not_migrate():
+    owners, homes = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 0, 2, 1, 1])
+    np.testing.assert_array_equal(migration_of(homes, owners, 3), [[0, 1, 0], [1, 0, 0], [0, 2, 0]])
+
+
+def test_a_uniform_fluid_sends_what_a_shell_holds():
+    """On 3 x 2 x 2 ranks of edge 10: ghosts are the particles of the shell around a domain."""
+    plans = md_plans((30.0, 20.0, 20.0), 0.8, 2.2, 0.3, Topology(AXES, (3, 2, 2), AXES), node=4)
+    prove(plans.ghosts)
+    prove(plans.migration)
+    shell = 0.8 * (15.0**3 - 10.0**3)
+    each = np.bincount(plans.ghosts.sent.receiver, minlength=12) * plans.ghosts.share
+    assert each.mean() == pytest.approx(shell, rel=0.05)
+    leaving = plans.migration.counts.sum() * plans.migration.share
+    faces = 12 * 6 * 10.0**2 * 0.8
+    assert leaving == pytest.approx(faces * 0.25 * 0.3 / 4, rel=0.15)  # a quarter of the way, on average, outward
