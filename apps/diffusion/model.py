@@ -45,7 +45,7 @@ class Model:
         self.decomposition = decomposition = Decomposition(config.grid.shape, mesh.topology, halo=1)
         self.dt, self.steps = time_step(config)
         self.steps_done = 0
-        self.now = Field.zeros(decomposition, mesh, name="temperature", units="K", device=device)
+        self.now = Field.zeros(mesh, decomposition, name="temperature", units="K", device=device)
         self.now.set_from_host(start(config, decomposition.global_slices(mesh.rank)))
         self.next = self.now.like()
         self.core, self.rim = self.now.core, self.now.rim
