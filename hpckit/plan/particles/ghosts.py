@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -29,9 +29,9 @@ class Ghosts(NamedTuple):
     particle: Ints
     image: Ints
 
-    def of(self, chosen: object) -> Ghosts:
+    def of(self, chosen: Any) -> Ghosts:
         """Some of them."""
-        return Ghosts(*(each[chosen] for each in self))  # type: ignore[index]
+        return Ghosts(*(each[chosen] for each in self))
 
 
 def ghosts_of(domains: DomainDecomposition, rank: int, reach: float, positions: Floats) -> Ghosts:
