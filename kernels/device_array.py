@@ -53,6 +53,8 @@ def as_host(array: Any) -> Any:
 def is_device_array(array: object) -> bool:
     """Whether an array lives on a GPU (CuPy) or on a simulated one."""
     kind = type(array)
+    if kind is np.ndarray:  # the usual case, at once
+        return False
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
 
 

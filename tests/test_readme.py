@@ -68,13 +68,6 @@ def test_the_plan_of_the_readme_runs(mpirun, tmp_path, ranks):
     mpirun(ranks, program)
 
 
-def test_the_two_commands_are_single_lines_that_set_up_from_nothing():
-    assert set(COMMANDS) == {"run", "test", "draw"}
-    for command in (COMMANDS["run"], COMMANDS["test"]):
-        assert command.count("\n") == 1
-        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
-
-
 def test_the_drawn_ring_is_what_its_command_draws(tmp_path):
     words = COMMANDS["draw"].split("#")[0].split()
     assert words[0] == "hpckit"

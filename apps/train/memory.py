@@ -14,7 +14,7 @@ from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
 from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.parameters import Parameters
-from hpckit.plan.pipeline.schedule import peak_live
+
 
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 
@@ -29,7 +29,7 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     samples = config.batch.size // (plan.dp * plan.microbatches)
     kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window)]
-    live = peak_live(plan.schedule)
+    live = plan.schedule.live()
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.train.timeline import TIMELINE, read_timeline
-from hpckit.plan.pipeline.draw import draw_measured_svg, svg_of
+from hpckit.plan.pipeline.draw import draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, escape, grid, table
@@ -95,9 +95,9 @@ def _pipeline(run: RunData) -> Iterator[Section]:
     priced, seconds = price_schedule(step.schedule, times=step.times), step.price.seconds
     bubble = run.summary.get("bubble") or {}
     axis = max(seconds, priced.seconds)  # both on one
-    drawn = draw_measured_svg(step, axis)
+    drawn = draw_schedule_svg(step.schedule, step.price, f"{1e3 * seconds:.4g} ms, measured", axis)
     told = f"{1e3 * priced.seconds:.4g} ms, simulated with the mean times of the stages, drawn to the scale above"
-    beside = svg_of(step.schedule, priced, told, axis)
+    beside = draw_schedule_svg(step.schedule, priced, told, axis)
     rows = [
         (what, percent(bubble[key]))
         for key, what in (

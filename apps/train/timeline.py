@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hpckit.plan.pipeline.measured_step import MeasuredStep
-from hpckit.plan.pipeline.price import Interval, SchedulePrice
+from hpckit.plan.pipeline.price import Interval, MeasuredStep, SchedulePrice
 from hpckit.plan.pipeline.schedule import Action, Schedule
 from hpckit.plan.pipeline.times import StageTimes
 

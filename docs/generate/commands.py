@@ -8,8 +8,8 @@ import re
 from parsers import parser_of
 from pieces import code, linked, table
 
+from hpckit.bench import BENCHMARKS
 from hpckit.cli.main import VERBS
-from hpckit.cli.verbs.bench import benchmarks
 
 HEAD = """# Commands
 
@@ -96,7 +96,7 @@ def _benchmarks() -> str:
     """The benchmarks, with the options that only one of them takes."""
     common = {action.dest for action in parser_of("bench")._actions}
     rows, texts = [], []
-    for name, line in benchmarks().items():
+    for name, (_, line) in BENCHMARKS.items():
         rows.append((code(f"hpckit bench {name}"), line))
         own = [action for action in parser_of(f"bench {name}")._actions if action.dest not in common]
         if own:

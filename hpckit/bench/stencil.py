@@ -18,39 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.bench import c_rival
-from hpckit.bench.measure import Times, interleave, machine, ratio
-from hpckit.bench.weather import slab_rows
+from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, timed
+from hpckit.bench.rivals import c
+from hpckit.bench.weather.verb import slab_rows
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
-from hpckit.kernels.compile.jit import STRICT, jit
+from hpckit.kernels.peaks.simd import copy
 from hpckit.kernels.stencil import reference
 
 VARIABLE, CONSTANT, COPY = 24, 16, 16  # bytes that must move per cell
 STAR_SIZE, STAR_RADII = 4000, (2, 4)
-Result = tuple[list[dict[str, Any]], dict[str, dict[str, float]]]
-_DOUBLES = ctypes.POINTER(ctypes.c_double)
+Result = tuple[Rows, Ratios]
 
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Measure all, and return rows and ratios (keys as in the README's table); without a C compiler none against C."""
     rows, ratios = heat3d(quick)
-    for radius in STAR_RADII:
-        more_rows, more_ratios = star(radius, quick)
+    for more_rows, more_ratios in (*(star(radius, quick) for radius in STAR_RADII), slab_rows(quick)):
         rows += more_rows
         ratios |= more_ratios
-    if c_rival.compiler() is None:
+    if c.compiler() is None:
         rows.append({"note": "no C compiler found (gcc, cc, clang or CC): the ratios against C are left out"})
-    more_rows, more_ratios = slab_rows(quick)
-    rows += more_rows
-    ratios |= more_ratios
-    return {"bench": "stencil", "machine": machine(), "results": rows, "ratios": ratios}
-
-
-@jit(math=STRICT)
-def _copy(out, field):
-    for p in range(np.uint64(field.size)):
-        out[p] = field[p]
+    return result("stencil", rows, ratios)
 
 
 def heat3d(quick: bool) -> Result:
@@ -72,7 +61,7 @@ def heat3d(quick: bool) -> Result:
     candidates = {
         # First, because it leaves nothing of its output in the cache, which the next one would miss.
         "numpy.copyto": forward(np.copyto),
-        "copy": forward(lambda out, field: _copy(out.reshape(-1), field.reshape(-1))),
+        "copy": forward(lambda out, field: copy(out.reshape(-1), field.reshape(-1), 1)),
         "variable": forward(lambda out, field: stencil.diffuse(out, field, coefficient, dt, spacing)),
         "constant": forward(lambda out, field: stencil.diffuse(out, field, 0.8, dt, spacing)),
     }
@@ -95,11 +84,9 @@ def star(radius: int, quick: bool) -> Result:
     n = STAR_SIZE
     field, out = np.random.default_rng(0).random((n, n)), np.zeros((n, n))
     candidates: dict[str, Callable[[], object]] = {"hpckit": lambda: stencil.star(out, field, radius)}
-    library = c_rival.build("star.c", "-ffast-math", f"-DR={radius}")
+    library = c.build("star.c", "-ffast-math", f"-DR={radius}")
     if library is not None:
-        library.star.argtypes = [_DOUBLES, _DOUBLES, ctypes.c_long]
-        library.star.restype = None
-        candidates["C"] = lambda: library.star(_pointer(out), _pointer(field), n)
+        candidates["C"] = lambda: library.star(*c.pointers(out, field), ctypes.c_long(n))
         ours = _once(candidates["hpckit"], out)
         np.testing.assert_allclose(_once(candidates["C"], out), ours, rtol=0, atol=1e-13)
     times = interleave(candidates, rounds=15 if quick else 41)
@@ -114,22 +101,11 @@ def _largest(*edges: int) -> int:
 
 
 def _row(case: str, name: str, seconds: list[float], nbytes: int) -> dict[str, Any]:
-    middle = median(seconds)
-    return {
-        "case": case,
-        "candidate": name,
-        "milliseconds": round(middle * 1e3, 2),
-        "t_eff_GB_per_s": round(t_eff(nbytes, middle), 2),
-        "rounds": len(seconds),
-    }
+    return timed(case, name, seconds, t_eff_GB_per_s=round(t_eff(nbytes, median(seconds)), 2))
 
 
 def _against_c(key: str, times: Times, ours: str) -> dict[str, dict[str, float]]:
     return {key: ratio(times["C"], times[ours])} if "C" in times else {}
-
-
-def _pointer(array: np.ndarray) -> Any:
-    return array.ctypes.data_as(_DOUBLES)
 
 
 def _once(call: Callable[[], object], out: np.ndarray) -> np.ndarray:
@@ -140,13 +116,11 @@ def _once(call: Callable[[], object], out: np.ndarray) -> np.ndarray:
 
 
 def _c_heat3d(coefficient: np.ndarray, factor: float) -> Callable[[np.ndarray, np.ndarray], object] | None:
-    library = c_rival.build("heat3d.c")
+    library = c.build("heat3d.c")
     if library is None:
         return None
-    library.heat3d.argtypes = [_DOUBLES, _DOUBLES, _DOUBLES, ctypes.c_double, ctypes.c_long]
-    library.heat3d.restype = None
-    n, values = len(coefficient), _pointer(coefficient)
-    return lambda out, field: library.heat3d(_pointer(out), _pointer(field), values, factor, n)
+    numbers = ctypes.c_double(factor), ctypes.c_long(len(coefficient))
+    return lambda out, field: library.heat3d(*c.pointers(out, field, coefficient), *numbers)
 
 
 def _check_heat(

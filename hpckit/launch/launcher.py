@@ -1,4 +1,6 @@
-"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees."""
+"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees; and what a run
+plans to do, before ranks are started.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hpckit.errors import SetupError
+from hpckit.errors import InputError, SetupError
 from hpckit.launch.mpi_kind import PMI, mpi_kind
+from hpckit.settings.apps import App
+from hpckit.settings.config import BEYOND
 
 # (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
 LAUNCHERS = (
@@ -81,3 +86,25 @@ def leave(above: Joined | None, code: int) -> int:
     if code:
         time.sleep(0.3)
     return code
+
+
+def check_plan(app: App, config: Any, ranks: int) -> Any:
+    """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
+
+    Raises `InputError` where the settings cannot be had on that many ranks.
+    """
+    import mpi4py
+
+    before = mpi4py.rc.initialize
+    if joined(os.environ) is None:
+        mpi4py.rc.initialize = False
+    try:
+        return app.run_module.dry_run(config, ranks)
+    except ArithmeticError as error:
+        raise InputError(
+            f"{BEYOND}: {error}",
+            likely="a length, time or count that is far too large or too small",
+            do="look at the settings that are no defaults: hpckit run … --show-config",
+        ) from None
+    finally:
+        mpi4py.rc.initialize = before

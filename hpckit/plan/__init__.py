@@ -3,9 +3,12 @@
 from hpckit import loaded_on_use
 
 _HOMES = {
+    "HaloField": "hpckit.plan.grid.halo",
     "StageTimes": "hpckit.plan.pipeline.times",
     "add_algorithm": "hpckit.plan.collective.algorithms",
     "collective_plan": "hpckit.plan.collective.algorithms",
+    "draw_schedule": "hpckit.plan.pipeline.draw",
+    "draw_schedule_svg": "hpckit.plan.pipeline.draw",
     "draw_svg": "hpckit.plan.draw",
     "gossip_plan": "hpckit.plan.collective.gossip",
     "halo_plan": "hpckit.plan.grid.halo",
@@ -14,9 +17,11 @@ _HOMES = {
     "partition_layers": "hpckit.plan.pipeline.partition",
     "pipeline_program": "hpckit.plan.pipeline.program",
     "pipeline_schedule": "hpckit.plan.pipeline.schedules",
+    "price_schedule": "hpckit.plan.pipeline.price",
     "read_schedule": "hpckit.plan.pipeline.table",
     "spectral_gap": "hpckit.plan.collective.gossip",
     "training_plan": "hpckit.plan.pipeline.training",
+    "transposed": "hpckit.plan.protocol",
     "write_schedule": "hpckit.plan.pipeline.table",
 }
 __all__ = list(_HOMES)

@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.price import Event, timeline
-from hpckit.plan.protocol import Plan, Steps
+from hpckit.plan.protocol import Plan, Steps, require_plan
 
 # Above these a picture says nothing any more, and a table fills screens.
 MOST_RANKS = 64
@@ -25,6 +25,7 @@ def draw(plan: Plan) -> str:
 
     Raises `InputError` for more ranks or messages than a table can show.
     """
+    require_plan(plan)
     ranks = check_size(plan)
     said: dict[tuple[int, int], list[str]] = {}
     for event in timeline(plan, None):
@@ -49,6 +50,7 @@ def draw_svg(plan: Plan, machine: Machine | None = None, nbytes: float = 0.0, it
     A bar in the upper half of a row leaves the rank, one in the lower half arrives; one of the whole height is work.
     Raises `InputError` as `draw`.
     """
+    require_plan(plan)
     parts, height = timeline_parts(plan, machine, nbytes, itemsize)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.plan.machine.clocks import PARTS, Clocks, Prepared, flights
-from hpckit.plan.machine.machine import Machine
-from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work, require_plan
 
+FREE = Machine("free", (Level("all", 0, 0.0, float("inf")),), 0.0, float("inf"))
 # A stretch of alike steps counts as steady once its clocks move on by equal amounts, to this relative accuracy.
 STEADY = 1e-9
 
@@ -24,25 +25,35 @@ STEADY = 1e-9
 class Price:
     """Times in s. rank_seconds: float64[ranks]. critical: s of latency (with overheads), transfer (as if alone on the
     links), contention (what sharing adds) and reduction on the path that ends last. link_bytes: for each level the most
-    that leaves one of its units; for the outermost the most that one rank sends across it.
+    that leaves one of its units; for the outermost the most that one rank sends across it. busy: float64[ranks], what
+    each computes.
     """
 
     rank_seconds: Floats
     critical: dict[str, float]
     link_bytes: dict[str, float]
     steps: int
+    busy: Floats
 
     @property
     def seconds(self) -> float:
         """When the last rank is done."""
         return float(self.rank_seconds.max(initial=0.0))
 
+    @property
+    def bubble(self) -> float:
+        """Share of the ranks' time in which they do not compute."""
+        total = len(self.busy) * self.seconds
+        return (total - float(self.busy.sum())) / total if total else 0.0
 
-def price(plan: Plan, machine: Machine, nbytes: float = 0.0, itemsize: float = 8) -> Price:
+
+def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: float = 8) -> Price:
     """The price of a plan over a buffer of `nbytes`, or of items of `itemsize` bytes, whichever its steps count in.
 
-    Blocks of a collective count as equally large unless the plan's counts are given.
+    Without a machine messages cost nothing. Blocks of a collective count as equally large unless the plan's counts are
+    given.
     """
+    require_plan(plan)
     steps = plan.steps()
     if not isinstance(steps, Steps):
         return _walked(plan, machine, nbytes, itemsize)
@@ -64,14 +75,14 @@ def price(plan: Plan, machine: Machine, nbytes: float = 0.0, itemsize: float = 8
             continue
         clocks = _repeated(clocks, [clocks.prepare(flight) for (flight,) in period], (end - number) // lag)
         number = end
-    return _price(clocks, steps.length)
+    return _price(clocks, steps.length, np.zeros(plan.ranks))
 
 
-def _price(clocks: Clocks, steps: int) -> Price:
+def _price(clocks: Clocks, steps: int, busy: Floats) -> Price:
     done, parts = clocks.done()
     last = int(done.argmax())
     load = {level.name: float(clocks.load[level.name].max()) for level in clocks.machine.levels}
-    return Price(done, dict(zip(PARTS, map(float, parts[last]), strict=True)), load, steps)
+    return Price(done, dict(zip(PARTS, map(float, parts[last]), strict=True)), load, steps, busy)
 
 
 def _place(steps: Steps) -> str:
@@ -97,7 +108,7 @@ def _walked(plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> Pri
     for step in plan.steps():
         walk.take(step)
         count += 1
-    return _price(walk.clocks, count)
+    return _price(walk.clocks, count, walk.busy)
 
 
 class _Walk:
@@ -113,6 +124,7 @@ class _Walk:
         claim = plan.claim() if works else None
         self._cells = claim.start.shape[1] if isinstance(claim, Claim) else 0
         self._there = np.zeros((plan.ranks * self._cells, 1 + len(PARTS)))
+        self.busy = np.zeros(plan.ranks)
         self._core = np.zeros((plan.ranks, 1 + len(PARTS)))
 
     def take(self, step: Step) -> tuple[list[tuple[Ints, Floats, Floats]], tuple[Floats, Floats] | None]:
@@ -144,6 +156,7 @@ class _Walk:
         begin = np.maximum(begin, there.max(axis=1, initial=0.0))
         end = begin + work.seconds
         self._core[work.rank, 0] = end
+        np.add.at(self.busy, work.rank, work.seconds)
         made = work.makes != NOTHING
         self._there[(cells + work.writes)[made], 0] = np.broadcast_to(end[:, None], made.shape)[made]
         complete = self.clocks.state[0]
@@ -289,6 +302,7 @@ def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize:
     """All that a plan does with its times, step by step, for drawings of a few ranks; without a machine a step takes
     a unit of time.
     """
+    require_plan(plan)
     walk = None if machine is None else _Walk(plan, machine, nbytes, itemsize)
     for number, step in enumerate(plan.steps()):
         ends, ranks = step.sends, step.sends.ranks()
@@ -304,7 +318,7 @@ def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize:
                 yield Event(number, int(rank), int(rank), 0, float(start), float(stop), False, name, True)
         for entry, begin, end in found:
             for m, start, stop in zip(entry, begin, end, strict=True):
-                text = texts[m] if texts else _range(step, int(m))
+                text = texts[m] if texts else _range(step, int(m), plan)
                 yield Event(
                     number,
                     int(ranks[m]),
@@ -317,6 +331,10 @@ def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize:
                 )
 
 
-def _range(step: Step, entry: int) -> str:
+def _range(step: Step, entry: int, plan: Plan) -> str:
+    """The cells of a message, in words."""
     first, last = int(step.sends.first[entry]), int(step.sends.last[entry]) - 1
+    if step.wraps:
+        claim = plan.claim()
+        last %= claim.start.shape[1] if isinstance(claim, Claim) else last + 1
     return str(first) if first == last else f"{first}-{last}"

@@ -37,10 +37,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from hpckit.errors import InputError
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -102,7 +104,8 @@ class Work:
 class Step:
     """Messages of all ranks that may be under way together. A message from a rank to itself is a copy.
 
-    add: what arrives is added to the cells that take it, else it is stored. wraps: a range that passes the last cell
+    add: what arrives is added to the cells that take it, else it is stored. clears: what leaves is taken out of the
+    sender's cells, which then hold zeros. wraps: a range that passes the last cell
     goes on at cell 0. lag: what leaves was complete so many steps before, so the steps of the last `lag` numbers may be
     under way together; 1 is one after the other. tag: tells messages between two ranks in steps that are under way
     together apart; IN_ORDER where the order of the steps does. place: "messages", or "memory": the ranks copy or add in
@@ -116,6 +119,7 @@ class Step:
     sends: Ends
     receives: Ends
     add: bool = False
+    clears: bool = False
     wraps: bool = False
     lag: int = 1
     tag: int = IN_ORDER
@@ -127,8 +131,9 @@ class Step:
     texts: Callable[[], Sequence[str]] | None = None
 
     def backward(self) -> Step:
-        """The same messages in the other direction; what was stored is added, what was added is stored."""
-        return replace(self, sends=self.receives, receives=self.sends, add=not self.add, texts=None)
+        """The same messages in the other direction; stores become additions that clear the sender, additions stores."""
+        adds = not self.add
+        return replace(self, sends=self.receives, receives=self.sends, add=adds, clears=adds, texts=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,13 +145,15 @@ class Claim:
     hold in the end: one of them is a copy, several are a sum; NOTHING where anything may be left, EMPTY where no data
     may arrive. Rows may be one row that is broadcast.
 
-    fixed: bool[ranks, cells], cells into which nothing may be written. node: int64[ranks], of each rank; steps in
+    zeros: cells that give nothing hold zeros, to which one may add; else what they hold must not be used. fixed:
+    bool[ranks, cells], cells into which nothing may be written. node: int64[ranks], of each rank; steps in
     "memory" stay within one. also: called with the fingerprints uint64[ranks, cells] of the end, for what indices
     cannot say; it raises `PlanError`. cell_name, index_name: words for a rank's cell and for a global index.
     """
 
     start: Ints
     end: Ints
+    zeros: bool = False
     fixed: Flags | None = None
     node: Ints | None = None
     also: Callable[[npt.NDArray[np.uint64]], None] | None = None
@@ -166,6 +173,7 @@ class Factors:
     whole: Callable[[], Plan]
 
 
+@runtime_checkable
 class Plan(Protocol):
     """Who sends what to whom, and in which order, for all ranks."""
 
@@ -181,6 +189,14 @@ class Plan(Protocol):
 
     def claim(self) -> Claim | Factors:
         """What the plan promises. Raises `PlanError` where the plan cannot promise anything."""
+
+
+def require_plan(given: Any) -> None:
+    """Raise `InputError` for what is not a plan."""
+    if not isinstance(given, Plan):
+        raise InputError(
+            f"a {type(given).__name__} is not a plan", do="give what has ranks, title(), steps() and claim()"
+        )
 
 
 @dataclass(frozen=True)
@@ -243,7 +259,7 @@ class Transposed:
         """Whoever held a copy gives its contribution, and whoever gave one holds their sum."""
         claim = self.plan.claim()
         if isinstance(claim, Claim):
-            return replace(claim, start=claim.end, end=claim.start, fixed=None)
+            return replace(claim, start=claim.end, end=claim.start, fixed=None, zeros=True)
         whole = claim.whole
         return Factors(tuple(map(transposed, claim.plans)), lambda: transposed(whole()))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import PlanError
-from hpckit.plan.protocol import EMPTY, NOBODY, NOTHING, Claim, Ends, Ints, Plan, Step, Work
+from hpckit.plan.protocol import EMPTY, NOBODY, NOTHING, Claim, Ends, Ints, Plan, Step, Work, require_plan
 
 Numbers = npt.NDArray[np.uint64]
 LONG_AGO = -(2**30)  # the number of a step before all others
@@ -39,6 +39,7 @@ def prove(plan: Plan) -> Proof:
     ranks share a tag; fixed cells are never written; steps in shared memory stay within a node; each cell of the claim
     ends with each contribution to its index once. The message names the rank and the step.
     """
+    require_plan(plan)
     claim = plan.claim()
     if isinstance(claim, Claim):
         return _Execution(plan, claim).run()
@@ -73,7 +74,9 @@ class _End(NamedTuple):
 
     def sorted(self, order: Ints) -> _End:
         """The entries in another order."""
-        return _End(*(None if each is None else each[order] for each in self))
+        amount = None if self.amount is None else self.amount[order]
+        entry, rank, peer, first, last = (each[order] for each in self[:5])
+        return _End(entry, rank, peer, first, last, amount)
 
 
 class _Execution:
@@ -108,7 +111,8 @@ class _Execution:
         return Proof(self._plan.ranks, number + 1, messages, copies)
 
     def _fault(self, number: int, step: Step, what: str) -> PlanError:
-        return PlanError(f"{self._plan.title()}: {step.name or f'step {number}'}: {what}")
+        name = f" ({step.name})" if step.name else ""
+        return PlanError(f"{self._plan.title()}: step {number}{name}: {what}")
 
     def _end(self, number: int, step: Step, ends: Ends) -> _End:
         """The messages of one end, in range."""
@@ -256,6 +260,8 @@ class _Execution:
             raise self._fault(number, step, f"{self._named(into[at], 'receives into')}, which is fixed")
         values = self._held[out]
         self._left[out] = number
+        if step.clears:
+            self._held[out] = 0
         alone = step.receives.rank is None  # one message a receiver
         if step.add:
             if alone:
@@ -333,7 +339,7 @@ class _Indices:
         self._claim = claim
         ranks, cells = claim.start.shape
         random = np.random.default_rng(ranks)
-        self._nobody = np.uint64(random.integers(2**64, dtype=np.uint64) | np.uint64(1))
+        self._nobody = np.uint64(0 if claim.zeros else random.integers(2**64, dtype=np.uint64) | np.uint64(1))
         self._key = random.integers(2**64, dtype=np.uint64)
         contributions = random.integers(0, 2**64, (ranks, cells), np.uint64)
         rows = claim.start[:1] if claim.start.strides[0] == 0 else claim.start

@@ -25,7 +25,7 @@ def read_status(status: Any) -> tuple[int, int | None]:
     return seen, None if step == NEVER else step
 
 
-def note(status, seen, step):  # type: ignore[no-untyped-def]
+def note(status: np.ndarray, seen: int, step: int) -> None:
     """Add what the sweep of a time step has seen."""
     status[0] |= seen
     if seen & NOT_FINITE:

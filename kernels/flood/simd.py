@@ -58,11 +58,13 @@ MASS_FLUX, FROM_LOW, FROM_HIGH, ALONG, WAVE, PUSH = (u8(k * PITCH) for k in rang
 TOP, BOTTOM = u8(3 * PITCH + FIRST), u8(4 * PITCH + FIRST)
 
 
-@jit(math=STRICT)
 def stage(new, now, start, bottom, weight, dt, physics, found, part):
-    if part == INNER:
-        return
-    gravity, dx, dy, coriolis, manning, drag, dry = physics
+    if part != INNER:
+        _stage(new, now, start, bottom, weight, dt, *physics, found)
+
+
+@jit(math=STRICT)  # takes numbers one by one: a tuple from Python costs Numba a microsecond
+def _stage(new, now, start, bottom, weight, dt, gravity, dx, dy, coriolis, manning, drag, dry, found):
     cells, rows = now.shape[2] - 2 * HALO, now.shape[1]
     memory = np.ones(55 * PITCH + 8)
     memory = memory[(-memory.ctypes.data % 64) // 8 :]  # rows begin where cache lines do

@@ -44,10 +44,13 @@ def most_steps(on_gpu: bool) -> int:
 
 def _form(fields: Fields, out: Fields, steps: int, *tables: Any) -> Any:
     on_gpu = is_device_array(fields[0])
-    form = double_form_for(__package__, *fields, *tables, *out)
-    if not 1 <= steps <= most_steps(on_gpu):
-        raise ValueError(f"1 to {most_steps(on_gpu)} steps are taken at once, not {steps}")
+    form = double_form_for(__package__, *fields, *tables)
+    if not 1 <= steps <= (most := most_steps(on_gpu)):
+        raise ValueError(f"1 to {most} steps are taken at once, not {steps}")
     _check_shapes(fields, steps * HALO)
+    if out is fields and not on_gpu:
+        return form
+    double_form_for(__package__, *out)
     if any(field.shape != target.shape for field, target in zip(fields, out, strict=True)):
         raise ValueError("the result of a step has the shapes of its fields")
     if on_gpu and may_share_memory(fields[0], out[0]):
@@ -59,6 +62,8 @@ def _check_shapes(fields: Fields, halo: int) -> None:
     h, u, v = fields
     if h.ndim != 2 or min(h.shape) <= 2 * halo:
         raise ValueError(f"h is [ny + {2 * halo}, nx + {2 * halo}], not {h.shape}")
+    if u.shape == v.shape == h.shape:
+        return
     for name, field, dim in (("u", u, 1), ("v", v, 0)):
         more = tuple(n - m for n, m in zip(field.shape, h.shape, strict=True))
         if more not in ((0, 0), (0, 1) if dim else (1, 0)):

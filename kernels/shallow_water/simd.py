@@ -33,7 +33,6 @@ from hpckit.kernels.shallow_water.constants import (
     MASS,
     SPEED,
     F,
-    Physics,
 )
 from hpckit.kernels.shallow_water.numerics import kinetic_energy, vorticity
 from hpckit.kernels.shallow_water.simd_row import CELLS, PITCH, H, Numbers, U, V, pair_kernel
@@ -48,26 +47,36 @@ GROUND = CARRY + AT_ONCE * 3 * 4 * PITCH
 EDGES = GROUND + 8 * PITCH
 
 
-@jit
 def step(fields, out, bottom, rows, columns, physics, dt, steps, part):
-    if part == INNER:
-        return
-    numbers, scratch = _numbers(physics), _workspace(fields[0].shape[0])
+    if part != INNER:
+        _step(*fields, *out, bottom, rows, columns, *physics, dt, steps)
+
+
+@jit  # takes arrays and numbers one by one: a tuple from Python costs Numba a microsecond
+def _step(
+    h, u, v, h_out, u_out, v_out, bottom, rows, columns, gravity, dx, dy, viscosity, drag, drag_quadratic, dt, steps
+):
+    numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, viscosity, drag, drag_quadratic)
+    fields, out, scratch = (h, u, v), (h_out, u_out, v_out), _workspace(h.shape[0])
     if steps == AT_ONCE:
         _full_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     else:
         _full_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
 
 
-@jit
 def step_free(fields, out, f, physics, dt, steps, part):
-    if part == INNER:
-        return
-    height, square = fields[0].shape[0], physics.dx == physics.dy
-    rows, bottom, columns = np.ones((5, height)), np.zeros((0, 0)), np.zeros((3, 0))
+    if part != INNER:
+        _step_free(*fields, *out, f, physics.gravity, physics.dx, physics.dy, dt, steps)
+
+
+@jit
+def _step_free(h, u, v, h_out, u_out, v_out, f, gravity, dx, dy, dt, steps):
+    fields, out, square = (h, u, v), (h_out, u_out, v_out), dx == dy
+    rows, bottom, columns = np.ones((5, h.shape[0])), np.zeros((0, 0)), np.zeros((3, 0))
     for r in range(f.size):  # not rows[F] = f: Numba compiles its check of shapes, 13 % of all
         rows[F, r] = f[r]
-    numbers, scratch = _numbers(Physics(physics.gravity, physics.dx, physics.dy, 0.0, 0.0, 0.0)), _workspace(height)
+    numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, 0.0, 0.0, 0.0)
+    scratch = _workspace(h.shape[0])
     if square and steps == AT_ONCE:
         _square_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     elif steps == AT_ONCE:
@@ -76,13 +85,6 @@ def step_free(fields, out, f, physics, dt, steps, part):
         _square_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
     else:
         _free_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
-
-
-@inlined
-def _numbers(physics):
-    """What rows of all stages share, made of the numbers of a run."""
-    gravity, dx, dy, viscosity, drag, drag_quadratic = physics
-    return Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, viscosity, drag, drag_quadratic)
 
 
 @inlined

@@ -1,6 +1,6 @@
 """Values that change by themselves: NaN, flipped bits in a step, flipped bits in messages; each is found and named.
 
-Of the apps one, so that a mistake is seen soon: `hpckit bench faults --tier T0`, a stage of CI, does all of them.
+Of the apps one, so that a mistake is seen soon: `python -m tests.faults --tier T0`, a stage of CI, does all of them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from hpckit.bench.fault_cases.rank_programs import rows_of
-from hpckit.bench.fault_cases.resize_cases import CASES
-from hpckit.bench.fault_cases.taken_out import SAFEGUARDS
 from hpckit.comm.checksums import End, Seals, SingleSeals, checksum
 from hpckit.errors import BlowUpError, InputError, SilentCorruptionError
 from hpckit.io.checkpoint.state import Piece, State
 from hpckit.run.nan_guard import require_finite
 from hpckit.run.redundant_step import Kept
 from hpckit.settings.config import load
+from tests.faults.jobs import rows_of
+from tests.faults.programs.cases import CASES
+from tests.faults.taken_out import SAFEGUARDS
 
 
 def state_of(block: np.ndarray, start: tuple[int, ...]) -> State:
@@ -130,7 +130,7 @@ def test_changed_messages_of_every_app(app: str) -> None:
 
 @pytest.mark.nightly
 def test_every_safeguard_of_jobs_is_tested() -> None:
-    from hpckit.bench.fault_cases.mutants import NOTICED_BY
+    from tests.faults.mutants import NOTICED_BY
 
     assert set(NOTICED_BY) == set(SAFEGUARDS)
     for name, (program, ranks, case) in NOTICED_BY.items():

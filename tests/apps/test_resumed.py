@@ -1,14 +1,14 @@
 """Every app goes on from its checkpoints on other numbers of ranks as if it had never stopped.
 
-Here one, so that a mistake is seen soon: `hpckit bench faults --tier T0`, a stage of CI, does all of them.
+Here one, so that a mistake is seen soon: `python -m tests.faults --tier T0`, a stage of CI, does all of them.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from hpckit.bench.fault_cases.rank_programs import rows_of
-from hpckit.bench.fault_cases.resize_cases import CASES, MORE
+from tests.faults.jobs import rows_of
+from tests.faults.programs.cases import CASES, MORE
 
 USUAL = "diffusion"
 

@@ -16,8 +16,8 @@ from hpckit.apps.exact.gravity_waves import Channel, waves
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
-from hpckit.bench import c_rival
-from hpckit.bench.weather import TOLERANCE, Slab
+from hpckit.bench.rivals import c as c_rival
+from hpckit.bench.weather.verb import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, Sweep
 from hpckit.kernels.euler.slab.dispatch import sweep_x, sweep_z

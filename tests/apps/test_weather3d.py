@@ -15,8 +15,8 @@ from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.tracers import start_of as tracer_start
-from hpckit.bench import c_rival
-from hpckit.bench.weather import TOLERANCE, Box
+from hpckit.bench.rivals import c
+from hpckit.bench.weather.verb import TOLERANCE, Box
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.run.steps import step_count
@@ -243,7 +243,7 @@ def test_dry_run_refuses_what_the_run_would():
 
 
 def test_c_version_computes_the_same():
-    library = c_rival.build("euler3d.c")
+    library = c.build("euler3d.c")
     if library is None:
         pytest.skip("no C compiler")
     box = Box(33, 29, 22)

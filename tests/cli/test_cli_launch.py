@@ -20,7 +20,7 @@ from hpckit.launch import first_exit
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.first_exit import FirstExit
 from hpckit.launch.launcher import Joined, leave
-from hpckit.launch.process_ends import ProcessEnds, status_text
+from hpckit.launch.process_ends import ProcessEnds
 from hpckit.launch.provenance import VARIABLES, git_state, provenance
 
 
@@ -101,11 +101,6 @@ def test_a_rank_that_the_launcher_ends_does_not_hide_the_one_that_it_followed(tm
 def test_only_what_ends_at_once_can_have_been_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(first_exit, "TOGETHER_SECONDS", 0.0)
     assert noted(tmp_path, "Killed (signal 9)", "Segmentation fault (signal 11)").rank == 0
-
-
-def test_words_of_the_end_of_a_process() -> None:
-    assert status_text(5 << 8) == "exit code 5"
-    assert status_text(11) == status_text(11 | 128) == "Segmentation fault (signal 11)"
 
 
 def test_a_job_that_goes_on_without_a_rank_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

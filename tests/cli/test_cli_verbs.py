@@ -18,7 +18,9 @@ from conftest import run_limited
 
 import hpckit as package
 from hpckit import errors
+from hpckit.bench import BENCHMARKS
 from hpckit.cli.main import VERBS, main
+from hpckit.cli.verbs import bench
 from hpckit.cli.verbs.explain import EXPLANATIONS
 from hpckit.launch import mpiexec
 from hpckit.run.directory import RunDirectory
@@ -185,7 +187,7 @@ def test_ls_tells_the_state_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bench_prints_one_object_and_everything_else_on_error(tmp_path: Path) -> None:
     program = """
-import sys, types, subprocess, hpckit.cli.verbs.bench as bench
+import sys, types, subprocess, hpckit.bench as bench
 made = types.ModuleType("hpckit.bench.made")
 def run(quick=False):
     print("noise of ours")
@@ -195,7 +197,7 @@ def run(quick=False):
     return {"bench": "made", "machine": {"cores": 2}, "results": [row], "ratios": {"key": ratio}}
 made.run = run
 sys.modules["hpckit.bench.made"] = made
-bench.benchmarks = lambda: {"made": "a line"}
+bench.BENCHMARKS["made"] = bench.Benchmark("hpckit.bench.made", "a line")
 from hpckit.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -213,13 +215,12 @@ sys.exit(main(sys.argv[1:]))
     assert "a line" in run_limited([sys.executable, "program.py", "bench"], 30).stdout
 
 
-def test_benchmarks_are_found_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
-    from hpckit.cli.verbs.bench import benchmarks
-
-    found = benchmarks()
-    assert not {"measure", "c_rival", "__init__"} & set(found)
-    assert all(found.values()), "each has a docstring"
-    assert main(["bench"]) == 0
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_its_module_and_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.main([name, "--help"])
+    assert ended.value.code == 0
+    assert "--quick" in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     ("command", "module"),
     [
         (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
-        (["bench", "watch"], "hpckit.bench.watch"),
+        (["bench", "watch"], "hpckit.bench.overhead.watch"),
         (["analyze", "trajectory.h5"], "hpckit.cli.verbs.analyze"),
     ],
 )

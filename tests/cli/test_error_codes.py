@@ -58,9 +58,9 @@ def bad_environment(folder: Path) -> None:
     """A disk that is full in the middle of a checkpoint."""
     from mpi4py import MPI
 
-    from hpckit.bench.fault_cases.stepping import state_of, values
     from hpckit.io import failpoints
     from hpckit.io.checkpoint.writer import Writer
+    from tests.faults.stepping import state_of, values
 
     failpoints.install(failpoints.breaking("shard.write:ENOSPC"))
     try:
@@ -94,9 +94,9 @@ def corrupt_data(folder: Path) -> None:
     """The only checkpoint lost its end."""
     from mpi4py import MPI
 
-    from hpckit.bench.fault_cases.stepping import state_of, values
     from hpckit.io.checkpoint.choose import choose
     from hpckit.io.checkpoint.writer import Writer
+    from tests.faults.stepping import state_of, values
 
     writer = Writer(MPI.COMM_SELF, folder / "ckpt")
     writer.save(1, state_of(values(1), 1))

@@ -12,7 +12,6 @@ from conftest import mpiexec
 from hpckit.cli.main import main
 from hpckit.launch import memory
 from hpckit.launch import mpiexec as launch
-from hpckit.settings.table import bytes_text
 
 LARGE = ["thermal", "grid.nx=100000000", "grid.nz=100000000"]
 
@@ -81,9 +80,3 @@ def test_ulimit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit -v leaves it" in memory.lacking(1 << 50, 1)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
     assert memory.lacking(1 << 50, 1) == ""
-
-
-def test_bytes_as_text() -> None:
-    texts = {0: "0 B", 1023: "1023 B", 1500: "1.46 KiB", 1023 << 10: "1023 KiB", 1024**2 - 1: "1 MiB", 1 << 60: "1 EiB"}
-    assert {count: bytes_text(count) for count in texts} == texts
-    assert bytes_text(5.8e17) == "515 PiB"

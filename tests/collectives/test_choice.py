@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hpckit.bench.collectives import KEYS, entry_of, run
-from hpckit.bench.collectives_rows import busbw, interval
+from hpckit.bench.collectives.rows import busbw, interval
+from hpckit.bench.collectives.verb import KEYS, entry_of, run
 from hpckit.collectives.table import SHIPPED, Entry, best, parse, steps_of, write
 from hpckit.errors import InputError
 
@@ -78,11 +78,11 @@ def test_figures_and_rows_from_times(monkeypatch, tmp_path):
 
     def ranks(module, n, cases):
         return [
-            {**measured(nbytes, **names, **({"flat": 15} if nbytes < 1e5 else {})), "ranks": n}
-            for _, nbytes, _, _ in cases
+            {**measured(case["bytes"], **names, **({"flat": 15} if case["bytes"] < 1e5 else {})), "ranks": n}
+            for (case,) in cases
         ]
 
-    monkeypatch.setattr("hpckit.bench.collectives.run_ranks", ranks)
+    monkeypatch.setattr("hpckit.bench.collectives.verb.run_ranks", ranks)
     result = run(quick=True, plot=str(tmp_path / "busbw.svg"))
     assert set(result["ratios"]) == {*KEYS, "flat_8b_vs_mpi", "auto_min_vs_mpi"}
     medians = {key: ratio["median"] for key, ratio in result["ratios"].items()}

@@ -15,7 +15,7 @@ CUDA_FILES = sorted(KERNELS.rglob("cuda.py"))
 PROGRAM = """
 import json, re
 import numpy as np
-from hpckit.bench.gpu_cases import checks
+from tests.gpu.checks import checks
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.compile import cuda_jit
 
@@ -38,12 +38,13 @@ print(json.dumps({
 def test_every_kernel_compiles_for_sm_90():
     if importlib.util.find_spec("numba_cuda") is None:
         pytest.skip("no numba-cuda here (200 MB): pip install 'hpckit[cuda]'; .ci/run does")
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, check=False)
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=KERNELS.parent, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     packages = {".".join(("hpckit.kernels", *path.parent.relative_to(KERNELS).parts)) for path in CUDA_FILES}
     reached = {name.rpartition(".")[0] for name in found["modules"]} - {"hpckit.kernels.compile"}
-    assert reached == packages, "an operation without a check in hpckit/bench/gpu_cases.py"
+    assert reached == packages, "an operation without a check in tests/gpu"
     assert found["missed"] == [], "kernels that no check reaches"
     assert found["types"] == ["float32", "float64"]
     assert found["targets"] == ["sm_90"]

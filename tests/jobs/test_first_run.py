@@ -1,4 +1,4 @@
-"""`hpckit bench first_run`: the README's command by its parts; the whole of it is for a quiet machine."""
+"""`python -m tests.first_run`: the README's command by its parts; the whole of it is for a quiet machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import stat
 
 import pytest
 
-from hpckit.bench import first_run
 from hpckit.errors import SetupError
+from tests import first_run
 
 PRINTED = """runs/x
 kernels and start state ready in 31.5 s

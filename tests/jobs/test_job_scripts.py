@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.bench.requeue import site_text
 from hpckit.cli.verbs.submit import _parse, main, ready_job
 from hpckit.errors import InputError, SetupError
 from hpckit.jobs.script import RUN, Job, directives, job_script, seconds
 from hpckit.jobs.site import Cpu, Environment, Gpu, Mpi, Scratch, Site, load_site
+from tests.slurm.requeue import site_text
 
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "jobscripts" / "jobs.toml"

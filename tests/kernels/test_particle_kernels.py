@@ -134,7 +134,7 @@ def test_pair_forces_energies_and_virials(form):
     epsilon, sigma = 1 + 0.1 * np.add.outer(kinds, kinds), 1 - 0.02 * np.add.outer(kinds, kinds)
     table = parameters(epsilon, sigma, 2.5 * sigma, shifted=True)
     pairs = cells_reference.neighbors(slots[:own], own, 2.5)
-    expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, table)
+    expected, tallies = pair_reference.forces_of_pairs(slots, *pairs, POTENTIAL, table)
     given = slots
     if form.kind == "f":
         given = HOST.zeros(slots.shape, np.float32)

@@ -61,7 +61,7 @@ def test_forms_of_the_lookup_match_the_reference(form):
     cutoffs = 2.5 - 0.1 * np.add.outer(np.arange(form.types), np.arange(form.types))
     given = tabulated(kinds, cutoffs, points=301, shift=True)
     pairs = cells_reference.neighbors(slots[:own], own, 2.5)
-    expected, tallies = pair_reference.forces(slots, *pairs, POTENTIAL, given.table, given.rows)
+    expected, tallies = pair_reference.forces_of_pairs(slots, *pairs, POTENTIAL, given.table, given.rows)
     positions = slots
     if form.kind == "f":
         positions = HOST.zeros(slots.shape, np.float32)

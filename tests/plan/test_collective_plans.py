@@ -12,7 +12,8 @@ import pytest
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.collective.algorithms import ALGORITHMS, add_algorithm, collective_plan
-from hpckit.plan.collective.plan import CollectivePlan, Step
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.protocol import Step, transposed
 from hpckit.plan.prove import prove
 
 NAMES = [(operation, algorithm) for operation, builders in ALGORITHMS.items() for algorithm in builders]
@@ -112,6 +113,14 @@ def fault(plan: CollectivePlan, number: int, change) -> CollectivePlan:
     return dataclasses.replace(plan, step=step)
 
 
+def with_sends(step, **changes):
+    return dataclasses.replace(step, sends=dataclasses.replace(step.sends, **changes))
+
+
+def with_receives(step, **changes):
+    return dataclasses.replace(step, receives=dataclasses.replace(step.receives, **changes))
+
+
 def at(values, rank, value):
     changed = np.array(values)
     changed[rank] = value
@@ -122,38 +131,74 @@ def test_planted_faults_are_named():
     plan = collective_plan("all_reduce", "ring", 5)
 
     def lose_a_receive(step):
-        return dataclasses.replace(step, recv_from=at(step.recv_from, 3, -1))
+        return with_receives(step, peer=at(step.receives.peer, 3, -1))
 
     def wrong_peer(step):
-        return dataclasses.replace(step, send_to=at(step.send_to, 2, 0))
+        return with_sends(step, peer=at(step.sends.peer, 2, 0))
 
     def nobody_there(step):
-        return dataclasses.replace(step, send_to=at(step.send_to, 2, 9))
+        return with_sends(step, peer=at(step.sends.peer, 2, 9))
 
     def longer(step):
-        return dataclasses.replace(step, send=(step.send[0], at(step.send[1], 1, step.send[1][1] + 1)))
+        return with_sends(step, last=at(step.sends.last, 1, step.sends.last[1] + 1))
 
     def twice(step):
-        return dataclasses.replace(step, reduce=True)
+        return dataclasses.replace(step, add=True)
 
     def lost(step):
-        return dataclasses.replace(step, reduce=False)
+        return dataclasses.replace(step, add=False)
 
     def wrong_slot(step):
-        first = at(step.send[0], 0, 0)  # in place of 1, which is as long
-        return dataclasses.replace(step, send=(first, first + 1))
+        return with_sends(step, first=at(step.sends.first, 0, 0), last=at(step.sends.last, 0, 1))
+
+    def below(step):
+        return with_sends(step, first=at(step.sends.first, 1, -1), last=at(step.sends.last, 1, 0))
+
+    def beyond(step):
+        return with_receives(step, first=at(step.receives.first, 1, 5), last=at(step.receives.last, 1, 6))
+
+    def backward(step):
+        return with_sends(step, last=at(step.sends.last, 1, step.sends.first[1] - 1))
+
+    def in_memory(step):
+        return dataclasses.replace(step, place="memory")
 
     for number, change, said in (
         (2, lose_a_receive, "step 2: rank 4 sends to rank 3, whose side of it is with nobody"),
         (1, wrong_peer, "step 1: rank 2 sends to rank 0, whose side of it is with rank 1"),
         (0, nobody_there, "step 0: rank 2 sends to rank 9, there are 5 ranks"),
-        (3, longer, "step 3: rank 1 sends 2 slots from slot . on, rank 0 takes 1"),
-        (6, twice, "ends with a wrong slot"),
-        (2, lost, "ends with a wrong slot"),
-        (0, wrong_slot, "ends with a wrong slot"),
+        (3, longer, "step 3: rank 1 sends 2 cells from cell . on, rank 0 takes 1"),
+        (6, twice, "rank . ends with .*slot"),
+        (2, lost, "rank . ends with .*slot"),
+        (0, wrong_slot, "rank . ends with .*slot"),
+        (0, below, "step 0: rank 1 sends the cells -1 to 0"),
+        (4, beyond, "step 4: rank 1 receives the cells 5 to 6"),
+        (4, backward, "step 4: rank 1 sends the cells"),
+        (5, in_memory, "step 5: rank 0 sends to rank . in shared memory"),
     ):
         with pytest.raises(PlanError, match=said):
             prove(fault(plan, number, change))
+
+
+def test_a_range_wider_than_the_buffer_is_refused_where_it_may_wrap():
+    plan = collective_plan("all_gather", "doubling", 5)
+    for width in (6, 20):
+        with pytest.raises(PlanError, match="step 2: rank 3 sends the cells"):
+            prove(fault(plan, 2, lambda s, n=width: with_sends(s, last=at(s.sends.last, 3, s.sends.first[3] + n))))
+    with pytest.raises(PlanError, match="step 1: rank 0 sends the cells 4 to 6, and has the cells 0 to 5"):
+        prove(fault(plan, 1, lambda step: dataclasses.replace(step, wraps=False)))
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), NAMES)
+def test_a_plan_of_messages_run_backward_does_the_reverse(operation, algorithm):
+    """All-gather and reduce-scatter, broadcast and reduce, scatter and gather, all-to-all and its own reverse."""
+    if (operation, algorithm) == ("all_reduce", "recursive_doubling"):
+        return  # two ranks swap what they hold: nobody has it to give it back
+    for ranks in (1, 2, 5, 8):
+        options = {"node_size": 2} if algorithm == "hierarchical" else {}
+        plan = transposed(collective_plan(operation, algorithm, ranks, **options))
+        assert prove(plan).ranks == ranks
+        assert prove(transposed(plan)).ranks == ranks
 
 
 def test_a_segmented_plan_may_not_send_what_is_still_on_its_way():
@@ -165,7 +210,7 @@ def test_a_segmented_plan_may_not_send_what_is_still_on_its_way():
 def test_a_store_into_what_leaves_is_refused():
     plan = collective_plan("all_reduce", "recursive_doubling", 4)
     with pytest.raises(PlanError, match=r"step 1: rank \d stores into slot 0 while it sends it"):
-        prove(fault(plan, 1, lambda step: dataclasses.replace(step, reduce=False)))
+        prove(fault(plan, 1, lambda step: dataclasses.replace(step, add=False)))
 
 
 def test_names_and_numbers_that_cannot_be():
@@ -182,7 +227,7 @@ def test_names_and_numbers_that_cannot_be():
         with pytest.raises(InputError, match=said) as caught:
             collective_plan(*arguments, **options)
         assert do in caught.value.do
-    with pytest.raises(InputError, match="a halo plan or a collective plan"):
+    with pytest.raises(InputError, match="int is not a plan"):
         prove(42)
 
 

@@ -73,20 +73,20 @@ def test_planted_faults_are_named():
 
     def lost(i):
         step = plan.step(i)
-        peers = step.send_to.copy()
+        peers = step.sends.peer.copy()
         peers[2] = -1
-        return replace(step, send_to=peers) if i == 1 else step
+        return replace(step, sends=replace(step.sends, peer=peers)) if i == 1 else step
 
-    with pytest.raises(PlanError, match="step 2: rank 1 takes from rank 2, which does not"):
+    with pytest.raises(PlanError, match="step 1: rank 1 receives from rank 2, whose side of it is with nobody"):
         prove(replace(plan, step=lost))
 
     def twice(i):
         step = plan.step(i)
-        peers = step.send_to.copy()
+        peers = step.sends.peer.copy()
         peers[2] = peers[3]
-        return replace(step, send_to=peers) if i == 0 else step
+        return replace(step, sends=replace(step.sends, peer=peers)) if i == 0 else step
 
-    with pytest.raises(PlanError, match="step 1: rank 2 sends to rank 4, which does not"):
+    with pytest.raises(PlanError, match="step 0: rank 2 sends to rank 4, whose side of it is with rank 3"):
         prove(replace(plan, step=twice))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 import hpckit as hp
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Level, Machine
-from hpckit.plan.pipeline.draw import draw_schedule
+from hpckit.plan.pipeline.draw import draw_schedule, draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.program import pipeline_program
-from hpckit.plan.pipeline.schedule import COMPUTE, Action, peak_live
+from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.times import StageTimes
+from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 
 NAMES = tuple(SCHEDULES)
@@ -38,13 +40,16 @@ def built(name, p, m, v):
 @given(p=p_of, m=m_of, v=v_of)
 def test_every_schedule_is_proved_and_its_program_too(name, p, m, v):
     schedule = built(name, p, m, v)
-    proof = prove(schedule)
+    proof, program = prove(schedule), pipeline_program(schedule)
     crossings = sum(a != b for a, b in zip(schedule.rank_of, schedule.rank_of[1:], strict=False))
     assert proof.messages == 2 * crossings * schedule.microbatches
     kinds = 2 if name in ("gpipe", "1f1b", "interleaved", "looped_bfs") else 3
-    assert proof.actions == kinds * schedule.stages * schedule.microbatches
-    assert max(proof.posted) <= (schedule.microbatches if name == "looped_bfs" else p + v)
-    assert prove(pipeline_program(schedule, reduce=True, tied=schedule.stages > 1)).live == proof.live
+    assert sum(map(len, schedule.actions)) == kinds * schedule.stages * schedule.microbatches
+    assert max(program.posted()) <= (schedule.microbatches if name == "looped_bfs" else p + v)
+    assert prove(program).messages == proof.messages
+    tied = pipeline_program(schedule, reduce=True, tied=schedule.stages > 1)
+    crossed = 2 * (schedule.stages > 1 and schedule.rank_of[0] != schedule.rank_of[-1])
+    assert prove(tied).messages == proof.messages + crossed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,17 +83,17 @@ def test_the_bubble_of_whole_backward_passes_does_not_depend_on_their_times(p, m
 @SIZES
 @given(p=p_of, m=m_of, v=v_of)
 def test_memory(p, m, v):
-    assert peak_live(pipeline_schedule("gpipe", p, m)) == [m] * p
-    assert peak_live(pipeline_schedule("1f1b", p, m)) == [min(p - rank, m) for rank in range(p)]
-    assert max(peak_live(pipeline_schedule("zb_h1", p, m))) == min(p, m)
-    assert max(peak_live(pipeline_schedule("zb_h2", p, m))) == min(2 * p - 1, m)
-    assert max(peak_live(pipeline_schedule("zb_v", p, m))) == min(2 * p, 2 * m)
+    assert pipeline_schedule("gpipe", p, m).live() == [m] * p
+    assert pipeline_schedule("1f1b", p, m).live() == [min(p - rank, m) for rank in range(p)]
+    assert max(pipeline_schedule("zb_h1", p, m).live()) == min(p, m)
+    assert max(pipeline_schedule("zb_h2", p, m).live()) == min(2 * p - 1, m)
+    assert max(pipeline_schedule("zb_v", p, m).live()) == min(2 * p, 2 * m)
     # Every rank of these holds as much: the last ones keep what W needs.
-    assert peak_live(pipeline_schedule("zb_h1", p, m + p)) == [p] * p
-    assert peak_live(pipeline_schedule("zb_h2", p, m + 2 * p)) == [2 * p - 1] * p
-    assert peak_live(pipeline_schedule("looped_bfs", p, m, chunks=v)) == [v * m] * p
+    assert pipeline_schedule("zb_h1", p, m + p).live() == [p] * p
+    assert pipeline_schedule("zb_h2", p, m + 2 * p).live() == [2 * p - 1] * p
+    assert pipeline_schedule("looped_bfs", p, m, chunks=v).live() == [v * m] * p
     # Narayanan et al. 2021, section 2.2: at most 1 + (p - 1) / (p v) of the v p stages that 1F1B holds.
-    wide = peak_live(built("interleaved", p, max(m, 2 * p), v))
+    wide = built("interleaved", p, max(m, 2 * p), v).live()
     assert max(wide) == v * p + p - 1
 
 
@@ -155,12 +160,12 @@ def test_actions_and_their_text_are_inverse():
 def test_messages_cost_what_the_machine_says():
     """2 ranks, 1 microbatch: F, message, F, B, message, B, all one after the other."""
     machine = Machine("flat", (Level("all", 0, 3e-3, 1e9),), 1e-3, 1e9)
-    it = hp.price(pipeline_schedule("gpipe", 2, 1), machine, 2e6, StageTimes(10e-3, 7e-3, 5e-3))
+    it = hp.plan.price_schedule(pipeline_schedule("gpipe", 2, 1), machine, 2e6, StageTimes(10e-3, 7e-3, 5e-3))
     message = 1e-3 + 2e6 / 1e9 + 3e-3 + 1e-3
     assert it.seconds == pytest.approx(2 * 10e-3 + 2 * 12e-3 + 2 * message, rel=1e-12)
     assert (it.messages, it.sent) == (2, (2e6, 2e6))
     # A link takes one message at a time: 3 of 40 ms each leave rank 0, whose F take 10 ms.
-    it = hp.price(pipeline_schedule("gpipe", 2, 3), machine, 40e6, StageTimes(10e-3, 0, 0))
+    it = hp.plan.price_schedule(pipeline_schedule("gpipe", 2, 3), machine, 40e6, StageTimes(10e-3, 0, 0))
     begins = [i.begin for i in it.intervals if i.action.kind == "F" and i.rank == 1]
     assert begins[1] - begins[0] == pytest.approx(40e-3)
     assert begins[2] - begins[1] == pytest.approx(40e-3)
@@ -169,9 +174,24 @@ def test_messages_cost_what_the_machine_says():
 def test_the_level_of_the_machine_is_that_of_the_stride():
     levels = (Level("node", 8, 0.0, 1e12), Level("net", 0, 0.0, 1e6))
     machine, schedule = Machine("two", levels, 0.0, 1e9), pipeline_schedule("1f1b", 4, 8)
-    near, far = (hp.price(schedule, machine, 1e6, stride=stride).seconds for stride in (1, 8))
+    near, far = (hp.plan.price_schedule(schedule, machine, 1e6, stride=stride).seconds for stride in (1, 8))
     assert near == pytest.approx(33, rel=1e-3)
     assert far > near + 3 * 2 * 1.0 * 0.99
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_price_of_any_plan_is_that_of_a_schedule(name):
+    """`price` runs clocks over steps and knows no schedule; `price_schedule` walks through the actions."""
+    schedule = pipeline_schedule(name, 4, 8)
+    whole = price_schedule(schedule)
+    for plan in (schedule, pipeline_program(schedule)):
+        assert (price(plan).seconds, price(plan).bubble) == (whole.seconds, pytest.approx(whole.bubble, rel=1e-12))
+    timed = dataclasses.replace(pipeline_program(schedule), seconds=StageTimes(2, 2, 2).table(schedule))
+    assert price(timed).seconds == 2 * whole.seconds
+    if name == "zb_v":  # messages of both directions share a link there, in another order
+        return
+    machine = Machine("flat", (Level("all", 0, 0.1, 1e9),), 0.0, 1e9)
+    assert price(schedule, machine, 1e8).seconds == pytest.approx(price_schedule(schedule, machine, 1e8).seconds)
 
 
 def test_w_does_not_wait_for_the_message_of_its_i():
@@ -196,36 +216,36 @@ def test_stages_of_different_times():
 
 
 def test_text_drawings():
-    lines = hp.draw(pipeline_schedule("zb_h1", 2, 2)).splitlines()
+    lines = draw_schedule(pipeline_schedule("zb_h1", 2, 2)).splitlines()
     assert lines == [
         "zb_h1: 2 ranks, 2 microbatches; bubble 14.29 %",
         "rank 0  F0 F1 ...I0 W0 I1 W1",
         "rank 1  ...F0 I0 F1 I1 W0 W1",
     ]
-    assert "rank 1  ...1F0 " in hp.draw(pipeline_schedule("interleaved", 2, 2)).replace("....", "...")
+    assert "rank 1  ...1F0 " in draw_schedule(pipeline_schedule("interleaved", 2, 2)).replace("....", "...")
     short = draw_schedule(pipeline_schedule("zb_h1", 2, 2), wide=14).splitlines()
     assert short[1:] == ["rank 0  F0F1..I0W0I1W1", "rank 1  ..F0I0F1I1W0W1"]
-    narrow = hp.draw(pipeline_schedule("1f1b", 4, 60)).splitlines()[4]
+    narrow = draw_schedule(pipeline_schedule("1f1b", 4, 60)).splitlines()[4]
     assert re.fullmatch(r"rank 3  \.+F(BBF)+BB\.+", narrow)
 
 
 def test_svg_drawings_hold_every_action_once():
     for name in NAMES:
         schedule = pipeline_schedule(name, 3, 6)
-        root = ElementTree.fromstring(hp.plan.draw_svg(schedule))
+        root = ElementTree.fromstring(draw_schedule_svg(schedule))
         said = [element.text.split(":")[0] for element in root.iter() if element.tag.endswith("title")]
         assert sorted(said) == sorted(str(action) for actions in schedule.actions for action in actions)
-        assert ("later stages" in hp.plan.draw_svg(schedule)) == (schedule.chunks > 1)
+        assert ("later stages" in draw_schedule_svg(schedule)) == (schedule.chunks > 1)
     crowded = ElementTree.fromstring(
-        hp.plan.draw_svg(pipeline_schedule("zb_v", 4, 16))
+        draw_schedule_svg(pipeline_schedule("zb_v", 4, 16))
     )  # numbers of two digits are smaller
     numbers = [element.text for element in crowded.iter() if element.get("text-anchor") == "middle"]
     assert sorted(map(int, numbers)) == sorted([*range(16)] * 8 * 3)
     with pytest.raises(InputError, match="too large to draw"):
-        hp.draw(pipeline_schedule("gpipe", 65, 1))
-    with pytest.raises(InputError, match="can be drawn, not int"):
+        draw_schedule(pipeline_schedule("gpipe", 65, 1))
+    with pytest.raises(InputError, match="int is not a plan"):
         hp.plan.draw_svg(3)
-    with pytest.raises(InputError, match="can be priced, not int"):
+    with pytest.raises(InputError, match="int is not a plan"):
         hp.price(3)
 
 

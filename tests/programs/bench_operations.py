@@ -6,14 +6,13 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.bench import collectives_ranks
-from hpckit.bench.collectives_asked import algorithms_of, cases_of
-from hpckit.bench.collectives_asked_ranks import Case, candidates, measured
-from hpckit.bench.collectives_ranks import time_in_turn
-from hpckit.bench.job import wait_asleep
+from hpckit.bench.collectives import ranks
+from hpckit.bench.collectives.cases import algorithms_of, cases_of
+from hpckit.bench.collectives.ranks import Case, candidates, measured, time_in_turn
+from hpckit.bench.ranks import wait_asleep
 from hpckit.plan.collective.algorithms import ALGORITHMS
 
-collectives_ranks.SMALL = 0  # one call a round: nothing here looks at times
+ranks.SMALL = 0  # one call a round: nothing here looks at times
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 # Every operation by every algorithm but torch's, at odd sizes and of one byte; then the other types, roots and places.
 ASKED = [

@@ -20,7 +20,6 @@ from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoell
 from hpckit.report.field_file import FieldFile
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
 from hpckit.report.sections.slices import read_slice, read_slices
-from hpckit.report.units import pretty, with_units
 
 pytest.importorskip("matplotlib")
 Image = pytest.importorskip("PIL.Image")
@@ -244,10 +243,3 @@ def test_parts_are_left_out_when_asked(tmp_path):
     page = build_report(directory, **{**LEAN, "variable": "p"}).read_text()
     for title in ("Animation", "Place and time", "Spectra"):
         assert f"<h2>{title}</h2>" not in page
-
-
-def test_units_have_raised_powers():
-    assert pretty("m s-1") == "m s\u207b\u00b9"
-    assert pretty("kg m-3") == "kg m\u207b\u00b3"
-    assert pretty("m5/s2") == "m\u2075/s\u00b2"
-    assert with_units("w", "1") == "w"

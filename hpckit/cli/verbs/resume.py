@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
-from hpckit.cli.verbs.run import check_plan, positive
+from hpckit.cli.verbs.run import positive
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
-from hpckit.launch.launcher import Joined
+from hpckit.launch.launcher import Joined, check_plan
 from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance
 from hpckit.run.directory import RunDirectory

@@ -13,7 +13,7 @@ from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
 from hpckit.comm.gpu_driver import missing, no_gpu
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
-from hpckit.launch.launcher import Joined, joined
+from hpckit.launch.launcher import Joined, check_plan, joined
 from hpckit.launch.lock import locked
 from hpckit.launch.memory import lacking
 from hpckit.run.directory import RunDirectory, run_name
@@ -262,30 +262,6 @@ def _check_gpu_form(options: argparse.Namespace, app: App) -> None:
 def _plan(configuration: Configuration, ranks: int) -> Any:
     """The app's dry run."""
     return check_plan(configuration.app, configuration.config, ranks)
-
-
-def check_plan(app: App, config: Any, ranks: int) -> Any:
-    """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
-
-    Raises `InputError` where the settings cannot be had on that many ranks.
-    """
-    import mpi4py
-
-    from hpckit.settings.config import BEYOND
-
-    before = mpi4py.rc.initialize
-    if joined(os.environ) is None:
-        mpi4py.rc.initialize = False
-    try:
-        return app.run_module.dry_run(config, ranks)
-    except ArithmeticError as error:
-        raise InputError(
-            f"{BEYOND}: {error}",
-            likely="a length, time or count that is far too large or too small",
-            do="look at the settings that are no defaults: hpckit run … --show-config",
-        ) from None
-    finally:
-        mpi4py.rc.initialize = before
 
 
 def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:

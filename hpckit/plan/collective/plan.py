@@ -183,7 +183,7 @@ def backward(plan: CollectivePlan, operation: str) -> CollectivePlan:
     runs = tuple((n - end, n - first) for first, end in reversed(plan.runs))
 
     def step(i: int) -> Step:
-        return replace(plan.step(n - 1 - i).backward(), add=adds)
+        return replace(plan.step(n - 1 - i).backward(), add=adds, clears=False)
 
     return replace(plan, operation=operation, step=step, runs=runs)
 

@@ -294,7 +294,7 @@ class HaloPlan:
         return Ends(peer, first, last, amount=amount)
 
     def _name(self, step: HaloStep) -> str:
-        return f"phase {self.topology.names[step.dim]}, leaving {'low' if step.side < 0 else 'high'}"
+        return f"{self.topology.names[step.dim]} {'low' if step.side < 0 else 'high'}"
 
     def _texts(self, parts: Sequence[HaloStep], way: int) -> list[str]:
         """What a drawing says of each rank: the boxes that it sends, `2x16`."""
@@ -421,8 +421,7 @@ class HaloCells:
                         lag=lag,
                         tag=step.tag + step.field * 2 * len(self._fields[0].shape),
                         place="memory" if way == MEMORY else "messages",
-                        name=f"phase {self._fields[0].topology.names[step.dim]}, "
-                        f"leaving {'low' if step.side < 0 else 'high'}",
+                        name=f"{self._fields[0].topology.names[step.dim]} {'low' if step.side < 0 else 'high'}",
                     )
 
     def claim(self) -> Claim:

@@ -168,6 +168,8 @@ def toml_of(machine: Machine) -> str:
             lines.append("latency = 0")
     for it in machine.measured:
         lines += ["", "[[measured]]", f"ranks = {it.ranks}", f"messages = {it.messages}"]
+        if it.place != "messages":
+            lines.append(f"place = {json.dumps(it.place)}")
         lines += [f"start = {it.start:.6g}", f"latency = {it.latency:.6g}"]
         for key, values in (("bytes", it.nbytes), ("stored", it.stored), ("added", it.added)):
             lines.append(f"{key} = [{', '.join(f'{value:.6g}' for value in values)}]")
@@ -225,9 +227,9 @@ def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Leve
 
 def _measured(table: dict, number: int, faults: list[str]) -> Measured:
     name = f"measured {number + 1}"
-    unknown = sorted(set(table) - set(MEASURED))
+    unknown = sorted(set(table) - {*MEASURED, "place"})
     if unknown:
-        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join(MEASURED)})")
+        faults.append(f"{name}: unknown {', '.join(unknown)} (known: {', '.join((*MEASURED, 'place'))})")
     whole = []
     for key in ("ranks", "messages"):
         value = table.get(key)
@@ -247,7 +249,10 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
     if len({len(each) for each in lists}) > 1 or any(b <= a for a, b in pairwise(lists[0])):
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
-    return Measured(whole[0], whole[1], seconds[0], seconds[1], *lists)
+    place = table.get("place", "messages")
+    if place not in ("messages", "memory"):
+        faults.append(f'{name}: place is "messages" or "memory", not {place!r}')
+    return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 
 def _is_positive(value: object) -> bool:

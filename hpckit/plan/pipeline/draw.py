@@ -6,11 +6,8 @@ from html import escape
 from math import ceil
 
 from hpckit.errors import InputError
-from hpckit.plan.machine.machine import Machine
-from hpckit.plan.pipeline.measured_step import MeasuredStep
 from hpckit.plan.pipeline.price import Interval, SchedulePrice, price_schedule
 from hpckit.plan.pipeline.schedule import Schedule
-from hpckit.plan.pipeline.times import UNIT, StageTimes
 
 # Above these a picture says nothing any more.
 MOST_RANKS = 64
@@ -26,25 +23,15 @@ LEAST_LETTERS = 6.5  # px; below, no number is drawn
 DIGIT = 0.58  # width of a digit over its height
 
 
-def draw_schedule(
-    schedule: Schedule,
-    machine: Machine | None = None,
-    nbytes: float = 0.0,
-    times: StageTimes = UNIT,
-    stride: int = 1,
-    wide: int = WIDE,
-) -> str:
+def draw_schedule(schedule: Schedule, price: SchedulePrice | None = None, wide: int = WIDE) -> str:
     """A line a rank: `F3` is where it begins F of microbatch 3, `-` where it goes on, `.` where the rank waits.
 
     Several stages a rank: `4F3` with the stage. Long steps are drawn by kind only, a rank's second stage in small
-    letters. wide: characters that a line may have behind the rank. Other arguments as of `price_schedule`. Raises
-    `InputError` for what is too large to draw.
+    letters. price: of `price_schedule`, or of a step that was run (`MeasuredStep.price`); by default each of F, I and W
+    takes one unit. wide: characters that a line may have behind the rank. Raises `InputError` for what is too large to
+    draw.
     """
-    return text_of(schedule, _priced(schedule, machine, nbytes, times, stride), wide)
-
-
-def text_of(schedule: Schedule, price: SchedulePrice, wide: int = WIDE) -> str:
-    """A line a rank, as of `draw_schedule`, of actions whose times are known."""
+    price = _checked(schedule, price)
     shortest = min((it.end - it.begin for it in price.intervals if it.end > it.begin), default=1.0)
     units = max(price.seconds / shortest, 1e-9)
     label = max(len(_label(schedule, it)) for it in price.intervals)
@@ -65,29 +52,16 @@ def text_of(schedule: Schedule, price: SchedulePrice, wide: int = WIDE) -> str:
     return "\n".join([title(schedule, price), *rows])
 
 
-def draw_schedule_svg(
-    schedule: Schedule,
-    machine: Machine | None = None,
-    nbytes: float = 0.0,
-    times: StageTimes = UNIT,
-    stride: int = 1,
-) -> str:
+def draw_schedule_svg(schedule: Schedule, price: SchedulePrice | None = None, time: str = "", axis: float = 0.0) -> str:
     """An SVG Gantt chart: a row a rank, a bar an action with its microbatch, gray where a rank waits.
 
-    Later stages of a rank are darker. Pointing at a bar tells what it is and when. Arguments as of `price_schedule`.
-    Raises `InputError` for what is too large to draw.
+    Later stages of a rank are darker. Pointing at a bar tells what it is and when. price: as of `draw_schedule`. time:
+    how long it is, in words. axis: seconds that the chart is wide, if the step is shorter, so that two charts may stand
+    below each other. Raises `InputError` for what is too large to draw.
     """
-    price = _priced(schedule, machine, nbytes, times, stride)
-    seconds = f"{1e3 * price.seconds:.4g} ms"
-    unit = f"{price.seconds:g} times F of a stage" if times == UNIT and machine is None else seconds
-    return svg_of(schedule, price, unit + (f" on {machine.name}" if machine else ""))
-
-
-def svg_of(schedule: Schedule, price: SchedulePrice, time: str, axis: float = 0.0) -> str:
-    """An SVG Gantt chart, as of `draw_schedule_svg`, of actions whose times are known; `time` tells how long it is.
-
-    axis: seconds that the chart is wide, if the step is shorter, so that two charts may stand below each other.
-    """
+    unit = "{:g} times F of a stage".format if price is None else lambda seconds: f"{1e3 * seconds:.4g} ms"
+    price = _checked(schedule, price)
+    time = time or unit(price.seconds)
     end = max(price.seconds, axis) or 1.0
     width = WIDTH * (price.seconds or end) / end
     height = TOP + ROW * schedule.ranks + 40
@@ -109,16 +83,6 @@ def svg_of(schedule: Schedule, price: SchedulePrice, time: str, axis: float = 0.
     return "\n".join(parts)
 
 
-def draw_measured(step: MeasuredStep) -> str:
-    """A step that was run, a line a rank, as of `draw_schedule`."""
-    return text_of(step.schedule, step.price)
-
-
-def draw_measured_svg(step: MeasuredStep, axis: float = 0.0) -> str:
-    """An SVG Gantt chart of a step that was run; axis as of `svg_of`."""
-    return svg_of(step.schedule, step.price, f"{1e3 * step.price.seconds:.4g} ms, measured", axis)
-
-
 def title(schedule: Schedule, price: SchedulePrice) -> str:
     """What the schedule is and what it wastes, in a line."""
     bubble = f"bubble {100 * price.bubble:.2f} %"
@@ -127,16 +91,15 @@ def title(schedule: Schedule, price: SchedulePrice) -> str:
     return f"{schedule.title()}; {bubble}"
 
 
-def _priced(
-    schedule: Schedule, machine: Machine | None, nbytes: float, times: StageTimes, stride: int
-) -> SchedulePrice:
+def _checked(schedule: Schedule, price: SchedulePrice | None) -> SchedulePrice:
+    """The price to draw, by default that of equal times."""
     actions = sum(map(len, schedule.actions))
     if schedule.ranks > MOST_RANKS or actions > MOST_ACTIONS:
         raise InputError(
             f"a schedule of {schedule.ranks} ranks and {actions} actions is too large to draw",
             do=f"draw it for at most {MOST_RANKS} ranks and {MOST_ACTIONS} actions",
         )
-    return price_schedule(schedule, machine, nbytes, times, stride)
+    return price_schedule(schedule) if price is None else price
 
 
 def _label(schedule: Schedule, interval: Interval) -> str:

@@ -14,19 +14,8 @@ from dataclasses import dataclass
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.pipeline.price import intervals
-from hpckit.plan.pipeline.schedule import (
-    COMPUTE,
-    NONE,
-    RECEIVES,
-    UNITS,
-    Action,
-    Schedule,
-    first_of,
-    in_order,
-    receivers,
-    schedule_faults,
-)
-from hpckit.plan.pipeline.steps import rounds
+from hpckit.plan.pipeline.schedule import UNITS, Schedule, first_of, in_order, receivers, schedule_faults
+from hpckit.plan.pipeline.steps import COMPUTE, NONE, RECEIVES, Action, rounds
 from hpckit.plan.protocol import Claim, Step
 
 

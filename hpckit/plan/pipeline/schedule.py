@@ -8,75 +8,18 @@ compute actions only; messages and reductions are added by the passes of `progra
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from hpckit.errors import InputError, PlanError
-from hpckit.plan.pipeline.steps import MADE, Cell, Cells, rounds
+from hpckit.errors import PlanError
+from hpckit.plan.pipeline.steps import COMPUTE, MADE, NONE, Action, Cell, Cells, rounds
 from hpckit.plan.protocol import Claim, Step
 
-COMPUTE = ("F", "B", "I", "W")
-SENDS = ("SEND_F", "SEND_I", "SEND_T")
-RECEIVES = ("RECV_F", "RECV_I", "RECV_T")
-ENDINGS = ("TIE", "REDUCE")
-NONE = -1
 # How many ranks that wait for each other a message names, and how many faults; the others are counted.
 MOST_NAMED = 4
 MOST_FAULTS = 8
 UNITS = {"F": 1.0, "I": 1.0, "W": 1.0, "B": 2.0}
-_TEXT = re.compile(rf"(\d+)({'|'.join((*COMPUTE, *SENDS, *RECEIVES, *ENDINGS))})(\d*)(?:[<>](\d+))?")
-
-
-class Action(NamedTuple):
-    """What a rank does for one of its stages; `str` and `parse` are inverse: `2F0`, `2B0>1`, `2SEND_F0>3`, `2REDUCE`.
-
-    kind: one of COMPUTE; a message with the rank `peer`: an output (F), the gradient of an input (I), the gradient of
-    a weight that two stages share (T); `TIE` adds those two; `REDUCE` sums the gradients of a stage over the replicas.
-    microbatch: -1 where an action is for the whole step. peer: -1 for what sends and receives nothing; B in a program
-    sends the gradient of its stage's input to that rank when it is there, before its last W.
-    """
-
-    stage: int
-    kind: str
-    microbatch: int = NONE
-    peer: int = NONE
-
-    def __str__(self) -> str:
-        number = "" if self.microbatch == NONE else str(self.microbatch)
-        peer = "" if self.peer == NONE else f"{'<' if self.kind in RECEIVES else '>'}{self.peer}"
-        return f"{self.stage}{self.kind}{number}{peer}"
-
-    @classmethod
-    def parse(cls, text: str) -> Action:
-        """The action that `text` says. Raises `InputError`."""
-        found = _TEXT.fullmatch(text.strip())
-        wants_number = found is not None and found[2] not in (*ENDINGS, "SEND_T", "RECV_T")
-        peers = () if found is None else (True,) if found[2] in (*SENDS, *RECEIVES) else (False, found[2] == "B")
-        if found is None or bool(found[3]) != wants_number or (found[4] is not None) not in peers:
-            raise InputError(
-                f"{text!r} is no action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
-            )
-        action = cls(int(found[1]), found[2], int(found[3] or NONE), int(found[4] or NONE))
-        if str(action) != text.strip():
-            raise InputError(f"{text!r} is no action", do=f"did you mean {action}?")
-        return action
-
-    @property
-    def sends(self) -> Action | None:
-        """The message that leaves: the action itself, or the gradient that B sends on its way."""
-        if self.kind == "B" and self.peer != NONE:
-            return self._replace(kind="SEND_I")
-        return self if self.kind in SENDS else None
-
-    def makes(self) -> tuple[Action, ...]:
-        """What is there after the action, as the actions that others wait for: B makes what I and W make."""
-        if self.kind == "B":
-            halves = (Action(self.stage, "I", self.microbatch), Action(self.stage, "W", self.microbatch))
-            return halves if self.sends is None else (*halves, self.sends)
-        return (self,)
 
 
 @dataclass(frozen=True)
@@ -152,6 +95,17 @@ class Schedule:
         deque(self.in_order(), maxlen=0)
         return self.cells().claim(self.ranks, self.promised())
 
+    def live(self) -> list[int]:
+        """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
+        peaks = []
+        for actions in self.actions:
+            live = peak = 0
+            for action in actions:
+                live += (action.kind == "F") - (action.kind in "BW")
+                peak = max(peak, live)
+            peaks.append(peak)
+        return peaks
+
     def cells(self, tied: bool = False) -> Cells:
         """Where the data of the stages is."""
         return Cells(self.rank_of, self.microbatches, tied)
@@ -212,18 +166,6 @@ def _stuck(
     more = f" (and {len(said) - MOST_NAMED} ranks more)" if len(said) > MOST_NAMED else ""
     first = [text for *_, text in sorted(said)[:MOST_NAMED]]
     return PlanError(f"{title}: deadlock: " + "; ".join(first) + more)
-
-
-def peak_live(schedule: Schedule) -> list[int]:
-    """For each rank the most microbatches that it holds at once, summed over its stages: from F until W (or B)."""
-    peaks = []
-    for actions in schedule.actions:
-        live = peak = 0
-        for action in actions:
-            live += (action.kind == "F") - (action.kind in "BW")
-            peak = max(peak, live)
-        peaks.append(peak)
-    return peaks
 
 
 def _counted(count: int, noun: str) -> str:

@@ -6,24 +6,79 @@ is there in the next round. A rank's cells are what its stages make and what arr
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
-from hpckit.errors import PlanError
+from hpckit.errors import InputError, PlanError
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Ints, Step, Work
 
-if TYPE_CHECKING:
-    from hpckit.plan.pipeline.schedule import Action
-
+COMPUTE = ("F", "B", "I", "W")
+SENDS = ("SEND_F", "SEND_I", "SEND_T")
+RECEIVES = ("RECV_F", "RECV_I", "RECV_T")
+ENDINGS = ("TIE", "REDUCE")
+NONE = -1
 MADE = ("F", "I", "W")  # for each microbatch
 TAKEN = ("RECV_F", "RECV_I")
 ONCE = ("T", "RECV_T", "TIE", "REDUCE")  # T: the gradient of a weight that two stages share
 Cell = tuple[int, str, int]  # stage, kind, microbatch; -1 for what there is once
+
+
+_TEXT = re.compile(rf"(\d+)({'|'.join((*COMPUTE, *SENDS, *RECEIVES, *ENDINGS))})(\d*)(?:[<>](\d+))?")
+
+
+class Action(NamedTuple):
+    """What a rank does for one of its stages; `str` and `parse` are inverse: `2F0`, `2B0>1`, `2SEND_F0>3`, `2REDUCE`.
+
+    kind: one of COMPUTE; a message with the rank `peer`: an output (F), the gradient of an input (I), the gradient of
+    a weight that two stages share (T); `TIE` adds those two; `REDUCE` sums the gradients of a stage over the replicas.
+    microbatch: -1 where an action is for the whole step. peer: -1 for what sends and receives nothing; B in a program
+    sends the gradient of its stage's input to that rank when it is there, before its last W.
+    """
+
+    stage: int
+    kind: str
+    microbatch: int = NONE
+    peer: int = NONE
+
+    def __str__(self) -> str:
+        number = "" if self.microbatch == NONE else str(self.microbatch)
+        peer = "" if self.peer == NONE else f"{'<' if self.kind in RECEIVES else '>'}{self.peer}"
+        return f"{self.stage}{self.kind}{number}{peer}"
+
+    @classmethod
+    def parse(cls, text: str) -> Action:
+        """The action that `text` says. Raises `InputError`."""
+        found = _TEXT.fullmatch(text.strip())
+        wants_number = found is not None and found[2] not in (*ENDINGS, "SEND_T", "RECV_T")
+        peers = () if found is None else (True,) if found[2] in (*SENDS, *RECEIVES) else (False, found[2] == "B")
+        if found is None or bool(found[3]) != wants_number or (found[4] is not None) not in peers:
+            raise InputError(
+                f"{text!r} is no action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
+            )
+        action = cls(int(found[1]), found[2], int(found[3] or NONE), int(found[4] or NONE))
+        if str(action) != text.strip():
+            raise InputError(f"{text!r} is no action", do=f"did you mean {action}?")
+        return action
+
+    @property
+    def sends(self) -> Action | None:
+        """The message that leaves: the action itself, or the gradient that B sends on its way."""
+        if self.kind == "B" and self.peer != NONE:
+            return self._replace(kind="SEND_I")
+        return self if self.kind in SENDS else None
+
+    def makes(self) -> tuple[Action, ...]:
+        """What is there after the action, as the actions that others wait for: B makes what I and W make."""
+        if self.kind == "B":
+            halves = (Action(self.stage, "I", self.microbatch), Action(self.stage, "W", self.microbatch))
+            return halves if self.sends is None else (*halves, self.sends)
+        return (self,)
 
 
 @dataclass(frozen=True)
@@ -187,7 +242,8 @@ def _step(
         names=[str(action) for _, action in done],
     )
     sender, receiver = (np.array([each[end] for each in flying], np.int64) for end in (0, 1))
-    out, into = (np.array([cells.place(each[end]) for each in flying], np.int64) for end in (2, 3))
+    out = np.array([cells.place(each[2]) for each in flying], np.int64)
+    into = np.array([cells.place(each[3]) for each in flying], np.int64)
     return Step(
         Ends(receiver, out, out + 1, rank=sender),
         Ends(sender, into, into + 1, rank=receiver),

@@ -23,7 +23,7 @@ def sweep_x(
     part: int = WHOLE, seams: Any = NO_SEAMS,
 ) -> None:  # fmt: skip
     """Advance the x direction by dt, by default in all rows; see `reference.sweep_x`."""
-    form = _form(state, column, mass_flux, seams, out)
+    form = _form(state, column, mass_flux, seams)
     _check_sweep(state, out, mass_flux, (0, 0, 1))
     wanted = (state.shape[1], state.shape[2] - 2 * HALO, FIELDS, 2, HALO)
     if part in (INNER, OUTER) and not is_device_array(state) and seams.shape != wanted:
@@ -37,7 +37,7 @@ def sweep_y(
     part: int = WHOLE, low: Any = NO_ROWS, high: Any = NO_ROWS,
 ) -> None:  # fmt: skip
     """Advance the y direction by dt, by default in all columns of x; see `reference.sweep_y`."""
-    form = _form(state, column, mass_flux, low, high, out)
+    form = _form(state, column, mass_flux, low, high)
     _check_sweep(state, out, mass_flux, (0, 1, 0))
     wanted = (FIELDS, state.shape[1], HALO, state.shape[3])
     for rows in (low, high):
@@ -51,7 +51,7 @@ def sweep_z(
     state: Any, out: Any, faces: Any, ghost: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: Lines | None = None
 ) -> None:
     """Advance the z direction by dt, by default in all rows of y; see `reference.sweep_z`."""
-    form = _form(state, faces, ghost, mass_flux, out)
+    form = _form(state, faces, ghost, mass_flux)
     _check_sweep(state, out, mass_flux, (1, 0, 0))
     lines = range_of(state, lines, state.shape[2] - 2 * HALO)
     form.sweep_z(state, out, faces, ghost, mass_flux, sweep, status, lines)
@@ -84,7 +84,7 @@ def _form(state: Any, *arrays: Any) -> Any:
 
 def _check_sweep(state: Any, out: Any, mass_flux: Any, more: tuple[int, int, int]) -> None:
     """The result is like the state; faces are one more than cells along the sweep."""
-    require_out(state, out)
+    require_out(__package__, state, out)
     nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
     wanted = (nz + more[0], ny + more[1], nx + more[2])
     if mass_flux.size and mass_flux.shape != wanted:

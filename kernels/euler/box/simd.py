@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.euler import ring
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W, WATCHED
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, Sweep
 from hpckit.kernels.euler.lines import Inflow, Row, parts_of, sweep_line, workspace
 from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.status import note
@@ -21,19 +21,24 @@ u8 = np.uint64
 ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler.crossing.SLOTS`
 ALONG_Y = RHO, RHO_V, RHO_THETA, RHO_U, RHO_W
 ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
-noted = inlined(note)
 
 
-@jit
 def sweep_x(state, out, column, mass_flux, sweep, status, lines, part, seams):
-    seen = _along_x(state, out, column, mass_flux, sweep, lines, part, seams, workspace(FIELDS))
-    noted(status, seen, sweep.step)
+    seen = _sweep_x(state, out, column, mass_flux, *sweep, *lines, part, seams)
+    if seen:
+        note(status, seen, sweep.step)
+
+
+@jit  # takes numbers one by one: a tuple from Python costs Numba a microsecond
+def _sweep_x(state, out, column, mass_flux, spacing, dt, beta, step, begin, end, part, seams):
+    sweep = Sweep(spacing, dt, beta, step)
+    return _along_x(state, out, column, mass_flux, sweep, begin, end, part, seams, workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_x(state, out, column, mass_flux, sweep, lines, part, seams, work):
+def _along_x(state, out, column, mass_flux, sweep, begin, end, part, seams, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
-    parts, none, status, (begin, end) = parts_of(work, FIELDS), work[:0], 0, lines
+    parts, none, status = parts_of(work, FIELDS), work[:0], 0
     for level in range(state.shape[1]):
         for row in range(begin, end):
             at = (level * state.shape[2] + HALO + row) * width + HALO
@@ -47,19 +52,23 @@ def _along_x(state, out, column, mass_flux, sweep, lines, part, seams, work):
     return status
 
 
-@jit
 def sweep_y(state, out, column, mass_flux, sweep, status, lines, part, low, high):
-    if part == INNER:
-        return
-    seen = _along_y(state, out, column, mass_flux, sweep, lines, low, high, ring.workspace(FIELDS))
-    noted(status, seen, sweep.step)
+    seen = 0 if part == INNER else _sweep_y(state, out, column, mass_flux, *sweep, *lines, low, high)
+    if seen:
+        note(status, seen, sweep.step)
+
+
+@jit
+def _sweep_y(state, out, column, mass_flux, spacing, dt, beta, step, begin, end, low, high):
+    sweep = Sweep(spacing, dt, beta, step)
+    return _along_y(state, out, column, mass_flux, sweep, begin, end, low, high, ring.workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_y(state, out, column, mass_flux, sweep, lines, low, high, work):
+def _along_y(state, out, column, mass_flux, sweep, begin, end, low, high, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     rows, cells = state.shape[2] - 2 * HALO, width - 2 * HALO
-    parts, none, status, (begin, end) = ring.parts_of(work, FIELDS), work[:0], 0, lines
+    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
     for level in range(state.shape[1]):
         for first in range(begin, end, ring.STRIP):
             place_of = _place_along_y(level, first, state.shape[2], width)
@@ -80,18 +89,24 @@ def _place_along_y(level, first, lines, width):
     return (level * lines + HALO) * width + HALO + first, level * HALO * width + HALO + first
 
 
-@jit
 def sweep_z(state, out, faces, ghost, mass_flux, sweep, status, lines):
-    seen = _along_z(state, out, faces, ghost, mass_flux, sweep, lines, ring.workspace(FIELDS))
-    noted(status, seen, sweep.step)
+    seen = _sweep_z(state, out, faces, ghost, mass_flux, *sweep, *lines)
+    if seen:
+        note(status, seen, sweep.step)
+
+
+@jit
+def _sweep_z(state, out, faces, ghost, mass_flux, spacing, dt, beta, step, begin, end):
+    sweep = Sweep(spacing, dt, beta, step)
+    return _along_z(state, out, faces, ghost, mass_flux, sweep, begin, end, ring.workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_z(state, out, faces, ghost, mass_flux, sweep, lines, work):
+def _along_z(state, out, faces, ghost, mass_flux, sweep, begin, end, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     plane, cells = state.shape[2] * width, width - 2 * HALO
     own = (state.shape[2] - 2 * HALO) * cells
-    parts, none, status, (begin, end) = ring.parts_of(work, FIELDS), work[:0], 0, lines
+    parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
     for row in range(begin, end):
         for first in range(0, cells, ring.STRIP):
             at = (HALO + row) * width + HALO + first

@@ -22,8 +22,8 @@ def sweep_x(
     status: Any, part: int = WHOLE, seams: Any = NO_SEAMS,
 ) -> None:  # fmt: skip
     """Advance the x direction by dt; see `reference.sweep_x`."""
-    form = _form(state, column, source, inflow, seams, out)
-    require_out(state, out)
+    form = _form(state, column, source, inflow, seams)
+    require_out(__package__, state, out)
     if part != WHOLE and not is_device_array(state) and seams.shape != (state.shape[1], 4, 2, HALO):
         raise ValueError(f"the seams of a sweep in parts are {(state.shape[1], 4, 2, HALO)}, not {seams.shape}")
     form.sweep_x(state, out, column, source, inflow, at_left, at_right, sweep, status, part, seams)
@@ -33,8 +33,8 @@ def sweep_z(
     state: Any, out: Any, faces: Any, ghost: Any, source: Any, sweep: Sweep, status: Any, lines: Lines | None = None
 ) -> None:
     """Advance the z direction by dt, by default in all columns; see `reference.sweep_z`."""
-    form = _form(state, faces, ghost, source, out)
-    require_out(state, out)
+    form = _form(state, faces, ghost, source)
+    require_out(__package__, state, out)
     form.sweep_z(state, out, faces, ghost, source, sweep, status, range_of(state, lines, state.shape[2] - 2 * HALO))
 
 
@@ -73,11 +73,15 @@ def range_of(state: Any, lines: Lines | None, owned: int) -> Lines:
     return begin, end
 
 
-def require_out(state: Any, out: Any) -> None:
+def require_out(package: str, state: Any, out: Any) -> None:
     """Raise `ValueError` where `out` is not like the state, or is the state on a GPU."""
+    on_gpu = is_device_array(state)
+    if out is state and not on_gpu:
+        return
+    double_form_for(package, out)
     if out.shape != state.shape:
         raise ValueError(f"the result of a sweep is {state.shape}, as the state, not {out.shape}")
-    if is_device_array(state) and may_share_memory(state, out):
+    if on_gpu and may_share_memory(state, out):
         raise ValueError("on a GPU the result of a sweep goes to another array than the state")
 
 

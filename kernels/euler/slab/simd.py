@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import STRICT, inlined, jit
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.euler import lines, ring
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, RHO_W
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, RHO_W, Sweep
 from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.status import note
 
 u8 = np.uint64
 ALONG_X = RHO, RHO_U, RHO_THETA, RHO_W  # the fields in the order of `crossing.SLOTS`
 ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U
-noted = inlined(note)
 
 
-@jit
 def sweep_x(state, out, column, source, inflow, at_left, at_right, sweep, status, part, seams):
-    work = lines.workspace(len(ALONG_X))
-    seen = _rows(state, out, column, source, inflow, at_left, at_right, sweep, part, seams, work)
-    noted(status, seen, sweep.step)
+    seen = _sweep_x(state, out, column, source, inflow, at_left, at_right, *sweep, part, seams)
+    if seen:
+        note(status, seen, sweep.step)
+
+
+@jit  # takes numbers one by one: a tuple from Python costs Numba a microsecond
+def _sweep_x(state, out, column, source, inflow, at_left, at_right, spacing, dt, beta, step, part, seams):
+    sweep, work = Sweep(spacing, dt, beta, step), lines.workspace(len(ALONG_X))
+    return _rows(state, out, column, source, inflow, at_left, at_right, sweep, part, seams, work)
 
 
 @jit(borrowed=True)
@@ -44,17 +48,22 @@ def _rows(state, out, column, source, inflow, at_left, at_right, sweep, part, se
     return status
 
 
-@jit
 def sweep_z(state, out, faces, ghost, source, sweep, status, lines):
-    seen = _columns(state, out, faces, ghost, source, sweep, lines, ring.workspace(len(ALONG_Z)))
-    noted(status, seen, sweep.step)
+    seen = _sweep_z(state, out, faces, ghost, source, *sweep, *lines)
+    if seen:
+        note(status, seen, sweep.step)
+
+
+@jit
+def _sweep_z(state, out, faces, ghost, source, spacing, dt, beta, step, begin, end):
+    work = ring.workspace(len(ALONG_Z))
+    return _columns(state, out, faces, ghost, source, Sweep(spacing, dt, beta, step), begin, end, work)
 
 
 @jit(borrowed=True)
-def _columns(state, out, faces, ghost, source, sweep, lines, work):
+def _columns(state, out, faces, ghost, source, sweep, begin, end, work):
     flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
     parts, none, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
-    begin, end = lines
     for first in range(begin, end, ring.STRIP):
         strip = ring.Strip((HALO + first, 0), (HALO + first + ring.STRIP, 0), min(ring.STRIP, end - first))
         status |= ring.sweep_strip(

@@ -15,7 +15,7 @@ PARAMETERS = OWN + 2
 
 
 @inlined(math=REORDERED)
-def force(r2, p):
+def _force(r2, p):
     """-dE/dr / r."""
     y = 1.0 / r2
     y3 = y * y * y
@@ -23,7 +23,7 @@ def force(r2, p):
 
 
 @inlined(math=REORDERED)
-def energy_and_force(r2, p):
+def _energy_and_force(r2, p):
     """E and -dE/dr / r."""
     y = 1.0 / r2
     y3 = y * y * y
@@ -31,7 +31,7 @@ def energy_and_force(r2, p):
     return y3 * (repulsion * (1.0 / 12.0) - attraction * (1.0 / 6.0)), (y3 * y) * (repulsion - attraction)
 
 
-POTENTIAL = Potential(("lennard_jones",), PARAMETERS, force, energy_and_force, clamp=False)
+POTENTIAL = Potential(("lennard_jones",), PARAMETERS, _force, _energy_and_force, clamp=False)
 
 
 def parameters(epsilon: np.ndarray, sigma: np.ndarray, cutoff: np.ndarray, shifted: bool = False) -> np.ndarray:

@@ -183,7 +183,7 @@ def run(
     """Launch a kernel of `force_kernel`: into `out` forces float64 [slots, 4], and tallies float64 [slots, 8].
 
     records: [all slots, 4] of the kernel's precision; entries int32 [capacity, stride] and lengths as of
-    `cells.cuda.build_list`; table: `stored_table` on the device. See `reference.forces`.
+    `cells.cuda.build_list`; table: `stored_table` on the device. See `reference.forces_of_pairs`.
     """
     flat = out.reshape(-1), tallies.reshape(-1)
     launch = made[blocks(max(1, slots), THREADS), THREADS]

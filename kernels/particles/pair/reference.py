@@ -15,7 +15,7 @@ from hpckit.kernels.particles.records.reference import types_of
 TALLY = 8  # numbers of a slot's tally: energy, xx, yy, zz, xy, xz, yz of the virial, and one unused
 
 
-def forces(
+def forces_of_pairs(
     positions: np.ndarray,
     first: np.ndarray,
     second: np.ndarray,

@@ -47,7 +47,7 @@ def stored_table(
 
 @cache
 def force_kernel(potential: Potential, form: Form) -> Any:
-    """The kernel forces(clusters, records, start, entries, table, forces, tallies); see `reference.forces`.
+    """The kernel forces(clusters, records, start, entries, table, forces, tallies); see `reference.forces_of_pairs`.
 
     records, table, forces and tallies are flat; records and table are float32 where form.kind is "f".
     """

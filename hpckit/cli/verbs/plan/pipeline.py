@@ -18,10 +18,10 @@ from hpckit.plan.pipeline.draw import WIDE, draw_schedule, draw_schedule_svg, ti
 from hpckit.plan.pipeline.partition import Layer, Partition, partition_layers, read_layers
 from hpckit.plan.pipeline.price import SchedulePrice, price_schedule
 from hpckit.plan.pipeline.program import pipeline_program
-from hpckit.plan.pipeline.schedule import Schedule, peak_live
+from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.table import read_schedule, write_schedule
-from hpckit.plan.pipeline.times import UNIT, StageTimes
+from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.prove import prove
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import print_table, ranks_text
@@ -106,9 +106,8 @@ def main(arguments: list[str]) -> int:
 def _show(schedule: Schedule, setting: Setting) -> None:
     """A drawing as wide as the terminal, if the schedule is not too large for one."""
     wide = shutil.get_terminal_size((WIDE, 24)).columns - len("rank 00  ") if sys.stdout.isatty() else WIDE
-    times = setting.stage_times(schedule)
     with suppress(InputError):
-        print(draw_schedule(schedule, setting.machine, setting.nbytes, times, setting.stride, max(wide, 20)))
+        print(draw_schedule(schedule, setting.priced(schedule), max(wide, 20)))
         print()
 
 
@@ -208,7 +207,7 @@ def _row(schedule: Schedule, setting: Setting) -> dict[str, Any]:
         "open_bubble": it.open_bubble,
         "theory": theory and theory[0],
         "open_theory": theory and theory[1],
-        "live": [live / schedule.chunks for live in peak_live(schedule)],
+        "live": [live / schedule.chunks for live in schedule.live()],
         "actions": sum(map(len, schedule.actions)),
         "messages": proof.messages,
         "sent_bytes": list(it.sent),
@@ -275,15 +274,13 @@ def _draw(schedules: list[Schedule], target: str, setting: Setting) -> int:
     for schedule in schedules:
         prove(schedule)
     if target == "-":
-        texts = []
-        for schedule in schedules:
-            times = setting.stage_times(schedule)
-            texts.append(draw_schedule(schedule, setting.machine, setting.nbytes, times, setting.stride))
-        print("\n\n".join(texts))
+        print("\n\n".join(draw_schedule(schedule, setting.priced(schedule)) for schedule in schedules))
         return 0
     schedule = _only(schedules, "picture")
-    times = UNIT if setting.in_units else setting.stage_times(schedule)
-    picture = draw_schedule_svg(schedule, setting.machine, setting.nbytes, times, setting.stride)
+    in_units = setting.in_units and setting.machine is None
+    priced = setting.priced(schedule)
+    time = f"{1e3 * priced.seconds:.4g} ms" + (f" on {setting.machine.name}" if setting.machine else "")
+    picture = draw_schedule_svg(schedule) if in_units else draw_schedule_svg(schedule, priced, time)
     write_svg(Path(target), picture)
     print(f"{title(schedule, setting.priced(schedule))}: drawn in {target}", file=sys.stdout)
     return 0

@@ -1,0 +1,1 @@
+"""Collectives by every algorithm, against MPI's and torch's gloo; the table that `auto` reads."""

@@ -1,0 +1,1 @@
+"""Figures of a GPU against the bandwidth of a copy, and against PyTorch."""

@@ -1,0 +1,88 @@
+"""Training steps of GPTs on a GPU against PyTorch eager on the same one, from the same initial weights, in float32.
+
+A step is forward, loss, backward and AdamW, without clipping; PyTorch runs with its fused AdamW and attention, in true
+float32 as it does by default. Losses of the first steps are compared before anything is timed, then steps of both run
+in turn. mfu: the operations that the model takes (6 for each multiply-add of the forward pass) over what a product of
+two matrices of 4096 x 4096 does in that time. The ratios are times, ours over PyTorch's: below 1 is better for hpckit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.train.peak import gemm_peak
+from hpckit.bench.gpu.figure import size
+from hpckit.bench.measure import Ratios, Rows, interleave, ratio
+from hpckit.bench.train.steps import COMPARED, RATE, gpt_flops, our_step
+from hpckit.comm.device import Device
+from hpckit.comm.simulated_gpu import SimulatedGpu
+from hpckit.nn.gpt import gpt2
+
+# Key -> layers, width, heads, vocabulary, samples, tokens of a sample: GPT-2's smallest, and the one of `bench train`.
+CASES = {
+    "gpt_gpu_vs_torch": (12, 768, 12, 50_304, 4, 1024),
+    "gpt_small_gpu_vs_torch": (4, 256, 8, 256, 8, 128),
+}
+TINY = {"gpt_gpu_vs_torch": (1, 2, 1, 3, 1, 2)}
+ROUNDS, FEW = 15, 5
+
+
+def training(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
+    """Tokens/s and MFU of each case, and the time against PyTorch's; without PyTorch on the GPU a row says why not."""
+    peak, lacking = gemm_peak("float32", device), lacks_torch(device)
+    rows: Rows = [{"case": "product of matrices, float32", "TFLOP_per_s": peak / 1e12}]
+    if lacking:
+        rows.append({"case": "GPT step", "candidate": "torch", "note": f"not measured: {lacking}"})
+    ratios: Ratios = {}
+    for key, shape in size(device, CASES, TINY).items():
+        layers, width, _, vocab, batch, length = shape
+        steps = _steps(device, shape, not lacking)
+        times = interleave(steps, size(device, FEW if quick else ROUNDS, 1))
+        flops = gpt_flops(layers, width, vocab, batch, length)
+        for name, seconds in times.items():
+            middle = median(seconds)
+            rows.append(
+                {
+                    "case": f"GPT {layers} x {width}, {batch} x {length} tokens, step",
+                    "candidate": name,
+                    "milliseconds": middle * 1e3,
+                    "tokens_per_s": batch * length / middle,
+                    "mfu": flops / middle / peak,
+                }
+            )
+        if "torch" in times:
+            ratios[key] = ratio(times["hpckit"], times["torch"])
+    return rows, ratios
+
+
+def lacks_torch(device: Device) -> str:
+    """Why PyTorch cannot run on this GPU; empty where it can."""
+    if isinstance(device, SimulatedGpu):
+        return "PyTorch runs on no simulated GPU"
+    if importlib.util.find_spec("torch") is None:
+        return "PyTorch is not installed (pip install torch)"
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"PyTorch {torch.__version__} finds no GPU: install its build for CUDA"
+    return ""
+
+
+def _steps(device: Device, shape: tuple[int, ...], with_torch: bool) -> dict[str, Any]:
+    """Our step and PyTorch's, after steps whose losses agree."""
+    layers, width, heads, vocab, batch, length = shape
+    model = gpt2(vocab, layers, width, heads, length, tied=False)
+    text = np.random.default_rng(1).integers(0, vocab, (batch, length + 1))
+    x, targets = text[:, :-1].copy(), text[:, 1:].copy()
+    steps: dict[str, Any] = {"hpckit": our_step(model, vocab, x, targets, device)}
+    if with_torch:
+        from hpckit.bench.rivals.torch import gpt, training_step
+
+        steps["torch"] = training_step(gpt(model, heads), x, targets, RATE, "cuda")
+        losses = np.array([[step() for step in steps.values()] for _ in range(COMPARED)])
+        np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=1e-3)
+    return steps

@@ -1,0 +1,1 @@
+"""Halo exchanges against Sendrecv with NumPy slices and against mpiarray."""

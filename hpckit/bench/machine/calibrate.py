@@ -1,0 +1,150 @@
+"""The machine model of a node for collectives, made from the times of the smallest plans, and held against others.
+
+Calibration knows no algorithm: it times single steps (`hpckit.bench.machine.times`) and, for what a call costs before
+its first message, the smallest all-reduce. The times of whole algorithms are then predicted from their plans.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.collectives.rows import interval
+from hpckit.bench.machine.times import LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.machine.machine import Level, Machine, Measured
+from hpckit.plan.price import price
+
+EMPTY = 64  # bytes: a message that costs nothing but its latency
+SIZES = tuple(2**power for power in range(16, 27, 2))
+PROBE_SIZES = (2**12, 2**14, *SIZES)  # algorithms cut buffers into smaller messages
+# The number of steps of all-reduces of next to nothing, whose times tell what a call costs before its first message.
+STARTS = {"recursive_doubling": 1, "tree": 2, "halving_doubling": 2}  # times log2(p)
+APART = 1.15  # algorithms whose times differ by more are to be put in the right order
+FASTEST = 1e12  # bytes/s: nothing measured is quicker
+LATENCY_SHARE = 0.95  # of the quickest step, at most
+
+
+def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
+    """What must be timed for a model."""
+    names = [name + plus for name in PROBES if ranks > 2 or name != "pairs" for plus in ("", "+")]
+    small: list[Case] = [(PROBE, name, EMPTY) for name in names]
+    long: list[Case] = [(PROBE, name + LONG, EMPTY) for name in names]
+    starts: list[Case] = [("all_reduce", name, EMPTY) for name in STARTS]
+    return [*starts, *small, *long, *((PROBE, name, nbytes) for nbytes in sizes for name in names)]
+
+
+def all_reduce_cases(sizes: tuple[int, ...] = SIZES) -> list[Case]:
+    """All algorithms that a plan describes."""
+    return [("all_reduce", name, nbytes) for nbytes in sizes for name in ALGORITHMS["all_reduce"]]
+
+
+def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machine:
+    """The machine of times by the number of ranks."""
+    measured = []
+    for ranks, found in times.items():
+        start = _start(found, ranks)
+        sizes = tuple(sorted({nbytes for operation, _, nbytes in found if operation == PROBE and nbytes > EMPTY}))
+        for probe in (each for each in PROBES if (PROBE, each, EMPTY) in found):
+            steps = {}
+            for plus in ("", "+"):
+                before = _empty(found, probe + plus)[1]
+                steps[plus] = [(found[PROBE, probe + plus, nbytes] - before) / STEPS for nbytes in sizes]
+            latency = min(_empty(found, probe)[0], LATENCY_SHARE * min(*steps[""], *steps["+"]))
+            moved = [share(probe) * nbytes for nbytes in sizes]
+            stored, added = (
+                tuple(b / max(t - latency, b / FASTEST) for b, t in zip(moved, steps[plus], strict=True))
+                for plus in ("", "+")
+            )
+            row = (tuple(moved), stored, added)
+            measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
+    widest = max(measured, key=lambda it: (-it.ranks, it.messages))
+    long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
+    level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
+    return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
+
+
+def _start(found: dict[Case, float], ranks: int) -> float:
+    """Seconds of a call before its first message."""
+    step, rounds = _empty(found, "exchange+")[0], math.ceil(math.log2(ranks))
+    left = sorted(found["all_reduce", name, EMPTY] - steps * rounds * step for name, steps in STARTS.items())
+    return max(left[len(left) // 2], 0.0)
+
+
+def _empty(found: dict[Case, float], probe: str) -> tuple[float, float]:
+    """Seconds of an empty step, and of what comes before the first one."""
+    short, long = found[PROBE, probe, EMPTY], found[PROBE, probe + LONG, EMPTY]
+    step = max((long - short) / (2 * STEPS), 1e-9)
+    return step, max(short - STEPS * step, 0.0)
+
+
+def predictions(machine: Machine, ranks: int, times: Times) -> list[dict[str, Any]]:
+    """Predicted and measured seconds of each all-reduce, those first that are farthest off."""
+    found, rows = times.undisturbed(), []
+    for operation, algorithm, nbytes in found:
+        if operation != "all_reduce" or nbytes <= EMPTY:
+            continue
+        case = (operation, algorithm, nbytes)
+        plan = collective_plan(operation, algorithm, ranks, **times.options[case])
+        predicted = price(plan, machine, nbytes, itemsize=4).seconds
+        rows.append(
+            {
+                "ranks": ranks,
+                "bytes": nbytes,
+                "algorithm": algorithm,
+                "predicted_us": round(1e6 * predicted, 1),
+                "measured_us": round(1e6 * found[case], 1),
+                "predicted_over_measured": round(predicted / found[case], 3),
+            }
+        )
+    return sorted(rows, key=_off, reverse=True)
+
+
+def _off(row: dict[str, Any]) -> float:
+    """By which factor a prediction is off, 1 or more."""
+    return max(row["predicted_over_measured"], 1 / row["predicted_over_measured"])
+
+
+def pairs(rows: list[dict[str, Any]], times: Times) -> list[dict[str, Any]]:
+    """The pairs of algorithms at a size that differ by more than 15 %: the slower over the quicker as measured in the
+    same rounds, with an interval that holds the true median with 95 % and lies above 1.15, and as predicted.
+    """
+    found = []
+    for a, b in combinations(rows, 2):
+        if a["bytes"] != b["bytes"]:
+            continue
+        slow, quick = sorted((a, b), key=lambda row: -row["measured_us"])
+        of = [np.array(times.seconds["all_reduce", row["algorithm"], row["bytes"]]) for row in (slow, quick)]
+        low, high = interval((of[0] / of[1]).tolist())
+        if min(low, slow["measured_us"] / quick["measured_us"]) > APART:
+            found.append(
+                {
+                    "ranks": slow["ranks"],
+                    "bytes": slow["bytes"],
+                    "slower": slow["algorithm"],
+                    "quicker": quick["algorithm"],
+                    "measured_ratio": round(slow["measured_us"] / quick["measured_us"], 3),
+                    "low": round(low, 3),
+                    "high": round(high, 3),
+                    "predicted_ratio": round(slow["predicted_us"] / quick["predicted_us"], 3),
+                }
+            )
+    return found
+
+
+def judged(rows: list[dict[str, Any]], unlike: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
+    """How far the predictions are off, as a factor (median and worst), the part that is within 35 %, and the part of
+    the pairs of unlike algorithms that are in the right order; each with the number of predictions or pairs.
+    """
+    off = sorted(_off(row) for row in rows)
+    within = sum(0.65 <= row["predicted_over_measured"] <= 1.35 for row in rows) / len(rows)
+    ordered = sum(pair["predicted_ratio"] > 1 for pair in unlike) / max(len(unlike), 1)
+    return {
+        "within_35": (within, len(rows)),
+        "order": (ordered, len(unlike)),
+        "off_median": (off[len(off) // 2], len(rows)),
+        "off_worst": (off[-1], len(rows)),
+    }

@@ -1,0 +1,166 @@
+"""Seconds of collectives on ranks, in turn: what a machine model is made from, and what it is held against.
+
+Made from: probes, the smallest plans, with one message at once, half as many as ranks, or all. Each is a chain of
+steps, so that a step begins when the one before is over. With `+` what arrives is added.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.ranks import answer, run_ranks
+from hpckit.plan.collective.plan import CollectivePlan, messages
+from hpckit.plan.protocol import NOBODY, Step
+
+PROBES = ("one", "pairs", "exchange")
+STEPS = 4
+LONG = "*3"  # marks a chain three times as long
+PROBE = "probe"  # the operation of the plans below
+MOST_ROUNDS = 200  # of a pass
+PASSES = 4  # over all sizes: what else the machine does for some seconds falls on each of them
+MODULE = "hpckit.bench.machine.times"
+Case = tuple[str, str, int]  # operation, algorithm, bytes of the whole buffer
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Times:
+    """seconds: of each case, round by round, those of the slowest rank; cases of one size share their rounds. options:
+    with which its plan ran.
+    """
+
+    seconds: dict[Case, list[float]]
+    options: dict[Case, dict[str, Any]]
+
+    def undisturbed(self) -> dict[Case, float]:
+        """The lower quartile of each case: other programs make rounds longer, never shorter."""
+        return {case: float(np.quantile(each, 0.25)) for case, each in self.seconds.items()}
+
+
+def measured(ranks: int, cases: list[Case], seconds: float) -> Times:
+    """The times of cases on so many ranks, in about `seconds` in all."""
+    row = run_ranks(MODULE, ranks, ((cases, seconds),))[0]
+    return Times(dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True)))
+
+
+def at_once(probe: str, ranks: int) -> int:
+    """How many messages a step has."""
+    return {"one": 1, "pairs": ranks // 2, "exchange": ranks}[probe]
+
+
+def share(probe: str) -> float:
+    """The part of the buffer in a message."""
+    return 0.5 if probe.startswith("exchange") else 1.0
+
+
+def probe_plan(probe: str, ranks: int) -> CollectivePlan:
+    """one: the buffer goes from rank to rank. pairs: so do two or more at once, half as many as ranks. exchange:
+    every rank sends one half to the next and takes the other half, which it passes on in the next step.
+    """
+    name, reduce = probe.removesuffix(LONG).rstrip("+"), "+" in probe
+    length = 3 * STEPS if probe.endswith(LONG) else STEPS
+    rank, none, one = np.arange(ranks), np.zeros(ranks, np.int64), np.ones(ranks, np.int64)
+    steps: dict[str, Callable[[int], Step]] = {
+        "one": lambda i: messages(np.where(rank == i % ranks, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
+        "pairs": lambda i: messages(np.where(rank % 2 == i % 2, (rank + 1) % ranks, NOBODY), none, one, reduce=reduce),
+        "exchange": lambda i: messages(
+            (rank + 1) % ranks, none + i % 2, one + i % 2, into=none + (i + 1) % 2, reduce=reduce
+        ),
+    }
+    return CollectivePlan("all_reduce", probe, ranks, 2 if name == "exchange" else 1, length, steps[name])
+
+
+def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
+    """Cases of one size take turns until their share of the time is up, two rounds a pass at least; buffers are
+    rewritten by their owner before each call.
+    """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    sizes = list(dict.fromkeys(nbytes for _, _, nbytes in cases))
+    alike = {size: [(operation, name, nbytes) for operation, name, nbytes in cases if nbytes == size] for size in sizes}
+    calls = {size: _calls(comm, each, size) for size, each in alike.items()}
+    found: dict[Case, list[float]] = {}
+    for _ in range(PASSES):
+        for size in sizes:
+            rounds = _rounds(comm, calls[size], seconds / (PASSES * len(sizes)))
+            for case, each in zip(alike[size], rounds, strict=True):
+                found.setdefault(case, []).extend(each)
+    return {
+        "seconds": [found[case[0], case[1], case[2]] for case in cases],
+        "options": [_options(comm, *case) for case in cases],
+    }
+
+
+def _options(comm: Any, operation: str, algorithm: str, nbytes: int) -> dict[str, Any]:
+    """The options of the plan of a collective."""
+    from hpckit.collectives.axis import axis_of
+    from hpckit.collectives.choice import choose
+
+    return {} if operation == PROBE else dict(choose(operation, algorithm, axis_of(comm), nbytes, {}).options)
+
+
+def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
+    """Seconds of each call, round by round, each round in an order of its own: what comes after what takes longer."""
+    times: list[list[float]] = [[] for _ in calls]
+    begin = time.perf_counter()
+    going = np.array(1)
+    order = np.random.default_rng(1)  # the same on all ranks
+    while going:
+        for number in order.permutation(len(calls)).tolist():
+            prepare, call = calls[number]
+            prepare()
+            comm.Barrier()
+            start = time.perf_counter()
+            call()
+            times[number].append(time.perf_counter() - start)
+        going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 2) and len(times[0]) < MOST_ROUNDS
+        comm.Bcast(going)
+    own = np.array(times)
+    every = np.empty((comm.size, *own.shape))
+    comm.Allgather(own, every)
+    return every.max(axis=0).tolist()
+
+
+def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
+    """For each case of one size what rewrites the buffer, which they share, and what is timed; all warmed up."""
+    buffer = np.ones(max(nbytes // 4, comm.size), np.float32)
+
+    def rewrite() -> None:
+        buffer.fill(1.0 + comm.rank)
+
+    calls: list[tuple[Call, Call]] = [(rewrite, _call(comm, operation, name, buffer)) for operation, name, _ in cases]
+    for prepare, call in calls:  # communicators, columns, scratch memory
+        prepare()
+        call()
+    return calls
+
+
+def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call:
+    """What is timed."""
+    from hpckit import collectives
+    from hpckit.collectives.axis import axis_of
+    from hpckit.collectives.column import column_of
+    from hpckit.collectives.reduction import Reduction
+    from hpckit.collectives.runner import Runner
+    from hpckit.collectives.slots import even_slots
+    from hpckit.collectives.work import start
+
+    if operation == PROBE:
+        axis = axis_of(comm)
+        column = column_of(probe_plan(algorithm, comm.size), comm.rank)
+        slots = even_slots(buffer, column.slots)
+        add = Reduction(buffer.dtype, "sum").combine
+        return lambda: start(Runner(axis, axis.tag(), column, slots, add).steps(), lambda: buffer).wait()
+    run = getattr(collectives, operation)
+    return lambda: run(buffer, comm, algorithm=algorithm).wait()
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], _case)

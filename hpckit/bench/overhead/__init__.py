@@ -1,0 +1,1 @@
+"""What safeguards and records cost: watch, checks, trace, checkpoints."""

@@ -1,0 +1,180 @@
+"""What each rank of `hpckit bench train` runs: data-parallel and pipelined GPT steps, ours and PyTorch's in turn."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.bench.measure import SELDOM, Times, in_turn, seconds_of, uncollected
+from hpckit.bench.ranks import answer, slowest, wait_asleep
+from hpckit.comm.mesh import Mesh
+from hpckit.nn.gpt import gpt2
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.optimizers import AdamW
+from hpckit.nn.parameters import Parameters
+from hpckit.plan.pipeline.price import price_schedule
+from hpckit.plan.pipeline.times import StageTimes
+from hpckit.plan.pipeline.training import TrainingPlan, training_plan
+from hpckit.training.data import DataParallel
+from hpckit.training.pipeline import Pipeline
+
+VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
+DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
+RATE = 1e-3
+SCHEDULES = ("gpipe", "1f1b", "zb_h1")
+NAP = 0.001  # s that ranks sleep at a time while one works alone
+
+Step = Callable[[], float]  # a step; the mean loss before it
+
+
+def time_in_turn(
+    steps: Mapping[str, Step], alone: tuple[str, ...], rounds: int, seldom: Mapping[str, Step] | None = None
+) -> Times:
+    """Seconds a step of each candidate, in turn, the slowest rank's; those named in `alone` run on rank 0 only.
+
+    seldom: candidates that are there in the first of every `SELDOM` rounds only, as their differences are large.
+
+    The order changes from round to round (`in_turn`): how rested the cores are behind one that ran alone meets all.
+    """
+    comm = MPI.COMM_WORLD
+    every = {**steps, **(seldom or {})}
+    times: Times = {name: [] for name in every}
+    with uncollected():
+        for turn in range(-2, rounds):  # the first two compile and touch the memory
+            for name in in_turn(list(every if turn < 0 or turn % SELDOM == 0 else steps), turn):
+                comm.Barrier()
+                seconds = seconds_of(every[name]) if name not in alone or comm.rank == 0 else 0.0
+                wait_asleep(comm, NAP)
+                seconds = slowest(comm, seconds)
+                if turn >= 0:
+                    times[name].append(seconds)
+            gc.collect()
+    return times
+
+
+def text(batch: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and the ones that follow: int64[batch, LENGTH] each."""
+    tokens = np.random.default_rng(number).integers(0, VOCAB, (batch, LENGTH + 1))
+    return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+
+
+def model() -> Any:
+    """The GPT of the benchmark."""
+    return gpt2(VOCAB, LAYERS, WIDTH, HEADS, LENGTH, tied=False)
+
+
+def data_step(comm: MPI.Intracomm, x: np.ndarray, targets: np.ndarray) -> tuple[DataParallel, Step]:
+    """A data-parallel step of ours."""
+    data, loss = DataParallel(model(), comm), CrossEntropy(VOCAB)
+    data.initialize(0)
+    optimizer = AdamW(data.parameters)
+    scale = 1 / (targets.size * comm.size)
+
+    def step() -> float:
+        data.parameters.zero_grads()
+        logits, saved = data.forward(x)
+        total, kept = loss.forward(logits, targets)
+        data.backward(saved, loss.backward(kept, scale))
+        optimizer.step(RATE)
+        return total / targets.size
+
+    return data, step
+
+
+def initial(parameters: Parameters) -> Any:
+    """A model of ours that holds copies of the values, for PyTorch to start from."""
+    ours, values = model(), parameters.named()
+    for parameter in ours.parameters():
+        parameter.value = values[parameter.name].value.copy()
+    return ours
+
+
+def same_losses(ours: Step, theirs: Mapping[str, Step]) -> None:
+    """Both train alike: the losses of the first steps agree."""
+    for name, step in theirs.items():
+        np.testing.assert_allclose(step(), ours(), rtol=2e-4, err_msg=name)
+
+
+def data(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A step of a batch on each rank; of one rank alone; of both at once without communication ("apart")."""
+    comm = MPI.COMM_WORLD
+    x, targets = text(DATA_BATCH, comm.rank)
+    _, one = data_step(MPI.COMM_SELF, x, targets)
+    together, step = data_step(comm, x, targets)
+    steps = {"one": one, "apart": one, "data_parallel": step}
+    if with_torch:
+        from hpckit.bench.rivals.torch_ranks import data_steps
+
+        theirs = data_steps(initial(together.parameters), HEADS, x, targets, RATE)
+        for _ in range(3):
+            same_losses(step, {"torch_ddp": theirs["torch_ddp"]})
+        steps |= theirs
+    times = time_in_turn(steps, ("one", "torch_one"), rounds)
+    together.check()
+    return {"times": times}
+
+
+def pipe_step(pipeline: Pipeline, x: np.ndarray, targets: np.ndarray) -> Step:
+    """A step of a pipeline of ours, with its own optimizer."""
+    pipeline.initialize(0)
+    optimizer = AdamW(pipeline.parameters)
+
+    def step() -> float:
+        pipeline.zero_grads()
+        result = pipeline.run(x, targets, total=targets.size)
+        optimizer.step(RATE)
+        return result.loss
+
+    return step
+
+
+def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A step of a pipeline of all ranks under each schedule, of one rank alone, and of both ("apart")."""
+    comm = MPI.COMM_WORLD
+    x, targets = text(PIPE_BATCH, 0)
+    loss = CrossEntropy(VOCAB)
+    options: dict[str, Any] = {"batch": PIPE_BATCH, "microbatches": MICROBATCHES}
+    layers = LAYERS + 2  # with embedding and head
+    single = Pipeline(model(), loss, Mesh(MPI.COMM_SELF, pp=1), training_plan(1, layers, **options))
+    one = pipe_step(single, x, targets)
+    steps = {"one": one, "apart": one}
+    theirs: dict[str, Step] = {}
+    if with_torch:
+        from hpckit.bench.rivals.torch_ranks import pipe_steps
+
+        theirs = pipe_steps(initial(single.parameters), HEADS, x, targets, MICROBATCHES, RATE)
+        first = steps["one"]()
+        same_losses(lambda: first, theirs)
+    for _ in range(2):
+        steps["one"]()
+    single.reset_times()
+    for _ in range(3):
+        steps["one"]()
+    rows = np.array([layer[1:] for layer in single.layer_times()])  # F, I, W
+    comm.Bcast(rows, 0)
+    for name in SCHEDULES:
+        costs = rows.sum(axis=1).tolist()
+        plan = training_plan(comm.size, layers, pp=comm.size, schedule=name, costs=costs, **options)
+        steps[name] = pipe_step(Pipeline(model(), loss, Mesh(comm, pp=comm.size), plan), x, targets)
+    times = time_in_turn(steps, ("one",), rounds, theirs)
+    return {"times": times, "simulated": speed_up(plan, rows)}
+
+
+def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
+    """How much quicker a plan is than one rank, if ranks compute as one alone does and messages take no time."""
+    stages = StageTimes(*(plan.partition.sums(column) for column in rows.T.tolist()))
+    return plan.microbatches * float(rows.sum()) / price_schedule(plan.schedule, times=stages).seconds
+
+
+def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
+    """One part of the benchmark on every rank."""
+    return {"data": data, "pipeline": pipe}[part](rounds, with_torch)
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], case)

@@ -1,0 +1,105 @@
+"""Training: GPT and MLP steps on one core against PyTorch eager, from the same initial weights.
+
+A step is forward, loss, backward and AdamW in float32, one BLAS thread. PyTorch runs with its fused AdamW. The losses
+of the first steps are compared before anything is timed, then steps of both run in turn. The ratios are times, ours
+over PyTorch's: below 1 is better for hpckit.
+
+On 2 ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread, timed
+from hpckit.bench.ranks import run_ranks
+
+# Key -> case of `train_steps` and its rounds, all and with --quick.
+CASES = {
+    "gpt_vs_torch": ("gpt", {"layers": 4, "width": 256, "heads": 8}, 41, 15),
+    "gpt512_vs_torch": ("gpt", {"layers": 4, "width": 512, "heads": 8}, 21, 7),
+    "mlp_vs_torch": ("mlp", {"sizes": [784, 1024, 1024, 10]}, 101, 41),
+}
+
+
+# On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
+PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 13)}
+
+
+def add_options(it: Any) -> tuple[str, ...]:
+    """The option of this benchmark, and its name for `run`."""
+    return add_only(it, [*CASES, *PARTS], "CASE")
+
+
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure all, or the cases in `only`: rows and ratios. Without PyTorch only what needs none, and it says so."""
+    rows: Rows = []
+    ratios: Ratios = {}
+    with_torch = importlib.util.find_spec("torch") is not None
+    if not with_torch:
+        rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
+    for key in only or [*CASES, *PARTS]:
+        if key in PARTS:
+            title, rounds, few = PARTS[key]
+            found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
+            rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
+            ratios |= data_ratios(found["times"]) if key == "data" else pipeline_ratios(**found)
+        elif with_torch:
+            kind, shape, rounds, few = CASES[key]
+            found = run_ranks("hpckit.bench.train.steps", 1, ((kind, shape, few if quick else rounds),))[0]
+            times = found["times"]
+            rows += [_row(key, name, seconds, found) for name, seconds in times.items()]
+            ratios[key] = ratio(times["hpckit"], times["torch"])
+    return result("train", rows, ratios)
+
+
+def data_ratios(times: Times) -> Ratios:
+    """Of 2 ranks to one: efficiencies (above 1 is better), and our time over PyTorch's DDP (below 1 is better).
+
+    dp_ceiling: what the machine allows, two ranks without communication. torch_eff: the efficiency of DDP.
+    """
+    ratios = {
+        "dp_eff": ratio(times["one"], times["data_parallel"]),
+        "dp_ceiling": ratio(times["one"], times["apart"]),
+    }
+    if "torch_ddp" in times:
+        ratios["dp_vs_torch"] = ratio(times["data_parallel"], times["torch_ddp"])
+        ratios["torch_eff"] = ratio(times["torch_one"], times["torch_ddp"])
+    return ratios
+
+
+def pipeline_ratios(times: Times, simulated: float) -> Ratios:
+    """Of schedules to each other, to one rank, and to PyTorch's best; ratios of times but for the two of speed-ups.
+
+    simulated: the speed-up of ZB-H1 over one rank for the measured times of the layers. zb_vs_sim: the measured one
+    over it. pp_ceiling: what the machine allows, two ranks at once without communication. Each has the `interval` of
+    its median. PyTorch's schedules ran in every `SELDOM`th round.
+    """
+    ratios = {
+        "zb_speedup": _sure(times["one"], times["zb_h1"]),
+        "pp_ceiling": _sure(times["one"], times["apart"]),
+        "zb_vs_sim": _sure(times["one"], times["zb_h1"], 1 / simulated),
+        "zb_vs_1f1b": _sure(times["zb_h1"], times["1f1b"]),
+        "1f1b_vs_gpipe": _sure(times["1f1b"], times["gpipe"]),
+    }
+    theirs = [name for name in times if name.startswith("torch")]
+    if theirs:
+        best = min(theirs, key=lambda name: median(times[name]))
+        ratios["pp_vs_torch"] = _sure(times["zb_h1"][::SELDOM], times[best])
+    return ratios
+
+
+def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, Any]:
+    """A `ratio`, and where its median lies."""
+    each = by_round(slower, faster, scale)
+    return {**spread(each), "interval": interval(each)}
+
+
+def _row(key: str, name: str, seconds: list[float], found: dict[str, Any]) -> dict[str, Any]:
+    middle = median(seconds)
+    rates = {"samples_per_s": round(found["samples"] / middle), "GFLOP_per_s": round(found["flops"] / middle / 1e9, 1)}
+    return timed(key.removesuffix("_vs_torch"), name, seconds, **rates, loss=found["losses"][name])

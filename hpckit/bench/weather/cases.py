@@ -1,0 +1,145 @@
+"""The cases of the weather kernels on one core: the slab and the box, advanced by hpckit and by plain C.
+
+The C versions (`rivals/sources/euler2d.c`, `euler3d.c`) have one loop nest for each operation and pow for the pressure.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.profiles import profile_of
+from hpckit.apps.weather.config import PRESETS, Config
+from hpckit.apps.weather.setups import initial_state
+from hpckit.apps.weather3d.config import Config as Config3d
+from hpckit.apps.weather3d.setups import column_of
+from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
+from hpckit.bench.rivals.c import pointers
+from hpckit.kernels.euler.box import dispatch as box_kernels
+from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.slab import dispatch as slab_kernels
+from hpckit.kernels.euler.status import new_status
+
+NONE = np.zeros((0, 0))
+NO_INFLOW = np.zeros((2, 0))
+TOLERANCE = 1e-11  # of a field's range: the largest difference between the versions that is allowed
+
+
+class Case:
+    """A state [fields, cells…] in the form of either version. sizes: cells along (x, (y,) z); widths: of a cell, m."""
+
+    source: str  # of the C version
+
+    def __init__(self, config: Any, base: BaseState, start: np.ndarray, shape: tuple[int, ...]) -> None:
+        self.config, self.base, self.start = config, base, start
+        dims = "xz" if start.ndim == 3 else "xyz"
+        self.sizes = [getattr(config.grid, f"n{dim}") for dim in dims]
+        self.widths = {dim: getattr(config.grid, f"d{dim}") for dim in dims}
+        self.title = f"weather {'slab' if len(dims) == 2 else 'box'} {' x '.join(map(str, self.sizes))}"
+        self.cells = int(np.prod(self.sizes))
+        self.dt = min(self.widths.values()) / config.time.max_speed * config.time.cfl
+        self.state = np.zeros(shape)
+        self.status = new_status(self.state)
+        self.c_state = np.zeros((len(start), *(n + 4 for n in start.shape[1:])))
+        self._owned: Any = (..., *[slice(HALO, -HALO)] * (len(dims) - 1))
+        self._owned_c: Any = (slice(None), *[slice(2, -2)] * len(dims))
+        self.restart()
+
+    def restart(self) -> None:
+        """Both versions back to the start."""
+        self.state[self._owned] = self.start
+        self.c_state[self._owned_c] = self.start
+
+    def sweep(self, direction: str, step: int) -> Sweep:
+        """The numbers of a sweep."""
+        return Sweep(self.widths[direction], self.dt, self.config.beta, step)
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels."""
+        raise NotImplementedError
+
+    def faces(self) -> np.ndarray:
+        """The base state at the faces, as the C version takes it."""
+        raise NotImplementedError
+
+    def run_c(self, library: ctypes.CDLL, steps: int) -> None:
+        """Advance by the C version."""
+        arrays = pointers(self.c_state, self.base.column, self.faces(), self.base.ghost)
+        numbers = [ctypes.c_double(value) for value in (*self.widths.values(), self.config.beta, self.dt)]
+        if getattr(library, self.source.replace(".c", "_run"))(*arrays, *self.sizes, *numbers, steps):
+            raise MemoryError("the C version found no memory")
+
+    def difference(self) -> float:
+        """The greatest difference between the versions, over the range of its field."""
+        ours, theirs = self.state[self._owned], self.c_state[self._owned_c]
+        dims = tuple(range(1, ours.ndim))
+        return float((np.abs(ours - theirs).max(axis=dims) / np.ptp(theirs, axis=dims)).max())
+
+
+class Slab(Case):
+    """Two colliding bubbles."""
+
+    source = "euler2d.c"
+
+    def __init__(self, nx: int = 400, nz: int = 200, compat: bool = False) -> None:
+        config = Config.model_validate({**PRESETS["collision"][1], "grid": {"nx": nx, "nz": nz}, "compat": compat})
+        profile = profile_of(config.base)
+        base = base_state(profile, nz, config.grid.dz, compat)
+        start = initial_state(config, profile, base, np.arange(nx))
+        super().__init__(config, base, start, (4, nz, nx + 2 * HALO))
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels."""
+        state, base = self.state, self.base
+        for step in range(steps):
+            for direction in "xz" if step % 2 == 0 else "zx":
+                numbers = self.sweep(direction, step), self.status
+                if direction == "x":
+                    _fill(state)
+                    slab_kernels.sweep_x(state, state, base.column, NONE, NO_INFLOW, True, True, *numbers)
+                else:
+                    slab_kernels.sweep_z(state, state, base.faces, base.ghost, NONE, *numbers)
+
+    def faces(self) -> np.ndarray:
+        """The base state at the faces, as the C version takes it."""
+        return np.ascontiguousarray(self.base.faces[:3])
+
+
+class Box(Case):
+    """One bubble in a wind."""
+
+    source = "euler3d.c"
+
+    def __init__(self, nx: int = 128, ny: int = 128, nz: int = 128) -> None:
+        config = Config3d.model_validate({"grid": {"nx": nx, "ny": ny, "nz": nz}, "base": {"u": 10.0, "v": 5.0}})
+        profile = column_of(config.base)
+        base = base_state(profile, nz, config.grid.dz)
+        start = initial_state_3d(config, profile, base, np.arange(ny), np.arange(nx))
+        super().__init__(config, base, start, (5, nz, ny + 2 * HALO, nx + 2 * HALO))
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels."""
+        state, base, none = self.state, self.base, box_kernels.NO_FLUX
+        for step in range(steps):
+            for direction in "xyz" if step % 2 == 0 else "zyx":
+                numbers = self.sweep(direction, step), self.status
+                if direction == "x":
+                    _fill(state)
+                    box_kernels.sweep_x(state, state, base.column, none, *numbers)
+                elif direction == "y":
+                    _fill(state.swapaxes(2, 3))
+                    box_kernels.sweep_y(state, state, base.column, none, *numbers)
+                else:
+                    box_kernels.sweep_z(state, state, base.faces_3d, base.ghost, none, *numbers)
+
+    def faces(self) -> np.ndarray:
+        """The base state at the faces, as the C version takes it."""
+        return self.base.faces_3d
+
+
+def _fill(state: np.ndarray) -> None:
+    """The halo of a periodic state along its last dim."""
+    state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]

@@ -1,0 +1,176 @@
+"""Machines made from measured times: one that times were made with is found again; files, and what is wrong in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from hpckit.bench.machine.calibrate import (
+    EMPTY,
+    PROBE_SIZES,
+    SIZES,
+    STARTS,
+    all_reduce_cases,
+    judged,
+    model,
+    pairs,
+    predictions,
+    probe_cases,
+)
+from hpckit.bench.machine.times import LONG, PROBES, STEPS, Times, at_once, probe_plan, share
+from hpckit.errors import InputError
+from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.machine.machine import Level, Machine, Measured, machine_of, toml_of
+from hpckit.plan.price import price
+
+
+def true_machine():
+    """Rates that fall with the size of the buffer and with the number of messages."""
+    tables = []
+    for ranks, most in ((2, 2), (4, 4)):
+        for messages in sorted({1, ranks // 2, most}):
+            sizes = tuple(n / 2 if messages == ranks else float(n) for n in PROBE_SIZES)
+            stored = tuple(8e9 / messages**0.7 / (1 + math.log2(n / PROBE_SIZES[0]) / 8) for n in PROBE_SIZES)
+            added = tuple(0.6 * rate for rate in stored)
+            tables.append(Measured(ranks, messages, 40e-6, (3 + messages) * 1e-6, sizes, stored, added))
+    return Machine("true", (Level("node", 0, 1e-6, 8e9),), 0.0, 5e9, "made up", tuple(tables))
+
+
+def options_of(name, ranks):
+    return {"node_size": ranks} if name == "hierarchical" else {}
+
+
+def times_on(machine, ranks):
+    """Seconds of all cases as the machine would take them; a bare probe starts sooner than a whole call."""
+    found = {}
+    for operation, name, nbytes in [*probe_cases(ranks), *all_reduce_cases()]:
+        whole = operation == "all_reduce"
+        plan = collective_plan(operation, name, ranks, **options_of(name, ranks)) if whole else probe_plan(name, ranks)
+        size = 0 if nbytes == EMPTY else nbytes
+        found[operation, name, nbytes] = price(plan, machine, size).seconds - (0 if whole else 30e-6)
+    return found
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_probes_are_chains_of_so_many_messages(probe):
+    for ranks in (2, 4):
+        for name in (probe, probe + "+", probe + LONG):
+            plan = probe_plan(name, ranks)
+            assert plan.length == STEPS * (3 if name.endswith(LONG) else 1)
+            for before, step in zip([None, *plan.steps()], plan.steps(), strict=False):
+                assert (step.sends.peer >= 0).sum() == at_once(probe, ranks)
+                assert step.add == ("+" in name)
+                if before is not None:  # every sender took something in the step before
+                    assert (before.receives.peer[step.sends.peer >= 0] >= 0).all()
+            assert share(name) == 1 / plan.slots
+
+
+def test_a_machine_is_found_again_from_the_times_of_its_steps():
+    true = true_machine()
+    times = {ranks: times_on(true, ranks) for ranks in (2, 4)}
+    found = model(times, "found", "here")
+    for ours, given in zip(found.measured, true.measured, strict=True):
+        assert (ours.ranks, ours.messages) == (given.ranks, given.messages)
+        assert ours.start == pytest.approx(given.start, rel=1e-6)
+        assert ours.latency == pytest.approx(given.latency, rel=1e-6)
+        assert ours.stored == pytest.approx(given.stored, rel=1e-3)
+        assert ours.added == pytest.approx(given.added, rel=1e-3)
+    for ranks in (2, 4):
+        measured = rounds_of(times[ranks], ranks)
+        rows = predictions(found, ranks, measured)
+        assert len(rows) == len(SIZES) * len(ALGORITHMS["all_reduce"])
+        unlike = pairs(rows, measured)
+        verdict = judged(rows, unlike)
+        assert verdict["off_worst"][0] < 1.01
+        assert verdict["within_35"] == (1.0, len(rows))
+        assert verdict["order"] == (1.0, len(unlike))
+        assert len(unlike) > 20
+
+
+def rounds_of(times, ranks, unsteady=()):
+    """Rounds that all take as long; those of the cases `unsteady` sometimes half as long, sometimes twice."""
+    factors = {case: [0.5, 2.0] * 10 if case in unsteady else [1.0] * 20 for case in times}
+    seconds = {case: [factor * seconds for factor in factors[case]] for case, seconds in times.items()}
+    return Times(seconds, {case: options_of(case[1], ranks) for case in times})
+
+
+def test_a_wrong_prediction_and_a_wrong_order_count_and_noise_does_not():
+    times = times_on(true_machine(), 2)
+    measured = rounds_of(times, 2)
+    rows = predictions(true_machine(), 2, measured)
+    unlike = pairs(rows, measured)
+    slow, quick, nbytes = unlike[0]["slower"], unlike[0]["quicker"], unlike[0]["bytes"]
+    row = next(row for row in rows if (row["algorithm"], row["bytes"]) == (slow, nbytes))
+    row["predicted_over_measured"], row["predicted_us"] = 0.5, 0.0
+    verdict = judged(rows, pairs(rows, measured))
+    assert verdict["off_worst"][0] == 2.0
+    assert verdict["within_35"][0] == pytest.approx(1 - 1 / len(rows))
+    assert verdict["order"][0] < 1
+    noisy = pairs(rows, rounds_of(times, 2, unsteady={("all_reduce", slow, nbytes)}))
+    assert not [pair for pair in noisy if pair["bytes"] == nbytes and slow in (pair["slower"], pair["quicker"])]
+    assert [pair for pair in unlike if pair["quicker"] == quick]
+
+
+def test_steps_between_and_beyond_what_was_measured():
+    machine = true_machine()
+    two, four = machine.measured[1], machine.measured[-1]
+
+    def step(ranks, messages, nbytes, moved):
+        latency, stored, added = machine.step(ranks, messages, nbytes, np.array([moved]))
+        return latency, stored.item(), added.item()
+
+    low, high = two.nbytes[0], two.nbytes[-1]
+    assert step(2, 2, 2 * low, low) == pytest.approx((two.latency, 1 / two.stored[0], 1 / two.added[0]))
+    assert step(3, 2, 2 * low, low) == step(2, 2, 2 * low, low)  # the nearest from below
+    assert step(8, 8, 2 * high, high)[1] == pytest.approx(2 / four.stored[-1])  # they share
+    between = step(4, 3, 0, math.sqrt(PROBE_SIZES[0] * PROBE_SIZES[1]))[1]
+    assert 1 / machine.measured[3].stored[0] < between < 1 / four.stored[1]
+    assert step(2, 2, 2 * high, low)[1] == pytest.approx(1 / two.stored[-1])  # a part of a buffer that no cache holds
+    # Here small messages are the slower ones, whatever buffer they are part of.
+    slow = dataclasses.replace(two, stored=(1e9, *two.stored[1:]))
+    machine = dataclasses.replace(machine, measured=(slow,))
+    assert step(2, 2, 2 * high, low)[1] == pytest.approx(1e-9)
+
+
+def test_cores_that_add_do_not_copy_meanwhile():
+    """A segmented ring on such a machine takes as long as a whole one, up to its latencies."""
+    true = true_machine()
+    whole, cut = (price(collective_plan("all_reduce", "ring", 2, segments=k), true, 2**26).seconds for k in (1, 16))
+    assert cut == pytest.approx(whole, rel=0.02)
+
+
+def test_files_there_and_back(tmp_path):
+    path = tmp_path / "here.toml"
+    path.write_text(toml_of(true_machine()))
+    again = machine_of(path)
+    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 5)
+    plan = collective_plan("all_reduce", "ring", 4)
+    assert price(plan, again, 1e6).seconds == pytest.approx(price(plan, true_machine(), 1e6).seconds, rel=1e-5)
+    shipped = machine_of("infiniband")
+    path.write_text(toml_of(shipped))
+    assert machine_of(path) == shipped
+    path.write_text(toml_of(true_machine()).replace("messages = 2", "messages = 0").replace("start =", "begin ="))
+    with pytest.raises(InputError) as caught:
+        machine_of(path)
+    for said in ("measured 1: unknown begin", "measured 1: start (s)", "measured 2: messages is a whole number"):
+        assert said in caught.value.do
+    text = toml_of(true_machine())
+    first = text.index("bytes = [") + len("bytes = [")
+    path.write_text(text[:first] + "7e9, " + text[first:])
+    with pytest.raises(InputError) as caught:
+        machine_of(path)
+    assert "measured 1: bytes ascend" in caught.value.do
+
+
+def test_a_node_as_large_as_the_job_is_priced():
+    """The ring between the leaders of one node has no step."""
+    plan = collective_plan("all_reduce", "hierarchical", 4, node_size=4)
+    flat = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
+    assert price(plan, flat, 1e6).seconds == price(collective_plan("all_reduce", "tree", 4), flat, 1e6).seconds
+
+
+def test_what_a_call_costs_is_asked_of_algorithms_that_are_there():
+    assert set(STARTS) <= set(ALGORITHMS["all_reduce"])

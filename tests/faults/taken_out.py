@@ -1,0 +1,60 @@
+"""Safeguards of running jobs that mutants take out, on every rank of a job: without them a case must fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from hpckit.apps.atmosphere import loop
+from hpckit.comm import checksums
+from hpckit.comm.shared import mailboxes
+from hpckit.kernels.noise.dispatch import normals
+from hpckit.md import thermostats
+from hpckit.run import step_boundary
+from hpckit.run.redundant_step import Kept
+
+NONE = "-"
+Patch = tuple[Any, str, Any]  # the module or class whose name is bound to something else, and to what
+
+
+def _one_face(phase: int, turn: int) -> int:
+    """In place of `mailboxes.entry_of`: messages of both directions share an entry."""
+    return 2 * phase
+
+
+def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
+    """In place of `noise.normals`: random numbers by the slots of a rank, not by the particles."""
+    normals(seed, step, np.arange(len(ids), dtype=ids.dtype), stream, out)
+
+
+def nothing(*unused: Any) -> None:
+    """In place of a check, or of a function that forces something to disk."""
+
+
+# Name -> what is put in its place.
+SAFEGUARDS: dict[str, Patch] = {
+    "face tag": (mailboxes, "entry_of", _one_face),
+    "keys of random numbers": (thermostats, "normals", _by_slot),
+    "NaN gate": (step_boundary, "require_finite", nothing),
+    "finite check of a model": (loop, "require_sound", nothing),
+    "comparison of replayed steps": (Kept, "difference", nothing),
+    "comparison of checksums": (checksums, "compare", nothing),
+}
+
+
+@contextlib.contextmanager
+def replaced(*patches: Patch) -> Iterator[None]:
+    """With other things bound to some names. Raises `AttributeError` for a name that is not there."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in patches:
+            stack.enter_context(patch.object(owner, name, value))
+        yield
+
+
+def taken_out(name: str) -> contextlib.AbstractContextManager[None]:
+    """Without the safeguard of this name; `-`: with all of them."""
+    return replaced(*([SAFEGUARDS[name]] if name != NONE else []))

@@ -1,0 +1,34 @@
+"""`python -m tests.gpu`: all checks of CUDA kernels on a GPU, or in Numba's simulator: one JSON object, a row a check.
+
+Exit code 1 where a kernel differs from its form for the CPU, 3 without a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from hpckit.comm.gpu_choice import first_gpu
+from hpckit.errors import SetupError
+from tests.gpu.checks import checks
+
+
+def main() -> int:
+    """Run them, and say on standard error which one runs."""
+    try:
+        device = first_gpu()
+    except SetupError as error:
+        print(error.report(), file=sys.stderr)
+        return error.exit_code
+    rows = []
+    for check in checks():
+        print(f"checking {check.name}", file=sys.stderr, flush=True)
+        rows += check.rows(device)
+    failed = [row for row in rows if not row["passed"]]
+    counts = {"passed": len(rows) - len(failed), "failed": len(failed)}
+    print(json.dumps({"gpu": device.name, "results": rows, "checks": counts}))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

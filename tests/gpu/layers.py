@@ -1,0 +1,259 @@
+"""Kernels of neural networks on a GPU, each against its oracle in NumPy, double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpckit.comm.device import Device
+from hpckit.kernels.nn import dispatch as layers
+from hpckit.kernels.nn import reference as layers_reference
+from hpckit.kernels.nn.attention import dispatch as attention
+from hpckit.kernels.nn.attention import reference as attention_reference
+from hpckit.kernels.nn.convolution import dispatch as images
+from hpckit.kernels.nn.convolution import reference as images_reference
+from hpckit.kernels.nn.matmul import multiply
+from hpckit.kernels.nn.norm import dispatch as norm
+from hpckit.kernels.nn.norm import reference as norm_reference
+from tests.gpu.checks import Check, Pairs, size
+
+EPS = 1e-5
+SINGLE = 2e-5  # sums of some hundred products of which many cancel
+
+
+class Both:
+    """Calls a kernel on the device and its oracle on the host, with the same numbers, and keeps what they wrote."""
+
+    def __init__(self, device: Device, dtype: np.dtype) -> None:
+        self.device, self.dtype, self.pairs = device, dtype, Pairs()
+        self.random = np.random.default_rng(8)
+
+    def normal(self, *shape: int) -> np.ndarray:
+        """Normal numbers, as the device holds them."""
+        return self.random.normal(size=shape).astype(self.dtype)
+
+    def call(self, kernel: Callable, oracle: Callable, name: str, written: dict[str, np.ndarray], *rest: Any) -> Any:
+        """kernel(*rest, …), where a str in `rest` names one of the arrays that are `written`; returns both results."""
+        here = {
+            label: array.astype(np.float64 if array.dtype.kind == "f" else array.dtype)
+            for label, array in written.items()
+        }
+        there = {label: self.device.to_device(array) for label, array in written.items()}
+        found = kernel(*(there[a] if isinstance(a, str) else self._there(a) for a in rest))
+        expected = oracle(*(here[a] if isinstance(a, str) else _here(a) for a in rest))
+        for label, array in here.items():
+            self.pairs[f"{name}: {label}"] = there[label], array.astype(np.float64)
+        return found, expected
+
+    def _there(self, argument: Any) -> Any:
+        return self.device.to_device(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _here(argument: Any) -> Any:
+    single = isinstance(argument, np.ndarray) and argument.dtype == np.float32
+    return argument.astype(np.float64) if single else argument
+
+
+def numbers(device: Device, dtype: np.dtype) -> Pairs:
+    """Activations and their slopes, products of numbers, dropout."""
+    both, n = Both(device, dtype), size(device, 70_001, 13)
+    x = 4 * both.normal(n)
+    x[:4] = 0.0, -40.0, 40.0, 1e-12
+    for name in ("relu", "gelu", "gelu_erf", "silu"):
+        arrays = {"slope": x, "value": both.normal(n)}
+        both.call(getattr(layers, name), getattr(layers_reference, name), name, arrays, "slope", "value")
+    arrays = {"gate": x, "up": both.normal(n), "value": both.normal(n)}
+    both.call(layers.swiglu, layers_reference.swiglu, "swiglu", arrays, "gate", "up", "value")
+    both.call(layers.scale, layers_reference.scale, "scale", {"x": x}, "x", both.normal(n))
+    arrays = {"first": both.normal(n), "second": both.normal(n)}
+    both.call(layers.scale_two, layers_reference.scale_two, "scale two", arrays, x, "first", "second")
+    rows = both.normal(3, size(device, 1001, 7))
+    for rate, key in ((0.3, 2**63 + 5), (0.0, 1)):
+        told = {"y": np.zeros_like(rows)}
+        both.call(layers.dropout, layers_reference.dropout, f"dropout {rate}", told, rows, "y", key, 2**33 + 1, 5, rate)
+    return both.pairs
+
+
+def rows(device: Device, dtype: np.dtype) -> Pairs:
+    """Sums of columns and of squares, cross-entropy with padding and rows that are left out, embeddings."""
+    both, (n, d) = Both(device, dtype), size(device, (777, 301), (5, 6))
+    both.call(
+        layers.add_columns, layers_reference.add_columns, "columns", {"sums": both.normal(d)}, both.normal(n, d), "sums"
+    )
+    parts = np.array([[0, 3], [3, 3], [4, n * d]])
+    found, expected = both.call(layers.squared_sums, layers_reference.squared_sums, "", {}, both.normal(n * d), parts)
+    both.pairs["squares"] = found, expected
+    vocab, logits, targets = d - 2, 5 * both.normal(n, d), both.random.integers(0, d - 2, n)
+    logits[:, vocab:], targets[1] = 1000, -1
+    told = {"exponentials": logits, "inverse": both.normal(n)}
+    found, expected = both.call(
+        layers.cross_entropy, layers_reference.cross_entropy, "loss", told, "exponentials", targets, vocab, "inverse"
+    )
+    both.pairs["loss"] = found.reshape(1), np.array([expected])
+    told, inverse = {"gradient": np.abs(both.normal(n, d))}, np.abs(both.normal(n))
+    both.call(
+        layers.cross_entropy_gradient, layers_reference.cross_entropy_gradient, "loss", told,
+        "gradient", targets, inverse, 0.25,
+    )  # fmt: skip
+    batch, length, vocab = size(device, (5, 77, 30), (2, 5, 3))
+    tokens, table = both.random.integers(0, vocab, (batch, length)), both.normal(vocab, d)
+    for label, places in (("", both.normal(length + 1, d)), (" without positions", table[:0])):
+        told = {"y": both.normal(batch, length, d)}
+        both.call(layers.embed, layers_reference.embed, f"embedding{label}", told, tokens, table, places, "y")
+        told = {"dtable": table, "dpositions": places}
+        dy = both.normal(batch, length, d)
+        both.call(
+            layers.embed_gradient, layers_reference.embed_gradient, f"embedding{label}", told,
+            tokens, dy, "dtable", "dpositions",
+        )  # fmt: skip
+    return {name: pair for name, pair in both.pairs.items() if pair[1].size}
+
+
+def norms(device: Device, dtype: np.dtype) -> Pairs:
+    """Layer norm and root mean square norm, forward and backward, with a residual around them and without."""
+    both, (n, d) = Both(device, dtype), size(device, (777, 301), (2, 9))
+    x, dy, gain, bias, carry = (
+        3 + 2 * both.normal(n, d),
+        both.normal(n, d),
+        both.normal(d),
+        both.normal(d),
+        both.normal(n, d),
+    )
+    mean = x.mean(axis=1)
+    rstd, rms = 1 / np.sqrt(x.var(axis=1) + EPS), 1 / np.sqrt(np.square(x).mean(axis=1) + EPS)
+    told = {"y": both.normal(n, d), "mean": both.normal(n), "rstd": both.normal(n)}
+    both.call(norm.layer_norm, norm_reference.layer_norm, "layer norm", told, x, gain, bias, EPS, "y", "mean", "rstd")
+    told = {"y": both.normal(n, d), "rstd": both.normal(n)}
+    both.call(norm.rms_norm, norm_reference.rms_norm, "rms norm", told, x, gain, EPS, "y", "rstd")
+    for label, start in (("carried", carry), ("plain", carry[:0])):
+        told = {f"dx, {label}": both.normal(n, d)}
+        out = f"dx, {label}"
+        both.call(
+            norm.layer_norm_input,
+            norm_reference.layer_norm_input,
+            "layer norm",
+            told,
+            x,
+            gain,
+            mean,
+            rstd,
+            dy,
+            start,
+            out,
+        )
+        both.call(norm.rms_norm_input, norm_reference.rms_norm_input, "rms norm", told, x, gain, rms, dy, start, out)
+    told = {"dgain": both.normal(d), "dbias": both.normal(d)}
+    both.call(
+        norm.layer_norm_weight,
+        norm_reference.layer_norm_weight,
+        "layer norm",
+        told,
+        x,
+        mean,
+        rstd,
+        dy,
+        "dgain",
+        "dbias",
+    )
+    told = {"dgain": both.normal(d)}
+    both.call(norm.rms_norm_weight, norm_reference.rms_norm_weight, "rms norm", told, x, rms, dy, "dgain")
+    return both.pairs
+
+
+def attends(device: Device, dtype: np.dtype) -> Pairs:
+    """Attention and its gradient: heads that share keys, lengths that fill no tile, dropout; rotary positions."""
+    both = Both(device, dtype)
+    cases = size(
+        device,
+        ((131, 4, 2, 64, 0.0), (131, 4, 2, 64, 0.2), (40, 2, 2, 32, 0.0), (1, 3, 1, 7, 0.0)),
+        ((9, 2, 1, 3, 0.0), (9, 2, 1, 3, 0.2)),
+    )
+    for length, heads, kv_heads, width, rate in cases:
+        qkv = both.normal(2, length, heads + 2 * kv_heads, width)
+        told = {"out": both.normal(2, length, heads, width), "logs": both.normal(2, heads, length)}
+        name, drop = f"attention {length} x {width}, dropout {rate:g}", (2**63 + 5, 7, 3, rate)
+        forward, back = attention_reference.attention, attention_reference.attention_gradient
+        both.call(attention.attention, forward, name, told, qkv, heads, kv_heads, "out", "logs", *drop)
+        out, logs = np.zeros(told["out"].shape), np.zeros(told["logs"].shape)
+        forward(qkv.astype(np.float64), heads, kv_heads, out, logs, *drop)
+        rest = qkv, heads, kv_heads, out.astype(dtype), logs.astype(dtype), both.normal(*out.shape)
+        told = {"dqkv": np.zeros_like(qkv)}
+        both.call(attention.attention_gradient, back, name, told, *rest, "dqkv", *drop)
+        kept, told = both.normal(2, length + 6, 2 * kv_heads, width), {"out": both.normal(2, length, heads, width)}
+        cached = attention.cached_attention, attention_reference.cached_attention
+        both.call(*cached, f"cache {length} x {width}", told, qkv, heads, kv_heads, kept, 5, "out")
+    turns = both.normal(5, 3)
+    told = {"turned": both.normal(2, 5, 4, 6)}
+    both.call(attention.rotary, attention_reference.rotary, "rotary", told, "turned", 3, np.cos(turns), np.sin(turns))
+    return both.pairs
+
+
+def optimizers(device: Device, dtype: np.dtype) -> Pairs:
+    """A step of AdamW and of SGD over parts with and without decay; products of matrices that add."""
+    both, n = Both(device, dtype), size(device, 5008, 48)
+    bounds, decays = np.array([0, 16, 32, n]), np.array([0.9, 1.0, 0.8], dtype)
+    names, arrays = ("values", "mean", "square"), [both.normal(n) for _ in range(4)]
+    grads = arrays[3]
+    told = dict(zip(names, (*arrays[:2], np.abs(arrays[2])), strict=True))
+    settings = np.array([0.5, 0.9, 0.99, 0.1, 0.01, 0.02, 3.0, 1e-8], dtype)
+    both.call(
+        layers.adamw, layers_reference.adamw, "adamw", told, "values", grads, "mean", "square", bounds, decays, settings
+    )
+    for nesterov in (0.0, 1.0):
+        told, settings = (
+            dict(zip(("values", "velocity"), arrays, strict=False)),
+            np.array([0.5, 0.9, 0.02, nesterov], dtype),
+        )
+        both.call(
+            layers.momentum, layers_reference.momentum, f"momentum {nesterov:g}", told,
+            "values", grads, "velocity", bounds, decays, settings,
+        )  # fmt: skip
+    m, k, n = size(device, (130, 257, 65), (3, 5, 2))
+    for label, a, b in (
+        ("", both.normal(m, k), both.normal(k, n)),
+        (" transposed", both.normal(k, m), both.normal(n, k)),
+    ):
+        for add in (False, True):
+            first, second = device.to_device(a), device.to_device(b)
+            start = both.normal(m, n)
+            out = device.to_device(start)
+            multiply(first.T if label else first, second.T if label else second, out, add)
+            left, right = (each.T if label else each for each in (_here(a), _here(b)))
+            both.pairs[f"product{label}, add {add}"] = out, left @ right + add * _here(start)
+    return both.pairs
+
+
+def pictures(device: Device, dtype: np.dtype) -> Pairs:
+    """Patches and their adjoint with strides and padding, max pooling and its adjoint."""
+    both, (h, w, c) = Both(device, dtype), size(device, (23, 30, 5), (4, 5, 1))
+    image = both.normal(2, h, w, c)
+    for kernel, stride, padding in ((3, 1, 1), (2, 2, 0), (3, 2, 2)):
+        shape = [images.out_size(m, kernel, stride, padding) for m in (h, w)]
+        patches, name = both.normal(2, *shape, kernel, kernel, c), f"patches {kernel} {stride} {padding}"
+        both.call(
+            images.gather_patches, images_reference.gather_patches, name, {"gathered": patches},
+            "gathered", image, stride, padding,
+        )  # fmt: skip
+        told = {"added": np.zeros_like(image)}
+        both.call(images.add_patches, images_reference.add_patches, name, told, "added", patches, stride, padding)
+    pooled = (2, h // 2, w // 2, c)
+    told = {"out": both.normal(*pooled), "place": np.zeros(pooled, np.uint8)}
+    both.call(images.max_pool, images_reference.max_pool, "pool", told, "out", "place", image, 2)
+    place = both.random.integers(0, 4, pooled).astype(np.uint8)
+    told = {"image": np.zeros_like(image)}
+    both.call(
+        images.max_pool_back, images_reference.max_pool_back, "pool", told, "image", both.normal(*pooled), place, 2
+    )
+    return both.pairs
+
+
+CHECKS = [
+    Check("activations and dropout", numbers),
+    Check("losses and embeddings", rows, SINGLE),
+    Check("norms", norms, SINGLE),
+    Check("attention", attends, SINGLE),
+    Check("optimizers and products", optimizers),
+    Check("images", pictures),
+]
