@@ -26,7 +26,7 @@ from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.box.dispatch import NO_FLUX, NO_ROWS, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
+from hpckit.kernels.euler.box.dispatch import NO_FLUX, NO_SEAMS, diagnose, sweep_x, sweep_y, sweep_z, turn
 from hpckit.kernels.euler.constants import CLOSED, HALO, Sweep
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.kernels.euler.slab.dispatch import columns_at_once, has_inner
@@ -75,7 +75,6 @@ class Model:
     sent: str | None  # the axis whose halo is under way
     seams: np.ndarray
     closed: bool  # whether rows along x are their own halo
-    halo_y: tuple[np.ndarray, np.ndarray]  # where it stands for the sweep, if not in the state
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
@@ -210,16 +209,11 @@ class Model:
 
     def _receive(self, direction: str) -> None:
         """The halo along a direction, sent before or not."""
-        self.halo_y = NO_ROWS, NO_ROWS
-        if self.sent == direction == "y" and not self.state.device.is_gpu:
-            low, high = self.exchanges["y"].finish_beside(self.state)
-            self.halo_y = self._halo_rows(low), self._halo_rows(high)
-        elif self.sent == direction:
+        if self.sent == direction:
             self.exchanges[direction].finish(self.state)
         elif direction in self.exchanges and not (direction == "x" and self.closed):
             self.exchanges[direction](self.state)
-        if self.sent == direction:
-            self.sent = None
+        self.sent = None if self.sent == direction else self.sent
 
     def _sweep_lines(self, direction: str, lines: Lines, dt: float, timer: PhaseTimer, part: int) -> None:
         """Some lines of a sweep: rows of y along x and z, columns of x along y."""
@@ -229,14 +223,10 @@ class Model:
             if direction == "z":
                 sweep_z(*states, self.faces, self.ghost, flux, numbers, self.status, lines)
             elif direction == "y":
-                sweep_y(*states, self.column, flux, numbers, self.status, lines, part, *self.halo_y)
+                sweep_y(*states, self.column, flux, numbers, self.status, lines, part)
             else:
                 part = CLOSED if self.closed else part
                 sweep_x(*states, self.column, flux, numbers, self.status, lines, part, self.seams)
-
-    def _halo_rows(self, received: np.ndarray) -> np.ndarray:
-        """A halo in y, as the sweep reads it beside the state: what is read once need not be copied there."""
-        return received.reshape(FIELDS, -1, HALO, self.state.data.shape[3]) if received.size else NO_ROWS
 
     def _plan_overlap(self, device: Device) -> None:
         """In which order lines are swept, by direction and the one after it; which directions begin without their halo.

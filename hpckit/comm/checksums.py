@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.observer import Listener, Operation
 from hpckit.errors import SilentCorruptionError
 
@@ -56,11 +57,11 @@ class End:
 
 class Seals:
     """The checksums of the messages of one exchange, in turn with it: `start` when what is sent is ready, `finish`
-    when all has come.
+    when all has come. Values on a GPU are copied to the host in its current stream.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
-        self._comm = comm
+    def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
+        self._comm, self._device = comm, device
         self._number = 0  # of the exchange
         self._requests: list[MPI.Request] = []
         self._kept: list[np.ndarray] = []
@@ -69,7 +70,7 @@ class Seals:
         """Send the checksums of what is sent; due: peer and tag of those that come, as `finish` names them."""
         self._number += 1
         self._came = np.zeros((len(due), 2), np.uint64)
-        self._kept = [np.array([self._number, checksum(end.arrays)], np.uint64) for end in sent]
+        self._kept = [np.array([self._number, self._checksum(end)], np.uint64) for end in sent]
         self._requests = [
             self._comm.Irecv(seal, peer, tag) for seal, (peer, tag) in zip(self._came, due, strict=True)
         ] + [self._comm.Isend(seal, end.peer, end.tag) for seal, end in zip(self._kept, sent, strict=True)]
@@ -79,7 +80,10 @@ class Seals:
         MPI.Request.Waitall(self._requests)
         for seal, end in zip(self._came, received, strict=True):
             number, sent = map(int, seal)
-            compare((number, sent), (self._number, checksum(end.arrays)), end, self._comm.rank)
+            compare((number, sent), (self._number, self._checksum(end)), end, self._comm.rank)
+
+    def _checksum(self, end: End) -> int:
+        return checksum(map(self._device.to_host, end.arrays))
 
 
 def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -> None:

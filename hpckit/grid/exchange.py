@@ -1,7 +1,12 @@
-"""Runs halo plans: persistent requests, no copy where a slab is contiguous, direct copies within a rank."""
+"""Runs halo plans: persistent requests, no copy where a slab is contiguous, direct copies within a rank.
+
+One class for fields on the host and on GPUs: order, joining of fields, tags and the way of each message come from the
+plan (`hpckit.plan.grid.halo`), `hpckit.grid.phases` executes it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -11,23 +16,22 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from mpi4py import MPI
 
 from hpckit.comm.agree import require_same
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import UNHEARD, Exchange
-from hpckit.comm.shared.mailboxes import NOTHING, Mailbox, open_mailboxes
-from hpckit.errors import InputError
+from hpckit.comm.shared.transport import Transport
+from hpckit.errors import InputError, SetupError
 from hpckit.grid.boundary_conditions import Fill, as_fill
-from hpckit.grid.device_phases import DeviceBound, DeviceLocalPhase, DeviceRemotePhase, Lane
 from hpckit.grid.field import Field
-from hpckit.grid.layout import Layout
-from hpckit.grid.phases import Bound, LocalPhase, RemotePhase, SealedBound, phase_dims, tags_needed
-from hpckit.grid.regions import side_of
+from hpckit.grid.phases import Bound, Lane, Phase, Place, prepare_mail
+from hpckit.grid.regions import FieldType
 from hpckit.kernels.device_array import address, is_device_array
+from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 
 __communicates__ = True  # its frames are not call sites
 
-AnyBound = Bound | SealedBound | DeviceBound
 Arrays = tuple[Any, ...]  # NumPy's, or a device's
 # Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
 KEPT_BINDINGS = 8
@@ -47,15 +51,16 @@ class HaloExchange:
     `axes` names the axes to exchange along, all by default: a scheme that sweeps one direction after the other needs
     the halo of the next direction only. Halos along the other axes, corners too, are then left as they are.
 
-    mailboxes: whether neighbors on one node exchange through memory that both see (`hpckit.comm.shared.mailboxes`), not
-    by MPI.
+    within_node: whether neighbors on one node exchange through memory that both see (`hpckit.comm.shared.transport`),
+    not by MPI; or the communicator of the ranks that do. large: bytes above which a slab in one piece of memory goes as
+    a message of its own.
 
     `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
     rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
     agree on what they exchange (collective, when made) and for fields unlike the prototypes.
 
-    Fields on a GPU are exchanged there (`hpckit.grid.device_phases`): `finish` returns before the GPU has done it, and
-    what is asked of the GPU afterwards, on the same stream, comes after it.
+    Fields on a GPU are exchanged there: `finish` returns before the GPU has done it, and what is asked of the GPU
+    afterwards, on the same stream, comes after it.
     """
 
     def __init__(
@@ -64,7 +69,8 @@ class HaloExchange:
         prototypes: Field | Sequence[Field],
         walls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         axes: str | Sequence[str] | None = None,
-        mailboxes: bool = True,
+        within_node: bool | MPI.Comm = True,
+        large: int = LARGE,
     ) -> None:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
@@ -72,35 +78,37 @@ class HaloExchange:
         if any(field.mesh is not mesh for field in fields):
             raise InputError("a field stands on another mesh than the exchange", do="make it with this mesh")
         self.mesh = mesh
-        self.layouts = tuple(Layout(f.decomposition, f.data.dtype, f.components, f.device) for f in fields)
+        self.types = tuple(FieldType(f.decomposition, f.data.dtype, f.components, f.device) for f in fields)
         device = fields[0].device
         if any(field.device.is_gpu != device.is_gpu for field in fields):
             raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
         self._lane = Lane(device) if device.is_gpu else None
-        for layout in self.layouts:
-            layout.check_dtype()
+        for kind in self.types:
+            kind.check_dtype()
         self._walls = self._read_walls(walls)
         self._has_walls = any(self._walls)
         chosen = mesh.topology.names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
-        dims = {mesh.topology.axis(name) for name in chosen}
         require_same(
             mesh.comm,
             {
                 "topology": repr(mesh.topology),
-                **{f"field {i}": repr(layout) for i, layout in enumerate(self.layouts)},
+                **{f"field {i}": repr(each) for i, each in enumerate(self.types)},
                 "walls": repr(self._walls),
                 "axes": repr(chosen),
-                "mailboxes": repr(mailboxes),
+                "within_node": repr(bool(within_node)),
+                "large": repr(large),
                 "checks of messages": repr(mesh.observer.checks_messages),
             },
             "a halo exchange is made from the same fields on every rank",
         )
-        self._tag = mesh.lasting_tags(tags_needed(self.layouts))
         self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
         self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
-        self._phases = self._make_phases([dim for dim in phase_dims(self.layouts) if dim in dims], mailboxes)
+        self._place = self._planned(chosen, within_node, large)
+        self.plan = self._place.plan
+        self._phases = [Phase(self._place, messages) for messages in self.plan.messages(mesh.rank)]
+        self._phases_back: list[Phase] = []  # made once they are needed
         # Dims held whole come first; start goes as far as the first messages.
-        self._first_remote = sum(isinstance(phase, LocalPhase) for phase in self._phases)
+        self._first_remote = sum(mesh.topology.sizes[dim] == 1 for dim in self.plan.order)
         self._flying: tuple[_Binding, Arrays] | None = None
         self._closed = False
         self.wait_seconds = 0.0
@@ -146,28 +154,13 @@ class HaloExchange:
         self._require_started(fields)
         self._finish()
 
-    def finish_beside(self, field: Any) -> tuple[Any, Any]:
-        """As `finish`, for an exchange of one field along one axis whose halo is read once: spares the unpacking.
-
-        Returns where the low and the high halo stand, each [before, layers, behind], the dims before the axis joined
-        and those behind it: memory of the neighbors, to be read before the next `start`. The halo of the field itself
-        is stale there. Of size 0 where it is filled instead, as beyond walls and from other nodes.
-        """
-        self._require_started(field)
-        if len(self.layouts) > 1 or len(self._phases) > 1:
-            raise InputError("only the halo of one field along one axis is read beside it", do="call finish")
-        bound = self._flying[0].there[0] if self._flying else None
-        mailbox = bound.mailbox if isinstance(bound, Bound) else None
-        self._finish(leave=mailbox is not None)
-        return mailbox.ends() if mailbox else (NOTHING, NOTHING)
-
     def _require_started(self, fields: Any) -> None:
         if self._flying is None:
             raise InputError("the exchange has not been started", do="call start before finish, with the same fields")
         if list(map(id, _arrays(fields))) != list(map(id, self._flying[1])):
             raise InputError("finish was given other fields than start")
 
-    def _finish(self, leave: bool = False) -> None:
+    def _finish(self) -> None:
         assert self._flying is not None
         binding, arrays = self._flying
         report, waited = self._report if self._observer.on else UNHEARD, 0.0
@@ -175,7 +168,7 @@ class HaloExchange:
         for number, phase in enumerate(binding.there[self._first_remote :]):
             if number:
                 phase.begin()
-            waited += phase.complete(leave) if isinstance(phase, Bound) else phase.complete()
+            waited += phase.complete()
         self.wait_seconds += waited
         self._flying = None
         report.end(waited=waited)
@@ -186,8 +179,8 @@ class HaloExchange:
             self._fill_walls(arrays)
 
     def _fill_walls(self, arrays: Arrays) -> None:
-        for array, layout, walls in zip(arrays, self.layouts, self._walls, strict=True):
-            layout.fill_walls(array, walls, self.mesh.rank)
+        for array, kind, walls in zip(arrays, self.types, self._walls, strict=True):
+            kind.fill_walls(array, walls, self.mesh.rank)
 
     def accumulate(self, fields: Any) -> None:
         """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
@@ -199,7 +192,11 @@ class HaloExchange:
         arrays = _arrays(fields)
         binding = self._bind(arrays)
         if binding.back is None:
-            binding.back = [phase.bind_back(arrays) for phase in reversed(self._phases)]
+            if not self._phases_back:
+                place = dataclasses.replace(self._place, transport=None)
+                back = self.plan.messages_back(self.mesh.rank)
+                self._phases_back = [Phase(place, messages, adds=True) for messages in back]
+            binding.back = [phase.bind(arrays) for phase in self._phases_back]
         if self._lane is not None:
             self._lane.begin()
         if self._back_report is None:
@@ -225,7 +222,7 @@ class HaloExchange:
         for binding in list(self._bound.values()):
             binding.free()
         self._bound.clear()
-        for phase in self._phases:
+        for phase in (*self._phases, *self._phases_back):
             phase.free()
 
     def __enter__(self) -> Self:
@@ -238,15 +235,15 @@ class HaloExchange:
 
     def _read_walls(self, walls: Any) -> tuple[dict[int, tuple[Fill | None, Fill | None]], ...]:
         """For each field: the fills of each dim that is not periodic, by its number."""
-        given = [walls or {}] * len(self.layouts) if walls is None or isinstance(walls, Mapping) else walls
+        given = [walls or {}] * len(self.types) if walls is None or isinstance(walls, Mapping) else walls
         if not isinstance(given, list | tuple) or not all(isinstance(each, Mapping) for each in given):
             raise InputError(
                 f"walls map axis names to fills, as in {{'y': hpckit.bc.mirror}}, or list such mappings, not {walls!r}"
             )
-        if len(given) != len(self.layouts):
-            raise InputError(f"{len(given)} sets of walls were given for {len(self.layouts)} fields")
+        if len(given) != len(self.types):
+            raise InputError(f"{len(given)} sets of walls were given for {len(self.types)} fields")
         read = []
-        for layout, named in zip(self.layouts, given, strict=True):
+        for kind, named in zip(self.types, given, strict=True):
             fills = {}
             for name in named:
                 dim = self.mesh.topology.axis(name)
@@ -256,7 +253,7 @@ class HaloExchange:
                 if len(pair) != 2:
                     raise InputError(f"the walls of axis {name} are one fill or a pair (low, high), not {pair!r}")
                 fills[dim] = (as_fill(pair[0]), as_fill(pair[1]))
-            layout.check_walls(fills)
+            kind.check_walls(fills)
             read.append(fills)
         return tuple(read)
 
@@ -267,30 +264,35 @@ class HaloExchange:
         return {peer for peer in beside if peer is not None and peer != rank}
 
     def _reported(self, kind: str, name: str) -> Exchange:
-        return self._observer.exchange(self.mesh.comm, kind, name, self.layouts[0].dtype, self._neighbors)
+        return self._observer.exchange(self.mesh.comm, kind, name, self.types[0].dtype, self._neighbors)
 
-    def _make_phases(
-        self, dims: Sequence[int], mailboxes: bool
-    ) -> list[LocalPhase | RemotePhase | DeviceLocalPhase | DeviceRemotePhase]:
-        """Collective: a phase for each dim, in the order of the plan."""
-        mesh, layouts, lane = self.mesh, self.layouts, self._lane
-        split = [dim for dim in dims if mesh.topology.sizes[dim] > 1]
-        if lane is not None:
-            return [
-                DeviceRemotePhase(lane, mesh, layouts, dim, self._tag)
-                if dim in split
-                else DeviceLocalPhase(lane, layouts, dim)
-                for dim in dims
-            ]
-        sides = {dim: [side_of(layouts, dim, turn, mesh.rank) for turn in (0, 1)] for dim in split}
-        opened = open_mailboxes(mesh.comm, list(sides.values())) if split and mailboxes else None
-        boxes: dict[int, Mailbox] = dict(zip(split, opened or (), strict=False))
-        return [
-            RemotePhase(mesh, mesh.topology.names[dim], layouts, sides[dim], self._tag, boxes.get(dim))
-            if dim in split
-            else LocalPhase(layouts, dim)
-            for dim in dims
-        ]
+    def _planned(self, axes: Sequence[str], within_node: bool | MPI.Comm, large: int) -> Place:
+        """Collective: the plan, and what its messages go by. On a GPU each direction is one packed message."""
+        mesh, lane = self.mesh, self._lane
+        packed = lane is not None
+        fields = [HaloField(t.decomposition, t.components, 0 if packed else t.dtype.itemsize) for t in self.types]
+        plan = halo_plan(fields, axes, large=large)
+        place = Place(
+            comm=mesh.comm,
+            types=self.types,
+            plan=plan,
+            first_tag=mesh.lasting_tags(plan.tags),
+            sealed=mesh.observer.checks_messages,
+            lane=lane,
+        )
+        if packed or not within_node or not any(mesh.topology.sizes[dim] > 1 for dim in plan.order):
+            return place
+        transport = Transport(mesh.comm, None if isinstance(within_node, bool) else within_node)
+        leaders = np.empty(mesh.size, np.int64)
+        mesh.comm.Allgather(np.array(min(transport.place), np.int64), leaders)
+        shared = dataclasses.replace(place, plan=halo_plan(fields, axes, leaders.tolist(), large), transport=transport)
+        there = np.array(1, np.int64)
+        try:
+            prepare_mail(shared, shared.plan.messages(mesh.rank))
+        except SetupError:  # on all ranks of a node alike
+            there[...] = 0
+        mesh.comm.Allreduce(MPI.IN_PLACE, there, MPI.MIN)
+        return shared if there else place
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.
@@ -304,10 +306,10 @@ class HaloExchange:
             return known.binding
         if self._closed:
             raise InputError("the exchange is closed", do="make it anew on an open mesh")
-        if len(arrays) != len(self.layouts):
-            raise InputError(f"the exchange was made for {len(self.layouts)} fields, not {len(arrays)}")
-        for number, (array, layout) in enumerate(zip(arrays, self.layouts, strict=True)):
-            layout.check(array, self.mesh.rank, f"field {number}")
+        if len(arrays) != len(self.types):
+            raise InputError(f"the exchange was made for {len(self.types)} fields, not {len(arrays)}")
+        for number, (array, kind) in enumerate(zip(arrays, self.types, strict=True)):
+            kind.check(array, self.mesh.rank, f"field {number}")
         place = tuple(address(array) for array in arrays)
         if place not in self._bound:
             while len(self._bound) >= KEPT_BINDINGS:
@@ -360,9 +362,9 @@ def _arrays(fields: Any) -> Arrays:
 class _Binding:
     """What the phases do to some arrays, there and (once asked for) back; `watches` tell when an array is gone."""
 
-    def __init__(self, there: Sequence[AnyBound], watches: list[weakref.ref]) -> None:
+    def __init__(self, there: Sequence[Bound], watches: list[weakref.ref]) -> None:
         self.there = there
-        self.back: Sequence[AnyBound] | None = None
+        self.back: Sequence[Bound] | None = None
         self.watches = watches
 
     def free(self) -> None:

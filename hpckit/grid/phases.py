@@ -1,83 +1,240 @@
-"""The phases of a halo exchange: copies within a rank, or messages to the two neighbors along an axis.
+"""The phases of a halo exchange on one rank: what the plan has it copy, send and receive along one dim.
 
-A phase is made once for the layouts of the fields. `bind` adds what depends on the arrays: views of their slabs and
-persistent requests on their memory. Both know the memory by its address and keep no array alive.
+A phase is made once for the types of the fields, from the messages of the plan. `bind` adds what depends on the arrays:
+views of their slabs and persistent requests on their memory. Both know the memory by its address and keep no array
+alive.
+
+Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all that was asked of the
+GPU before `start`, and that `finish` makes the computing stream wait for: in between the kernels of the core run beside
+it. A message leaves once its buffer is packed, for which the host waits in `complete`, after the program has asked for
+the core. It leaves from the device where MPI takes its memory, else by way of pinned memory of the host. Receives are
+posted then, too: the lane has emptied their buffers by that time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.checksums import End, Seals
-from hpckit.comm.mesh import Mesh
-from hpckit.comm.shared.mailboxes import BoundMailbox, Mailbox
-from hpckit.grid.layout import Layout
-from hpckit.grid.regions import Side, Slab, large_fields, slab_starts
-from hpckit.plan.grid.halo import HaloField, halo_plan
+from hpckit.comm.device import Device
+from hpckit.comm.shared.transport import Flags, Transport
+from hpckit.grid.regions import FieldType, Slab, slab_of, slab_starts
+from hpckit.kernels.device_array import address
+from hpckit.plan.grid.halo import JOINED, MEMORY, PACKED, SEAL, HaloPlan, Message
 
 __communicates__ = True  # its frames are not call sites
 
-# Messages of a phase are told apart by direction, and by what they carry: packed slabs, joined slabs, halos on their
-# way back, checksums, and the slabs of single fields.
-PACKED, JOINED, BACK, SEAL, SINGLE = range(5)
+Calls = list[tuple[Callable[..., object], tuple[Any, ...]]]
 
 
-def tags_needed(layouts: Sequence[Layout]) -> int:
-    """How many tags an exchange uses: one a kind of message, face and direction."""
-    return (SINGLE + len(layouts)) * tags_of_a_kind(layouts)
+class Lane:
+    """A stream of a GPU for an exchange. `begin` lets it wait for the current stream; `with lane:` puts kernels into
+    it, and at the end of the block the current stream waits for it.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.stream = device.stream()
+        self._computed, self._exchanged = device.event(), device.event()
+
+    def begin(self) -> None:
+        """What follows in the lane comes after all that was asked of the GPU so far."""
+        self._computed.record(self.device.current_stream())
+        self.stream.wait_event(self._computed)
+
+    def __enter__(self) -> Self:
+        self.stream.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stream.__exit__(kind, error, trace)
+        self._exchanged.record(self.stream)
+        self.device.current_stream().wait_event(self._exchanged)
 
 
-def tags_of_a_kind(layouts: Sequence[Layout]) -> int:
-    """How many tags one kind of message uses: one a face and direction."""
-    return 2 * layouts[0].decomposition.ndim
+@dataclass(frozen=True)
+class Place:
+    """Where phases are made: the types of the fields, their rank and messages, and what carries these.
+
+    first_tag: of the exchange. transport: None where all messages go by MPI. sealed: whether checksums follow them.
+    lane: None on the host.
+    """
+
+    comm: MPI.Comm
+    types: Sequence[FieldType]
+    plan: HaloPlan
+    first_tag: int
+    transport: Transport | None = None
+    sealed: bool = False
+    lane: Lane | None = None
+
+    @property
+    def device(self) -> Device:
+        """Where the fields are."""
+        return self.types[0].device
+
+    def slabs(self, message: Message, sent: bool) -> list[Slab]:
+        """What a message carries: of the fields that it takes from, or of those that it arrives in."""
+        boxes = [(part.field, part.send if sent else part.recv) for part in message.parts]
+        return [slab_of(self.types, number, message.dim, box, self.comm.rank) for number, box in boxes]
 
 
-def phase_dims(layouts: Sequence[Layout]) -> tuple[int, ...]:
-    """The dims with a phase, in the order of the plan; a field without halo in one sits that phase out."""
-    return halo_plan([HaloField(layout.decomposition) for layout in layouts]).order
+class Buffers:
+    """Persistent messages on buffers of their own; each slab in them aligned. Of a GPU whose memory MPI does not take
+    each buffer has a stage, pinned memory of the host.
+    """
+
+    def __init__(self, place: Place, messages: Iterable[Message]) -> None:
+        self._device = place.device
+        self.outgoing: list[tuple[Slab, Any]] = []
+        self.incoming: list[tuple[Slab, Any]] = []
+        self.stage_out: Calls = []
+        self.stage_in: Calls = []
+        receives, sends = [], []
+        for message in messages:
+            tag = place.first_tag + message.tag
+            if message.recv_from is not None:
+                memory, buffer, stage = self._buffer(place.slabs(message, sent=False), self.incoming)
+                receives.append(place.comm.Recv_init(memory, message.recv_from, tag))
+                self.stage_in += [(self._device.copy_in, (stage, buffer))] * (stage is not None)
+            if message.send_to is not None:
+                memory, buffer, stage = self._buffer(place.slabs(message, sent=True), self.outgoing)
+                sends.append(place.comm.Send_init(memory, message.send_to, tag))
+                self.stage_out += [(self._device.copy_out, (buffer, stage))] * (stage is not None)
+        self.requests = receives + sends
+
+    def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, Any]]) -> tuple[Any, Any, np.ndarray | None]:
+        """What MPI takes for a buffer of the slabs, the buffer, and its stage."""
+        starts = slab_starts(slabs)
+        buffer = self._device.zeros((starts[-1],), np.uint8)
+        for slab, start in zip(slabs, starts[:-1], strict=True):
+            parts.append((slab, buffer[start : start + slab.nbytes].view(slab.type.dtype)))
+        if self._device.direct:
+            return (MPI.memory.fromaddress(address(buffer), buffer.nbytes), MPI.BYTE), buffer, None
+        stage = self._device.pinned(starts[-1])
+        return (stage, MPI.BYTE), buffer, stage
+
+    def free(self) -> None:
+        """Free the requests; the buffers go with the object, once a GPU has done with them."""
+        if self.requests:
+            self._device.wait()
+        for request in self.requests:
+            request.Free()
+        self.requests = []
+
+
+class Mail:
+    """The messages of a phase in the memory of the node, which need no MPI."""
+
+    def __init__(self, place: Place, transport: Transport, messages: Sequence[Message]) -> None:
+        self.flags = Flags(place.comm)
+        self.outgoing: list[tuple[Slab, tuple[Any, Any]]] = []  # slabs, and their places in the two buffers
+        self.incoming: list[tuple[Slab, tuple[Any, Any]]] = []
+        own = place.comm.rank
+        sent: list[int] = []
+        taken: list[int] = []
+        for message in messages:
+            for rank, outward in ((message.send_to, True), (message.recv_from, False)):
+                if rank is None:
+                    continue
+                slabs = place.slabs(message, outward)
+                writer, k = own if outward else rank, entry_of(message)
+                (sent if outward else taken).append(transport.flag(writer, k))
+                buffers = [transport.message(writer, k, turn) for turn in (0, 1)]
+                for slab, start in zip(slabs, slab_starts(slabs)[:-1], strict=True):
+                    first, second = (each[start : start + slab.nbytes].view(slab.type.dtype) for each in buffers)
+                    (self.outgoing if outward else self.incoming).append((slab, (first, second)))
+        self.flags.meet(sent, taken)
+
+
+def entry_of(message: Message) -> int:
+    """The number among the messages of a rank in the memory of its node: one a dim and direction."""
+    return 2 * message.dim + (message.side > 0)
+
+
+def prepare_mail(place: Place, phases: Sequence[Sequence[Message]]) -> None:
+    """Collective over the node: room for the messages of all phases. Raises `SetupError` on all its ranks alike."""
+    assert place.transport is not None
+    sizes = [0] * (2 * place.plan.decomposition.ndim)
+    for message in (each for phase in phases for each in phase):
+        if message.way == MEMORY and message.send_to is not None:
+            sizes[entry_of(message)] = slab_starts(place.slabs(message, sent=True))[-1]
+    place.transport.prepare(sizes)
+    place.transport.node.Barrier()  # what others have said is there
 
 
 @dataclass
 class Bound:
-    """What a phase does to some arrays: calls before the messages, requests, calls after them."""
+    """What a phase does to some arrays: calls before the messages, requests, calls after them.
 
-    before: list[tuple[Callable[..., None], tuple[Any, ...]]]
+    ready: on a GPU, the event after which the messages may leave. mail: calls for each of the two buffers.
+    """
+
+    lane: Lane | None = None
+    before: Calls = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
-    after: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
+    after: Calls = field(default_factory=list)
+    ready: Any = None
     owned: list[MPI.Prequest] = field(default_factory=list)  # those of the requests that are on the arrays themselves
     types: list[MPI.Datatype] = field(default_factory=list)
-    mailbox: BoundMailbox | None = None  # the messages that need no MPI
+    flags: Flags | None = None
+    pack: tuple[Calls, Calls] = ((), ())  # type: ignore[assignment]
+    unpack: tuple[Calls, Calls] = ((), ())  # type: ignore[assignment]
+    seals: Seals | None = None
+    sent: list[End] = field(default_factory=list)
+    received: list[End] = field(default_factory=list)
 
     def begin(self) -> None:
         """Copy, pack, and send off."""
-        for kernel, arguments in self.before:
-            kernel(*arguments)
-        if self.mailbox:
-            self.mailbox.post()
-        if self.requests:
+        self._call(self.before)
+        if self.flags is not None:
+            self._call(self.pack[(self.flags.number + 1) & 1])
+            self.flags.post()
+        if self.requests and self.ready is None:
             MPI.Prequest.Startall(self.requests)
+        if self.seals is not None:
+            due = [(end.peer, end.tag) for end in self.received]
+            self._call([(self.seals.start, (self.sent, due))])
 
-    def complete(self, leave: bool = False) -> float:
-        """Wait and unpack; returns the seconds waited. With `leave` what came by mailbox stays there."""
-        if not self.requests and not self.mailbox:
+    def complete(self) -> float:
+        """Wait and unpack; returns the seconds waited. Raises `SilentCorruptionError` where messages are checked and
+        something else has come than was sent.
+        """
+        if not self.requests and self.flags is None:
             return 0.0
         begin = time.perf_counter()
         if self.requests:
+            if self.ready is not None:
+                self.ready.synchronize()
+                MPI.Prequest.Startall(self.requests)
             MPI.Prequest.Waitall(self.requests)
-        if self.mailbox:
-            self.mailbox.wait()
+        if self.flags is not None:
+            self.flags.wait()
         waited = time.perf_counter() - begin
-        for kernel, arguments in self.after:
-            kernel(*arguments)
-        if self.mailbox and not leave:
-            self.mailbox.unpack()
+        self._call(self.after)
+        if self.flags is not None:
+            self._call(self.unpack[self.flags.number & 1])
+        if self.seals is not None:
+            self._call([(self.seals.finish, (self.received,))])
         return waited
+
+    def _call(self, calls: Calls) -> None:
+        if self.lane is None:
+            for function, arguments in calls:
+                function(*arguments)
+        else:
+            with self.lane.stream:
+                for function, arguments in calls:
+                    function(*arguments)
 
     def free(self) -> None:
         """Free what was made for the arrays."""
@@ -88,204 +245,116 @@ class Bound:
         self.owned, self.types = [], []
 
 
-@dataclass
-class SealedBound:
-    """The same with checksums of what leaves and of what has come (`hpckit.comm.checksums`)."""
+class Phase:
+    """The messages of one rank along one dim, each by the way that the plan says: a copy within the rank, packed into a
+    buffer, in place (joined, or of a field of its own), or in the memory of the node.
 
-    bound: Bound
-    seals: Seals
-    sent: list[End]
-    received: list[End]
-
-    def begin(self) -> None:
-        """As of the phase; the checksums follow."""
-        self.bound.begin()
-        self.seals.start(self.sent, [(end.peer, end.tag) for end in self.received])
-
-    def complete(self) -> float:
-        """As of the phase. Raises `SilentCorruptionError` where something else has come than was sent."""
-        waited = self.bound.complete()
-        self.seals.finish(self.received)
-        return waited
-
-    def free(self) -> None:
-        """Free what was made for the arrays."""
-        self.bound.free()
-
-
-class LocalPhase:
-    """A periodic dim held whole by each rank: its halo is a copy of its own other end. Between walls: nothing."""
-
-    nbytes = 0
-    uses_mpi = False
-
-    def __init__(self, layouts: Sequence[Layout], dim: int) -> None:
-        self._dim = dim
-        self._parts = [
-            (number, layout, layout.decomposition.halo[dim])
-            for number, layout in enumerate(layouts)
-            if layout.decomposition.halo[dim] and layout.decomposition.periodic[dim]
-        ]
-
-    def bind(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """Copies of both ends."""
-        return Bound(
-            [
-                (layout.kernels.wrap_ends, (layout.slabs(arrays[n], self._dim), width))
-                for n, layout, width in self._parts
-            ]
-        )
-
-    def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """Both halos added to the cells that they copy, and cleared."""
-        return Bound(
-            [
-                (layout.kernels.fold_ends, (layout.slabs(arrays[n], self._dim), width))
-                for n, layout, width in self._parts
-            ]
-        )
-
-    def free(self) -> None:
-        """Nothing of its own to free."""
-
-
-class Packed:
-    """Persistent messages on buffers of their own, one to each neighbor; each slab in them aligned."""
-
-    def __init__(self, comm: MPI.Comm, sides: Sequence[Side], tag: int) -> None:
-        self.outgoing: list[tuple[Slab, np.ndarray]] = []
-        self.incoming: list[tuple[Slab, np.ndarray]] = []
-        receives, sends = [], []
-        for side in sides:
-            if side.recv_from is not None and side.recv:
-                buffer = self._buffer(side.recv, self.incoming)
-                receives.append(comm.Recv_init((buffer, MPI.BYTE), side.recv_from, tag + side.tag))
-            if side.send_to is not None and side.send:
-                buffer = self._buffer(side.send, self.outgoing)
-                sends.append(comm.Send_init((buffer, MPI.BYTE), side.send_to, tag + side.tag))
-        self.requests = receives + sends
-
-    def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, np.ndarray]]) -> np.ndarray:
-        starts = slab_starts(slabs)
-        buffer = np.zeros(starts[-1], np.uint8)
-        for slab, start in zip(slabs, starts[:-1], strict=True):
-            parts.append((slab, buffer[start : start + slab.nbytes].view(slab.layout.dtype)))
-        return buffer
-
-    def free(self) -> None:
-        """Free the requests; the buffers go with the object."""
-        for request in self.requests:
-            request.Free()
-        self.requests = []
-
-
-class RemotePhase:
-    """A dim split over ranks: a message leaves by each side and arrives in the neighbor's halo on the other.
-
-    A large slab of one piece is sent from the field and received into it without a copy of ours. All others go by the
-    `mailbox`, if there is one, to the neighbors that it reaches. For the rest of the neighbors small slabs of one piece
-    are joined in one message, also without a copy, and slabs of many pieces are packed into one message a side.
+    adds: halos go back to their owners, which add them, and are cleared.
     """
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        axis: str,
-        layouts: Sequence[Layout],
-        sides: Sequence[Side],
-        tag: int,
-        mailbox: Mailbox | None,
-    ) -> None:
-        self._comm = mesh.comm
-        self._axis = axis
-        self._tag = tag
-        self._tags_of_a_kind = tags_of_a_kind(layouts)
-        self._sides = sides
-        self._mailbox = mailbox
-        self._far = [side.away_from(mailbox.ranks) for side in sides] if mailbox else sides
-        self._large = large_fields(sides[0])
-        self._small = [s.field for s in sides[0].send if s.pieces == 1 and s.field not in self._large]
-        scattered = [slab.field for slab in sides[0].send if slab.pieces > 1]
-        self._packed = Packed(mesh.comm, [side.only(scattered) for side in self._far], self._tag_of(PACKED))
-        self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
-        self._back: Packed | None = None
+    def __init__(self, place: Place, messages: Sequence[Message], adds: bool = False) -> None:
+        own = place.comm.rank
+        self._place, self._adds = place, adds
+        self._copies = [each for each in messages if each.send_to == own]
+        self._messages = [each for each in messages if each.send_to != own]
+        self._buffers = Buffers(place, [each for each in self._messages if each.way == PACKED or adds])
+        self._in_place = [each for each in self._messages if each.way >= JOINED and each.way != PACKED and not adds]
+        mailed = [each for each in self._messages if each.way == MEMORY]
+        self._mail = Mail(place, place.transport, mailed) if mailed and place.transport is not None else None
+        self._seals = Seals(place.comm, place.device) if place.sealed and self._messages and not adds else None
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this rank sends."""
-        return sum(slab.nbytes for side in self._sides if side.send_to is not None for slab in side.send)
+        """Bytes that this rank sends to others."""
+        sent = [each for each in self._messages if each.send_to is not None]
+        return sum(slab.nbytes for each in sent for slab in self._place.slabs(each, sent=True))
 
     @property
     def uses_mpi(self) -> bool:
         """Whether a message of this rank goes by MPI."""
-        away = self._sides if self._large else self._far
-        return any(side.send_to is not None or side.recv_from is not None for side in away)
+        return any(each.way != MEMORY for each in self._messages)
 
-    def bind(self, arrays: Sequence[np.ndarray]) -> Bound | SealedBound:
-        """The messages of an exchange of these arrays."""
-        bound = self._bind(arrays)
-        return bound if self._seals is None else SealedBound(bound, self._seals, *self._ends(arrays))
+    def bind(self, arrays: Sequence[Any]) -> Bound:
+        """What the phase does to these arrays."""
+        place, buffers = self._place, self._buffers
+        bound = Bound(place.lane, self._copied(arrays), seals=self._seals)
+        for slab, values in buffers.outgoing:
+            bound.before.append((slab.type.kernels.pack_slab, (*slab.arguments(arrays), values)))
+            if self._adds:
+                bound.before.append((slab.type.kernels.clear_slab, slab.arguments(arrays)))
+        bound.before += buffers.stage_out
+        if place.lane is not None and buffers.requests:
+            bound.ready = place.device.event()
+            bound.before.append((bound.ready.record, (place.lane.stream,)))
+        bound.after += buffers.stage_in
+        for slab, values in buffers.incoming:
+            kernels = slab.type.kernels
+            kernel = kernels.add_slab if self._adds else kernels.unpack_slab
+            bound.after.append((kernel, (*slab.arguments(arrays), values)))
+        self._bind_in_place(bound, arrays)
+        if self._mail is not None:
+            bound.flags = self._mail.flags
+            bound.pack = _calls("pack_slab", self._mail.outgoing, arrays)
+            bound.unpack = _calls("unpack_slab", self._mail.incoming, arrays)
+        if self._seals is not None:
+            bound.sent, bound.received = self._ends(arrays, sent=True), self._ends(arrays, sent=False)
+        return bound
 
-    def _ends(self, arrays: Sequence[np.ndarray]) -> tuple[list[End], list[End]]:
-        """Both ends of the messages, in the fields: what is sent, and what is received."""
-        sent, received = [], []
-        for side in self._sides:
-            tag = self._tag_of(SEAL) + side.tag
-            name = f"halo along {self._axis}"
-            if side.send_to is not None:
-                sent.append(End(side.send_to, tag, name, [slab.part(arrays) for slab in side.send]))
-            if side.recv_from is not None:
-                received.append(End(side.recv_from, tag, name, [slab.part(arrays) for slab in side.recv]))
-        return sent, received
+    def _copied(self, arrays: Sequence[Any]) -> Calls:
+        """Of fields that close on themselves within the rank: both ends at once."""
+        calls: Calls = []
+        for number, dim in dict.fromkeys((part.field, each.dim) for each in self._copies for part in each.parts):
+            of = self._place.types[number]
+            kernel = of.kernels.fold_ends if self._adds else of.kernels.wrap_ends
+            calls.append((kernel, (of.slabs(arrays[number], dim), of.decomposition.halo[dim])))
+        return calls
 
-    def _bind(self, arrays: Sequence[np.ndarray]) -> Bound:
-        receives, sends, types = [], [], []
-        for side, far in zip(self._sides, self._far, strict=True):
-            messages = [(SINGLE + number, side.only([number])) for number in self._large]
-            if self._small:
-                messages.append((JOINED, far.only(self._small)))
-            for kind, part in messages:
-                tag = self._tag_of(kind) + side.tag
-                if part.recv_from is not None:
-                    memory, made = _memory(arrays, part.recv)
-                    receives.append(self._comm.Recv_init(memory, part.recv_from, tag))
-                    types += made
-                if part.send_to is not None:
-                    memory, made = _memory(arrays, part.send)
-                    sends.append(self._comm.Send_init(memory, part.send_to, tag))
-                    types += made
-        return Bound(
-            [(s.layout.kernels.pack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.outgoing],
-            receives + self._packed.requests + sends,
-            [(s.layout.kernels.unpack_slab, (*s.arguments(arrays), values)) for s, values in self._packed.incoming],
-            receives + sends,
-            types,
-            self._mailbox.bind(arrays) if self._mailbox and self._mailbox.used else None,
-        )
+    def _bind_in_place(self, bound: Bound, arrays: Sequence[Any]) -> None:
+        """Add the messages that leave from the fields and arrive in them."""
+        place = self._place
+        receives, sends = [], []
+        for message in self._in_place:
+            tag = place.first_tag + message.tag
+            if message.recv_from is not None:
+                memory, made = _memory(arrays, place.slabs(message, sent=False))
+                receives.append(place.comm.Recv_init(memory, message.recv_from, tag))
+                bound.types += made
+            if message.send_to is not None:
+                memory, made = _memory(arrays, place.slabs(message, sent=True))
+                sends.append(place.comm.Send_init(memory, message.send_to, tag))
+                bound.types += made
+        bound.owned = receives + sends
+        bound.requests = receives + self._buffers.requests + sends
 
-    def bind_back(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """The messages that take halos back to their owners, which add them; the halos are cleared."""
-        if self._back is None:
-            self._back = Packed(self._comm, [side.back() for side in self._sides], self._tag_of(BACK))
-        before: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        for slab, values in self._back.outgoing:
-            before += [(slab.layout.kernels.pack_slab, (*slab.arguments(arrays), values))]
-            before += [(slab.layout.kernels.clear_slab, slab.arguments(arrays))]
-        after = [(s.layout.kernels.add_slab, (*s.arguments(arrays), values)) for s, values in self._back.incoming]
-        return Bound(before, list(self._back.requests), after)
-
-    def _tag_of(self, kind: int) -> int:
-        """The first tag of a kind of message."""
-        return self._tag + kind * self._tags_of_a_kind
+    def _ends(self, arrays: Sequence[Any], sent: bool) -> list[End]:
+        """One end of all messages, in the fields: what each direction sends, or receives, has one checksum."""
+        found: dict[tuple[int, int], End] = {}
+        place = self._place
+        for message in self._messages:
+            peer = message.send_to if sent else message.recv_from
+            if peer is None:
+                continue
+            tag = place.first_tag + SEAL * place.plan.tags_of_a_way + entry_of(message)
+            parts = [slab.part(arrays) for slab in place.slabs(message, sent)]
+            end = found.setdefault((peer, tag), End(peer, tag, f"halo along {message.axis}", []))
+            found[peer, tag] = End(peer, tag, end.name, [*end.arrays, *parts])
+        return list(found.values())
 
     def free(self) -> None:
         """Free the persistent requests."""
-        self._packed.free()
-        if self._back is not None:
-            self._back.free()
+        self._buffers.free()
 
 
-def _memory(arrays: Sequence[np.ndarray], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:
+def _calls(kernel: str, parts: Sequence[tuple[Slab, tuple[Any, Any]]], arrays: Sequence[Any]) -> tuple[Calls, Calls]:
+    """The calls of a kernel of all slabs, for the first and for the second buffer."""
+    first, second = (
+        [(getattr(slab.type.kernels, kernel), (*slab.arguments(arrays), both[turn])) for slab, both in parts]
+        for turn in (0, 1)
+    )
+    return first, second
+
+
+def _memory(arrays: Sequence[Any], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:
     """The memory of slabs of one piece each as one message, and the datatypes that were made for it."""
     if len(slabs) == 1:
         return (MPI.memory.fromaddress(slabs[0].address(arrays), slabs[0].nbytes), MPI.BYTE), []

@@ -1,21 +1,123 @@
-"""What a message of a halo exchange carries: slabs of fields, and the two directions of a phase."""
+"""How a field lies in memory on a rank, and what of it a message of a halo exchange carries."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from hpckit.grid.layout import Layout
-from hpckit.plan.grid.halo import halo_plan
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.shared.transport import ALIGNMENT
+from hpckit.errors import InputError
+from hpckit.grid.boundary_conditions import Fill
+from hpckit.kernels.device_array import address, is_device_array
+from hpckit.kernels.pack import slab_kernels
+from hpckit.plan.grid.decomposition import Decomposition, Slices
 
-ALIGNMENT = 64  # bytes, of each slab in a buffer
-# A slab of one piece above this size is a message of its own, from array to array by MPI. Below it the latency of a
-# message costs more than gathering the slabs of several fields (a third to a half of an exchange at blocks of 32^3 to
-# 64^3), and than two copies through memory that both ranks see (a quarter at 64^3; at 128^3 MPI is quicker by a tenth).
-LARGE = 64 * 1024
+WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """What an exchange knows of a field: where its cells are, their dtype, and how many components lead the dims."""
+
+    decomposition: Decomposition
+    dtype: np.dtype
+    components: tuple[int, ...] = ()
+    device: Device = HOST
+
+    @cached_property
+    def kernels(self) -> ModuleType:
+        """The slab kernels for this dtype and device."""
+        return slab_kernels(self.dtype, self.device.is_gpu)
+
+    def check_dtype(self) -> None:
+        """Raise `InputError` where the device has no slab kernels for the dtype."""
+        try:
+            _ = self.kernels
+        except TypeError as problem:
+            raise InputError(str(problem)) from None
+
+    def __repr__(self) -> str:
+        dec = self.decomposition
+        place = " on a GPU" if self.device.is_gpu else ""
+        return (
+            f"{self.dtype} {self.components or ''}{dec.shape} at {'/'.join(dec.location)} with halo {dec.halo}{place}"
+        )
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """The shape of the rank's array."""
+        return (*self.components, *self.decomposition.local_shape(rank))
+
+    def slabs(self, array: Any, dim: int) -> Any:
+        """A view [outer, n, inner] with the dim in the middle; it does not keep the array alive."""
+        at = len(self.components) + dim
+        outer, n = math.prod(array.shape[:at]), array.shape[at]
+        return self.device.borrowed(array).reshape(outer, n, array.size // max(1, outer * n))
+
+    def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
+        """How many pieces a layer of the dim has in memory, and how many values each piece."""
+        shape, at = self.shape(rank), len(self.components) + dim
+        return math.prod(shape[:at]), math.prod(shape[at + 1 :])
+
+    def check(self, array: Any, rank: int, name: str) -> None:
+        """Raise `InputError` unless the array is of this type."""
+        on_device = is_device_array(array)
+        if not isinstance(array, np.ndarray) and not on_device:
+            raise InputError(f"{name} is a {type(array).__name__}, not a NumPy or CuPy array or a Field")
+        if on_device != self.device.is_gpu:
+            here, there = ("a GPU", "the host") if on_device else ("the host", "a GPU")
+            raise InputError(f"{name} is on {here}, the exchange was made for fields on {there}")
+        if array.shape != self.shape(rank) or array.dtype != self.dtype:
+            raise InputError(
+                f"{name} is {array.dtype}{list(array.shape)} on rank {rank}, "
+                f"the exchange was made for {self.dtype}{list(self.shape(rank))}",
+                do="make an exchange from fields like these",
+            )
+        if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
+            raise InputError(
+                f"{name} must be C-contiguous and writable", do="exchange the whole array, not a slice of it"
+            )
+
+    def check_walls(self, fills: WallFills) -> None:
+        """Raise `InputError` where a fill does not fit the dtype or needs more layers than a block has."""
+        dec = self.decomposition
+        for dim, pair in fills.items():
+            unfit = [fill for fill in pair if fill is not None and not fill.fits(self.dtype)]
+            if unfit:
+                raise InputError(
+                    f"the wall fill {unfit[0]} of axis {dec.topology.names[dim]} does not fit fields of {self.dtype}"
+                )
+            extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
+            needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
+            thinnest = int(dec.all_owned()[dim].min())
+            if thinnest < needed:
+                name = dec.topology.names[dim]
+                raise InputError(
+                    f"the walls of axis {name} need blocks of {needed} points, the thinnest has {thinnest}",
+                    do="use fewer ranks along that axis",
+                )
+
+    def fill_walls(self, array: Any, fills: WallFills, rank: int) -> None:
+        """Fill the halo beyond the walls that this rank has, dim by dim in the order of the dims."""
+        dec = self.decomposition
+        for dim in sorted(fills):
+            width, name = dec.halo[dim], dec.topology.names[dim]
+            if not width:
+                continue
+            on_face = dec.location[dim] == "face"
+            layers = np.moveaxis(array, len(self.components) + dim, 0)
+            low, high = fills[dim]
+            if low is not None and dec.topology.shift(rank, name, -1) is None:
+                low.apply(layers[:width][::-1], layers[width:-width], on_face)
+            if high is not None and dec.topology.shift(rank, name, +1) is None:
+                high.apply(layers[-width:], layers[width:-width][::-1], on_face)
 
 
 @dataclass(frozen=True)
@@ -23,7 +125,7 @@ class Slab:
     """Some layers of a field along the dim of a phase."""
 
     field: int
-    layout: Layout
+    type: FieldType
     dim: int
     first: int
     layers: int
@@ -33,80 +135,28 @@ class Slab:
     @property
     def nbytes(self) -> int:
         """Bytes of all its layers."""
-        return self.pieces * self.layers * self.values * self.layout.dtype.itemsize
+        return self.pieces * self.layers * self.values * self.type.dtype.itemsize
 
-    def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, int, int]:
+    def arguments(self, arrays: Sequence[Any]) -> tuple[Any, int, int]:
         """What the slab kernels take: the array with the dim in the middle, the first layer, how many."""
-        return self.layout.slabs(arrays[self.field], self.dim), self.first, self.layers
+        return self.type.slabs(arrays[self.field], self.dim), self.first, self.layers
 
-    def part(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    def part(self, arrays: Sequence[Any]) -> Any:
         """Its values, a view that keeps the array as little alive as the arguments do."""
         whole, first, layers = self.arguments(arrays)
         return whole[:, first : first + layers]
 
-    def address(self, arrays: Sequence[np.ndarray]) -> int:
+    def address(self, arrays: Sequence[Any]) -> int:
         """Where a slab of one piece starts in memory."""
-        return arrays[self.field].ctypes.data + self.first * self.values * self.layout.dtype.itemsize
+        return address(arrays[self.field]) + self.first * self.values * self.type.dtype.itemsize
 
 
-@dataclass(frozen=True)
-class Side:
-    """What one rank sends and receives in one direction of a phase; None for nobody, `tag` as the plan has it."""
-
-    tag: int
-    send_to: int | None
-    recv_from: int | None
-    send: tuple[Slab, ...]
-    recv: tuple[Slab, ...]
-
-    def only(self, fields: Sequence[int]) -> Side:
-        """The part of it that concerns some of the fields."""
-        return Side(
-            self.tag,
-            self.send_to,
-            self.recv_from,
-            tuple(slab for slab in self.send if slab.field in fields),
-            tuple(slab for slab in self.recv if slab.field in fields),
-        )
-
-    def among(self, ranks: Collection[int]) -> Side:
-        """The part of it that goes to and comes from some of the ranks."""
-        send_to = self.send_to if self.send_to in ranks else None
-        return Side(self.tag, send_to, self.recv_from if self.recv_from in ranks else None, self.send, self.recv)
-
-    def away_from(self, ranks: Collection[int]) -> Side:
-        """The part that goes to and comes from the others."""
-        send_to = self.send_to if self.send_to not in ranks else None
-        return Side(self.tag, send_to, self.recv_from if self.recv_from not in ranks else None, self.send, self.recv)
-
-    def back(self) -> Side:
-        """The same ways the other way round: halos return to their owners."""
-        return Side(self.tag, self.recv_from, self.send_to, self.recv, self.send)
-
-
-def large_fields(side: Side) -> list[int]:
-    """The fields whose slab is one piece and large."""
-    return [slab.field for slab in side.send if slab.pieces == 1 and slab.nbytes > LARGE]
+def slab_of(types: Sequence[FieldType], field: int, dim: int, box: Slices, rank: int) -> Slab:
+    """The layers of a box of a field along a dim; the box has the full extent of all other dims."""
+    pieces, values = types[field].layer_values(rank, dim)
+    return Slab(field, types[field], dim, box[dim].start, box[dim].stop - box[dim].start, pieces, values)
 
 
 def slab_starts(slabs: Sequence[Slab]) -> list[int]:
     """Where each slab starts in a buffer for all of them, aligned, and last the size of the buffer; bytes."""
     return [0, *accumulate(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)]
-
-
-def side_of(layouts: Sequence[Layout], dim: int, turn: int, rank: int) -> Side:
-    """The messages of all fields along the dim, leaving low (turn 0) or high (turn 1)."""
-    sends: list[Slab] = []
-    receives: list[Slab] = []
-    tag, send_to, recv_from = 0, None, None
-    for number, layout in enumerate(layouts):
-        phases = halo_plan(layout.decomposition).messages(rank)
-        here = [it for phase in phases for it in phase if (it.dim, it.side) == (dim, 2 * turn - 1)]
-        if not here:
-            continue
-        (message,) = here
-        pieces, values = layout.layer_values(rank, dim)
-        tag, send_to, recv_from = message.tag, message.send_to, message.recv_from
-        for boxes, box in ((sends, message.send[dim]), (receives, message.recv[dim])):
-            boxes.append(Slab(number, layout, dim, box.start, box.stop - box.start, pieces, values))
-    return Side(tag, send_to, recv_from, tuple(sends), tuple(receives))

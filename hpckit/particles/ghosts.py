@@ -16,7 +16,7 @@ from mpi4py import MPI
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.shared.ghost_mail import open_ghost_mail
+from hpckit.comm.shared.transport import open_rows
 from hpckit.kernels.device_array import address
 from hpckit.kernels.particles.cells.constants import RECORD
 from hpckit.kernels.particles.records.dispatch import choose_ghosts, copy_all, put, take_all
@@ -81,14 +81,15 @@ class GhostExchange:
     each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one kernel
     moves them all. Ghosts are numbered in the order in which they come: images of own particles first, then those of
     each peer, of the same node before the others. Particles are on `device`; a GPU packs and unpacks with a kernel
-    each, and `start` waits for what it packs. mailboxes: whether peers on a node share memory (never on a GPU); False
-    for messages alone.
+    each, and `start` waits for what it packs. within_node: whether peers on a node share memory (never on a GPU), or
+    the communicator of those that do.
     """
 
-    def __init__(self, mesh: Mesh, device: Device = HOST, mailboxes: bool = True) -> None:
+    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:
         self.mesh, self.device = mesh, device
         self._tag = mesh.lasting_tags(3)
-        self._mail = open_ghost_mail(mesh.comm) if mailboxes and not device.is_gpu else None
+        node = None if isinstance(within_node, bool) else within_node
+        self._mail = open_rows(mesh.comm, RECORD, node) if within_node and not device.is_gpu else None
         self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
         self._observer = mesh.observer

@@ -21,9 +21,9 @@ NONE = "-"
 Patch = tuple[Any, str, Any]  # the module or class whose name is bound to something else, and to what
 
 
-def _one_face(phase: int, turn: int) -> int:
-    """In place of `mailboxes.entry_of`: messages of both directions share an entry."""
-    return 2 * phase
+def _one_face(message: Any) -> int:
+    """In place of `phases.entry_of`: messages of both directions share an entry."""
+    return 2 * message.dim
 
 
 def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:

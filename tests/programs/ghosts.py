@@ -9,7 +9,6 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.comm.shared import ghost_mail
 from hpckit.errors import PlanError
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import exchange, migrate
@@ -119,15 +118,10 @@ def growing(size: int, edge: float) -> tuple[float, ...]:
 
 domains = DomainDecomposition(mesh.topology, tuple(map(growing, mesh.topology.sizes, BOX)))
 prove_migration(mesh, domains)
-expected, nbytes = history(mesh, domains, GhostExchange(mesh, mailboxes=False))
+expected, nbytes = history(mesh, domains, GhostExchange(mesh, within_node=False))
 assert expected[0].size or comm.size == 1
 for node_ranks in (comm.size, 2, 1):  # as if so many shared a node
-    whole = ghost_mail.node_comm
-    ghost_mail.node_comm = lambda comm, node_ranks=node_ranks: comm.Split(comm.rank // node_ranks, comm.rank)
-    try:
-        shared = GhostExchange(mesh)
-    finally:
-        ghost_mail.node_comm = whole
+    shared = GhostExchange(mesh, within_node=comm.Split(comm.rank // node_ranks, comm.rank))
     assert (shared._mail is None) == (min(node_ranks, comm.size - comm.rank // node_ranks * node_ranks) == 1)
     found, sent = history(mesh, domains, shared)
     assert sent == nbytes

@@ -8,19 +8,11 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.comm.shared import mailboxes
 from hpckit.errors import DecompositionError
-from hpckit.grid import regions
 
 AXES = ("z", "y", "x")
 SHAPES = {1: (29,), 2: (13, 19), 3: (7, 11, 13)}
 OUTSIDE = 0
-WHOLE_NODE = mailboxes.node_comm
-
-
-def pairs(comm):
-    """Nodes of two ranks."""
-    return comm.Split(comm.rank // 2, comm.rank)
 
 
 def coded(dec, places):
@@ -62,32 +54,6 @@ def check(fields, expected, halo, what):
         assert np.array_equal(field.data, wanted), f"{what}: {field} on rank {field.mesh.rank}"
 
 
-def check_beside(field, expected, mesh, what):
-    """One axis at a time, what comes by mailbox left there; returns how many halos stood there."""
-    found = 0
-    for dim, (name, width) in enumerate(zip(mesh.topology.names, field.decomposition.halo, strict=True)):
-        with hp.HaloExchange(mesh, field, axes=name) as halo:
-            for _ in range(3):
-                clear([field], [expected])
-                halo.start(field)
-                ends = halo.finish_beside(field)
-                for end, place in zip(ends, (slice(0, width), slice(-width, None)), strict=True):
-                    across = [slice(w, -w) for w in field.decomposition.halo]
-                    across[dim] = place
-                    wanted = expected[tuple(across)]
-                    if end.size:
-                        shape = list(field.data.shape)
-                        shape[dim] = width
-                        across[dim] = slice(None)
-                        assert np.array_equal(end.reshape(shape)[tuple(across)], wanted), f"{what}, beside {name}"
-                        across[dim] = place
-                        assert (field.data[tuple(across)] == OUTSIDE).all(), f"{what}: the halo was filled, too"
-                        found += 1
-                    else:
-                        assert np.array_equal(field.data[tuple(across)], wanted), f"{what}, along {name}"
-    return found
-
-
 def clear(fields, expected):
     for field, wanted in zip(fields, expected, strict=True):
         interior = wanted[(..., *field.decomposition.interior)]
@@ -114,7 +80,7 @@ def every_fourth(layouts):
 
 
 def test_all():
-    count = beside = 0
+    count, pairs = 0, MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank // 2, MPI.COMM_WORLD.rank)
     for dims in (1, 2, 3):
         shape = SHAPES[dims]
         layouts = itertools.product(meshes(dims), every_periodicity(dims), (1, 2, 3))
@@ -138,19 +104,16 @@ def test_all():
                     for case in cases:
                         fields, expected = [f for f, _ in case], [e for _, e in case]
                         # By memory, by MPI, by both on nodes of two ranks; all slabs as small ones, or most as large.
-                        mailboxes.node_comm = pairs if count % 3 == 2 else WHOLE_NODE
-                        regions.LARGE = 100 if count % 4 > 1 else 1 << 16
-                        with hp.HaloExchange(mesh, fields, mailboxes=count % 3 != 1) as halo:
-                            for _ in range(3):  # a mailbox has two buffers
+                        within_node = (True, False, pairs)[count % 3]
+                        large = 100 if count % 4 > 1 else 1 << 16
+                        with hp.HaloExchange(mesh, fields, within_node=within_node, large=large) as halo:
+                            for _ in range(3):  # messages in memory have two buffers
                                 check(fields, expected, halo, f"{mesh}, {shape}, width {width}, exchange {count}")
                                 clear(fields, expected)
                             count += 1
-                    regions.LARGE, mailboxes.node_comm = 1 << 16, WHOLE_NODE
-                    if width == 3:
-                        beside += check_beside(*cases[0][0], mesh, f"{mesh}")
             except DecompositionError as error:
                 assert "halo needs" in error.message or "cannot be laid" in error.message, error.message
-    assert bool(beside) == (MPI.COMM_WORLD.size > 1)
+    pairs.Free()
     return count
 
 

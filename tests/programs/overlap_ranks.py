@@ -53,7 +53,7 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
     assert model.exchange.within_node
     advance(model, "near", 1 < comm.size <= 3)
     assert starts["early"] == (2 if comm.size in (2, 3) else 0), starts
-    assert not HaloExchange(mesh, model.state, mailboxes=False).within_node or comm.size == 1
+    assert not HaloExchange(mesh, model.state, within_node=False).within_node or comm.size == 1
 if comm.size > 1:
     HaloExchange.within_node = False  # from here on as between nodes
 

@@ -193,11 +193,11 @@ UNHEARD = Unheard()
 
 
 class Observer:
-    """Tells those that listen what the operations of a mesh do. Made by `Mesh`, or for one: `Mesh(comm, Observer(), x=0)`.
+    """Tells listeners what the operations of a mesh do. Made by a mesh, or given to it: `Mesh(comm, Observer(), x=0)`.
 
-    `on`: whether anybody listens; where a report must cost nothing, look at it first. `inside`: whether this rank
-    waits in an operation, whose own calls of MPI are not reported. `checks_messages`: whether messages are followed by
-    their checksums, which an object asks when it is made.
+    `on`: whether anybody listens; where a report must cost nothing, look at it first. `inside`: whether this rank waits
+    in an operation, whose own calls of MPI are not reported. `checks_messages`: whether messages are followed by their
+    checksums, which an object asks when it is made.
     """
 
     __slots__ = ("checks_messages", "inside", "listeners", "on")

@@ -157,8 +157,8 @@ class Waits(Listener):
                 note.seconds += waited or 0.0
         elif note is not None and not operation.sends:
             channel, row = note
-            left = perf_counter()
-            channel.close(row, row[2] if operation.waiting else left, left)
+            entered = row[2] if operation.waiting else perf_counter()  # a timeline shows an end without a wait, too
+            channel.close(row, entered, perf_counter())
 
     def acted(self, name: str, begin: float, end: float) -> None:
         """Something within a phase, for the timeline where one is kept."""

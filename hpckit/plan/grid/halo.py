@@ -124,6 +124,7 @@ class HaloPlan:
     fields: tuple[HaloField, ...]
     order: tuple[int, ...]
     node: tuple[int, ...] | None = None
+    large: int = LARGE
 
     @property
     def decomposition(self) -> Decomposition:
@@ -268,7 +269,7 @@ class HaloPlan:
         extents = [n + 2 * width for n, width in zip(dec.all_owned(), dec.halo, strict=True)]
         pieces = math.prod(it.components) * math.prod(extents[:dim], start=np.ones(len(peer), np.int64))
         layer = math.prod(extents[dim + 1 :], start=np.ones(len(peer), np.int64)) * it.itemsize
-        large = (pieces == 1) & (dec.halo[dim] * layer > LARGE)
+        large = (pieces == 1) & (dec.halo[dim] * layer > self.large)
         ways[pieces == 1] = JOINED
         if self.node is not None:
             node = np.array(self.node)
@@ -348,12 +349,14 @@ def halo_plan(
     fields: Decomposition | HaloField | Sequence[HaloField],
     axes: Iterable[str] | None = None,
     node: Sequence[int] | None = None,
+    large: int = LARGE,
 ) -> HaloPlan:
     """The plan that fills the halos of fields on every rank, corners included.
 
     fields: over one topology; a decomposition stands for a field of it. axes: names of those to exchange along, all by
-    default. node: the node of each rank, for messages in its shared memory; without it all are messages. Dims without
-    a halo have no phase. `plan.messages(rank)` is what one rank executes, `prove(plan)` checks all ranks.
+    default. node: the node of each rank, for messages in its shared memory; without it all are messages. large: bytes
+    above which a slab of one piece of memory is a message of its own. Dims without a halo have no phase.
+    `plan.messages(rank)` is what one rank executes, `prove(plan)` checks all ranks.
     """
     if isinstance(fields, Decomposition):
         fields = HaloField(fields)
@@ -361,7 +364,7 @@ def halo_plan(
     topology = given[0].decomposition.topology
     chosen = range(len(topology.names)) if axes is None else sorted(topology.axis(name) for name in axes)
     dims = [dim for dim in chosen if any(each.decomposition.halo[dim] for each in given)]
-    return HaloPlan(given, _phase_order(topology, dims), None if node is None else tuple(map(int, node)))
+    return HaloPlan(given, _phase_order(topology, dims), None if node is None else tuple(map(int, node)), large)
 
 
 def _phase_order(topology: Topology, dims: Iterable[int]) -> tuple[int, ...]:
