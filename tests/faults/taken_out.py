@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere import loop
 from hpckit.comm import checksums
-from hpckit.comm.shared import mailboxes
+from hpckit.grid import phases
 from hpckit.kernels.noise.dispatch import normals
 from hpckit.md import thermostats
 from hpckit.run import step_boundary
@@ -37,7 +37,7 @@ def nothing(*unused: Any) -> None:
 
 # Name -> what is put in its place.
 SAFEGUARDS: dict[str, Patch] = {
-    "face tag": (mailboxes, "entry_of", _one_face),
+    "face tag": (phases, "entry_of", _one_face),
     "keys of random numbers": (thermostats, "normals", _by_slot),
     "NaN gate": (step_boundary, "require_finite", nothing),
     "finite check of a model": (loop, "require_sound", nothing),
