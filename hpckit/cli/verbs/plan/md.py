@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.io.files import write_svg
 from hpckit.errors import InputError
+from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.machine.machine import machine_of, shipped
