@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class HpckitError(Exception):
     """A failure with a code of its own (`HPK-…`), reported in four parts: message, where, likely cause, what to do.
@@ -41,6 +44,18 @@ class HpckitError(Exception):
             "do": self.do,
             "exit_code": self.exit_code,
         }
+
+
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known name that is most like `name`; "" where none is."""
+    near = get_close_matches(str(name), list(known), n=1, cutoff=cutoff)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The nearest of the known names as a question; `otherwise` where none is near."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else otherwise
 
 
 class InputError(HpckitError):

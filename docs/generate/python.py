@@ -20,7 +20,7 @@ PAGES = {
     "grids": ("Grids, exchange, particles on a mesh", [
         "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
         "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu_choice",
-        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.bound",
+        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.calls",
         "hpckit.particles.particles", "hpckit.particles.migration",
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
@@ -52,7 +52,7 @@ GROUPS = {
     "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
     "Particles": "Swarm System",
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
-    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Work",
+    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request",
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
     "Files and checkpoints": "FieldWriter open_fields Checkpoints",
     "Watching": "Watch",

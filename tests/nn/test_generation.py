@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_nn_kernels import DTYPES, close
 
-from hpckit.apps.train.sampling import chosen, continued
+from hpckit.apps.train.evaluation import chosen, continued
 from hpckit.errors import InputError
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
