@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
 __version__ = "0.1.0"
 
@@ -23,8 +22,10 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
     def get(name: str) -> object:
         if name not in homes:
-            near = get_close_matches(name, homes, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(homes))}"
+            from hpckit.errors import nearest
+
+            near = nearest(name, homes)
+            hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(homes))}"
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
         home = importlib.import_module(homes[name])
         value = home if name in NAMESPACES and module == "hpckit" else getattr(home, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from hpckit.collectives.axis import Axis
@@ -13,7 +12,7 @@ from hpckit.collectives.rank_program import RankProgram, rank_program
 from hpckit.collectives.table import best
 from hpckit.comm.shared import calls
 from hpckit.comm.shared.calls import REDUCTIONS, kind_of
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.collective.algorithms import ALGORITHMS
 from hpckit.plan.collective.memory import IN_MEMORY
@@ -92,10 +91,9 @@ def choose(
         return Choice(operation, algorithm)
     if algorithm not in ALGORITHMS[operation]:
         known = [*ALGORITHMS[operation], *others, *NODE_ALGORITHMS.get(operation, ())]
-        near = get_close_matches(str(algorithm), known, n=1)
         raise InputError(
             f"there is no algorithm {algorithm!r} of {operation}",
-            do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(['auto', *known])}",
+            do=did_you_mean(algorithm, known, f"choose {', '.join(['auto', *known])}"),
         )
     if deterministic:
         raise _not_in_order(algorithm)

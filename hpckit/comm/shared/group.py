@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from hpckit.comm.shared.memory import PAGE, Segment, make_segment, whole_pages
 from hpckit.errors import InputError
+from hpckit.jobs.process import cores
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.kernels.shared_memory import direct
 
@@ -170,11 +171,6 @@ def node_group(comm: MPI.Comm) -> NodeGroup | None:
     if node_comm(comm) is not comm:
         return None
     return _kept(comm, _group_key(), NodeGroup)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _split_by_node(comm: MPI.Comm) -> MPI.Comm:

@@ -210,10 +210,16 @@ class HaloPlan:
             for dim in self.order
         }
 
+    @cached_property
+    def _extents(self) -> list[list[Ints]]:
+        """Of each field and dim the local cells of every rank."""
+        decs = [each.decomposition for each in self.fields]
+        return [[n + 2 * width for n, width in zip(dec.all_owned(), dec.halo, strict=True)] for dec in decs]
+
     def _made(self, field: int, dim: int, side: int) -> HaloStep:
         dec = self.fields[field].decomposition
         name, width = dec.topology.names[dim], dec.halo[dim]
-        owned = dec.all_owned()[dim]
+        owned = self._extents[field][dim] - 2 * width
         # Local cells: halo 0..w, owned w..w+n, halo w+n..w+n+w.
         low_edge, high_edge = np.full_like(owned, width), owned.copy()
         low_halo, high_halo = np.zeros_like(owned), owned + width
@@ -239,7 +245,7 @@ class HaloPlan:
         ways = np.full(len(peer), PACKED)
         if not it.itemsize or dec.topology.sizes[dim] == 1:
             return ways
-        extents = [n + 2 * width for n, width in zip(dec.all_owned(), dec.halo, strict=True)]
+        extents = self._extents[field]
         pieces = math.prod(it.components) * math.prod(extents[:dim], start=np.ones(len(peer), np.int64))
         layer = math.prod(extents[dim + 1 :], start=np.ones(len(peer), np.int64)) * it.itemsize
         large = (pieces == 1) & (dec.halo[dim] * layer > self.large)
@@ -261,8 +267,8 @@ class HaloPlan:
             on = (there >= 0) & (by == way)
             it = self.fields[step.field]
             cells = np.full(ranks, float(math.prod(it.components) * (it.itemsize or 1)))
-            for dim, (n, width) in enumerate(zip(it.decomposition.all_owned(), it.decomposition.halo, strict=True)):
-                cells *= high - low if dim == step.dim else n + 2 * width
+            for dim, extent in enumerate(self._extents[step.field]):
+                cells *= high - low if dim == step.dim else extent
             peer, amount = np.where(on, there, peer), amount + np.where(on, cells, 0.0)
             first, last = np.where(on, low, first), np.where(on, high, last)
         return Ends(peer, first, last, amount=amount)

@@ -46,7 +46,10 @@ class HaloStep:
 def ways_of(steps: Sequence[HaloStep]) -> list[int]:
     """The ways of the messages of steps."""
     found = [step.sent_by[step.send_to >= 0] for step in steps] + [step.taken_by[step.recv_from >= 0] for step in steps]
-    return np.unique(np.concatenate(found)).tolist()
+    ways = np.concatenate(found)
+    if not ways.size or ways.min() == ways.max():
+        return ways[:1].tolist()
+    return np.unique(ways).tolist()
 
 
 class HaloCells:
