@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.plan.collective import all_reduce
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan, backward, joined, segmented
@@ -194,10 +193,7 @@ def _checked_counts(counts: Sequence[Any] | None, shape: tuple[int, ...]) -> np.
 
 
 def _unknown(what: str, given: str, known: Any) -> InputError:
-    near = get_close_matches(given, known, n=1)
-    return InputError(
-        f"there is no {what} {given!r}", do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(known)}"
-    )
+    return InputError(f"there is no {what} {given!r}", do=did_you_mean(given, known, f"choose {', '.join(known)}"))
 
 
 def busbw_factor(operation: str, ranks: int) -> float:

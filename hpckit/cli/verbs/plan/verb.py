@@ -7,13 +7,12 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan import halo, md, pipeline
-from hpckit.cli.verbs.svg_file import write_svg
-from hpckit.errors import InputError
+from hpckit.errors import InputError, nearest
+from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.collective.memory import IN_MEMORY
@@ -110,8 +109,8 @@ def _operation(name: str) -> str:
     operation = operation_of(name)
     known = [*ALGORITHMS, GOSSIP, *OTHERS]
     if operation not in known:
-        near = get_close_matches(name.lower(), known, 1)
-        do = f"did you mean {near[0]!r}: hpckit plan {near[0]}" if near else f"choose one of {', '.join(known)}"
+        near = nearest(name.lower(), known)
+        do = f"did you mean {near!r}: hpckit plan {near}" if near else f"choose one of {', '.join(known)}"
         raise InputError(f"there is no operation {name!r}", do=do)
     return operation
 

@@ -1,4 +1,4 @@
-"""A rank's own column of a collective plan: its moves in order, and what each must wait for."""
+"""A rank's own program of a collective plan: its moves in order, and what each must wait for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Move(NamedTuple):
     receives_before: int
 
 
-class Column(NamedTuple):
+class RankProgram(NamedTuple):
     """The moves of one rank; `slots` and `lag` as in the plan."""
 
     moves: tuple[Move, ...]
@@ -40,15 +40,15 @@ class Column(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def column(
+def rank_program(
     operation: str, algorithm: str, ranks: int, rank: int, options: tuple[tuple[str, int | tuple[int, int]], ...] = ()
-) -> Column:
-    """The column of `rank` of `collective_plan(operation, algorithm, ranks, **options)`."""
-    return column_of(collective_plan(operation, algorithm, ranks, **dict(options)), rank)
+) -> RankProgram:
+    """The program of `rank` of `collective_plan(operation, algorithm, ranks, **options)`."""
+    return program_of(collective_plan(operation, algorithm, ranks, **dict(options)), rank)
 
 
-def column_of(plan: CollectivePlan, rank: int) -> Column:
-    """The column of `rank` of a plan."""
+def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
+    """The program of `rank` of a plan."""
     moves: list[Move] = []
     last_send, last_recv = [0] * plan.slots, [0] * plan.slots
     for step in plan.steps():
@@ -62,7 +62,7 @@ def column_of(plan: CollectivePlan, rank: int) -> Column:
             moves.append(Move(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
             last_send[slice(*send)] = [number] * (send[1] - send[0])
             last_recv[slice(*recv)] = [number] * (recv[1] - recv[0])
-    return Column(tuple(moves), plan.slots, plan.lag)
+    return RankProgram(tuple(moves), plan.slots, plan.lag)
 
 
 def _parts(step: Step, rank: int, slots: int) -> list[tuple[int, Range, int, Range]]:

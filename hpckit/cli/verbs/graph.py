@@ -7,25 +7,30 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.svg_file import write_svg
-from hpckit.errors import InputError
+from hpckit.cli.verbs.submit import find_site
+from hpckit.errors import InputError, did_you_mean
+from hpckit.io.files import write_svg
+from hpckit.jobs import slurm
 from hpckit.jobs.attempt import Attempt, words_of
 from hpckit.jobs.graph.draw import draw_svg, draw_text
-from hpckit.jobs.graph.driver import Driver
+from hpckit.jobs.graph.driver import Driver, failure_words
 from hpckit.jobs.graph.graph import Graph, load_graph
 from hpckit.jobs.graph.pool import PooledAttempt, check_for_pool
-from hpckit.jobs.graph.state import GraphState
-from hpckit.jobs.task_states import task_states
+from hpckit.jobs.graph.slurm import submit_copy, submit_graph
+from hpckit.jobs.graph.state import GraphState, stragglers, task_states
+from hpckit.jobs.process import cores
+from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import check_world, joined
-from hpckit.settings.apps import did_you_mean
 from hpckit.settings.table import print_table
 
 FAILED_CODE = 1
+WATCH_SECONDS = 2.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,8 +64,6 @@ def main(arguments: list[str]) -> int:
         near = did_you_mean(arguments[0], known)
         raise InputError(f"graph does not {arguments[0]!r}", likely=near, do=f"hpckit graph {'|'.join(known)} FILE")
     options = it.parse_args(arguments)
-    from hpckit.cli.verbs.graph import jobs
-
     graph = load_graph(options.file)
     state = GraphState(graph)
     if options.what == "draw":
@@ -75,13 +78,13 @@ def main(arguments: list[str]) -> int:
         _print_status(graph, state)
         return 0
     if options.what == "task":
-        return jobs.run_in_job(graph, state, options)
+        return run_in_job(graph, state, options)
     if options.cores is not None and options.cores < 1:
         raise InputError(f"--cores {options.cores}", do="give 1 or more; left out: all of this machine or allocation")
     if (options.no_wait or options.site) and not options.slurm:
         raise InputError("--no-wait and --site are for --slurm", do="add --slurm, or leave them out")
     if options.slurm:
-        return jobs.run_on_slurm(graph, state, options)
+        return run_on_slurm(graph, state, options)
     above = joined(os.environ)
     if above is not None:
         return _run_in_pool(graph, state, above)
@@ -160,4 +163,86 @@ def _print_status(graph: Graph, state: GraphState) -> None:
 def _cores() -> int:
     """All cores of the allocation, else of this machine."""
     tasks = os.environ.get("SLURM_NTASKS", "")
-    return int(tasks) if tasks.isdigit() and int(tasks) else mpiexec.cores()
+    return int(tasks) if tasks.isdigit() and int(tasks) else cores()
+
+
+def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -> int:
+    """Submit what is not done, and wait for the jobs; returns 0 when all tasks are done."""
+    site = find_site(options.site)
+    if not site.environment.venv and sys.prefix != sys.base_prefix:
+        site = site.model_copy(update={"environment": site.environment.model_copy(update={"venv": sys.prefix})})
+    left = [name for name, known in task_states(graph, state).items() if known != "done"]
+    for name in left:
+        state.forget_failure(name)
+    more = ["--site", str(options.site.absolute())] if options.site else []
+
+    def command(names: list[str]) -> list[str]:
+        return ["hpckit", "graph", "task", str(options.file.absolute()), *names, *more]
+
+    jobs = submit_graph(graph, state, left, site, command, say)
+    if not jobs:
+        return told(dict.fromkeys(graph.order, "kept"))
+    if options.no_wait:
+        return 0
+    copies: dict[str, str] = {}
+    before: dict[str, str] = {}
+    while True:
+        known = slurm.states([*jobs.values(), *copies.values()])
+        now = task_states(graph, state)
+        for name in graph.order:
+            if now[name] != before.get(name, "waiting"):
+                failure = state.failure(name) if now[name] == "failed" else None
+                say(failure_words(name, failure) if failure else f"{name}: {now[name]}")
+        before = now
+        if not any(each.state in slurm.ALIVE for each in known.values()):
+            return told(_outcome(graph, state, left, jobs, known))
+        for name in stragglers(graph, state, now):
+            if name not in copies:
+                copies[name] = submit_copy(graph, state, name, site, command, say)
+        time.sleep(WATCH_SECONDS)
+
+
+def _outcome(
+    graph: Graph, state: GraphState, left: list[str], jobs: Mapping[str, str], known: Mapping[str, slurm.JobState]
+) -> dict[str, str]:
+    """What became of each task, now that all jobs have ended; says which were ended by something else."""
+    outcome = {}
+    for name, now in task_states(graph, state).items():
+        if now == "done":
+            outcome[name] = "done" if name in left else "kept"
+        elif now in ("waiting", "skipped"):
+            outcome[name] = "skipped"
+        else:
+            outcome[name] = "failed"
+            if now != "failed":
+                job = jobs[name]
+                ended = known[job].state if job in known else "without a trace"
+                logs = [str(path) for path in (state.folder / "jobs").glob(f"*-{job}.out")]
+                say(", ".join([f"{name}: not done, its job {job} ended ({ended})", *logs]))
+    return outcome
+
+
+def run_in_job(graph: Graph, state: GraphState, options: argparse.Namespace) -> int:
+    """Inside a job of Slurm: these tasks, one after the other, each with its retries."""
+    unknown = [name for name in options.tasks if name not in graph.tasks]
+    if unknown:
+        raise InputError(f"there is no task {unknown[0]!r}", do=f"tasks: {', '.join(graph.order)}")
+    state.make()
+    site = find_site(options.site)
+    launcher = partial(_site_words, site) if os.environ.get("SLURM_JOB_ID") else mpi_words
+    for name in options.tasks:
+        task = graph.tasks[name]
+        alone = Graph(graph.name, graph.folder, {name: task.model_copy(update={"after": (), "near": ""})})
+        own = GraphState(alone)
+        others = "copy" if options.copy else "copied" if task.twice_after else ""
+        code = told(Driver(alone, own, 1, partial(start, own, launcher, None), say, others).run())
+        if code:
+            return code
+    return 0
+
+
+def _site_words(site: Site, ranks: int) -> list[str]:
+    if site.mpi.launcher == "mpiexec":
+        return ["mpiexec", *site.mpi.options, "-n", str(ranks)]
+    pmi = [f"--mpi={site.mpi.pmi}"] if site.mpi.pmi else []
+    return ["srun", *pmi, "--kill-on-bad-exit=1", f"--ntasks={ranks}", *site.mpi.options]

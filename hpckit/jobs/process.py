@@ -1,4 +1,4 @@
-"""Starting a program that does not outlive this process, however that ends. Standard library only."""
+"""The cores of this process, and programs that do not outlive it, however it ends. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ CODE = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, int(sys.argv[1])); "
     "os.getppid() == int(sys.argv[2]) or os._exit(1); os.execv(sys.argv[3], sys.argv[3:])"
 )
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def with_parent(program: str, arguments: Sequence[str], end: signal.Signals = signal.SIGKILL) -> list[str]:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.collectives.axis import Axis, axis_of
-from hpckit.collectives.buffers import Buffer
-from hpckit.collectives.column import Column, column_of
+from hpckit.collectives.buffers import Buffer, flat_like
 from hpckit.collectives.operations import all_reduce
+from hpckit.collectives.rank_program import RankProgram, program_of
 from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.request import MessageRun, Request, Steps
 from hpckit.collectives.runner import Runner
-from hpckit.collectives.slots import flat_like
-from hpckit.collectives.work import Steps, Work, reported, start
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.gossip import GossipPlan, gossip_plan
@@ -47,7 +46,7 @@ def gossip(
     *,
     shape: Shape = None,
     kind: str | None = None,
-) -> Work:
+) -> Request:
     """Replace the buffer by the mean of it and those of the neighbors on a graph of the ranks: one round.
 
     graph, turn, shape: see `gossip_plan`; count the rounds in `turn` for the graph "exponential". The mean over all
@@ -56,13 +55,18 @@ def gossip(
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = Reduction(given.array.dtype, "mean", None, kind)
-    plan, column = _round(graph, axis.size, turn, shape, axis.rank)
-    steps = _average(axis, axis.tag(), given.flat, reduction, plan, column)
-    neighbors = sorted({move.recv_from for move in column.moves} - {NOBODY, axis.rank})
+    plan, program = _round(graph, axis.size, turn, shape, axis.rank)
+    neighbors = sorted({move.recv_from for move in program.moves} - {NOBODY, axis.rank})
     # On the exponential graph rounds have neighbors of their own.
     number = turn % max(1, (axis.size - 1).bit_length()) if graph == "exponential" else 0
     what = ("gossip", graph, f"round {number}") if number else ("gossip", graph)
-    return reported(axis.observer, lambda: start(steps, given.put_back), axis.given, what, given, peers=neighbors)
+    told = axis.given, what, given.array.dtype, given.size, -1, neighbors
+
+    def begin() -> MessageRun:
+        steps = _average(axis, axis.tag(), given.flat, reduction, plan, program)
+        return MessageRun(axis.progress, steps, given.put_back)
+
+    return Request(axis.observer, told, begin).start()
 
 
 class LocalSGD:
@@ -100,25 +104,25 @@ class LocalSGD:
         if self.steps % self.every:
             return False
         if self._graph is None:
-            works = [all_reduce(each, self._axis, "mean") for each in parameters]
+            requests = [all_reduce(each, self._axis, "mean") for each in parameters]
         else:
-            works = [gossip(each, self._axis, self._graph, self.turns, shape=self._shape) for each in parameters]
-        for work in works:
-            work.wait()
+            requests = [gossip(each, self._axis, self._graph, self.turns, shape=self._shape) for each in parameters]
+        for request in requests:
+            request.wait()
         self.turns += 1
         return True
 
 
 @functools.lru_cache(maxsize=64)
-def _round(graph: str, ranks: int, turn: int, shape: Shape, rank: int) -> tuple[GossipPlan, Column]:
+def _round(graph: str, ranks: int, turn: int, shape: Shape, rank: int) -> tuple[GossipPlan, RankProgram]:
     plan = gossip_plan(graph, ranks, turn, shape=shape)
-    return plan, column_of(plan, rank)
+    return plan, program_of(plan, rank)
 
 
-def _average(axis: Axis, tag: int, values: Any, reduction: Reduction, plan: GossipPlan, column: Column) -> Steps:
+def _average(axis: Axis, tag: int, values: Any, reduction: Reduction, plan: GossipPlan, program: RankProgram) -> Steps:
     """The messages of a round, then the weighted mean, own buffer first and the neighbors in the order of the plan."""
     slots = _Neighbors(values, plan.length)
-    yield from Runner(axis, tag, column, slots).steps()  # type: ignore[arg-type]
+    yield from Runner(axis, tag, program, slots).steps()  # type: ignore[arg-type]
     shares = plan.shares[:, axis.rank].tolist()
     total = reduction.widened(values) * reduction.working.type(shares[0])
     for arrived, share in zip(slots.arrived, shares[1:], strict=True):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hpckit.collectives import ParameterServer
 from hpckit.collectives.axis import axis_of
 from hpckit.plan.blocks import block_starts
+from hpckit.training.averaging.parameter_server import ParameterServer
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter, Parameters

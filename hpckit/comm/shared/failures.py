@@ -1,76 +1,19 @@
-"""Collectives on shared memory that are bound to their buffers: `call()` is one compiled call. And how they fail."""
+"""What goes wrong in a collective on shared memory, in words; and the number by which ranks compare their calls."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
+from hpckit.comm.shared.group import NodeGroup
 from hpckit.errors import InputError, RankLostError, StallError
-from hpckit.kernels.atomics import entry_of
 from hpckit.kernels.shared_memory import constants as c
 
-if TYPE_CHECKING:
-    from hpckit.comm.shared.group import NodeGroup
+__communicates__ = True  # its frames are not call sites
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier")
-RECORD = "(int64[::1],)"
-PATIENCE = 50  # looks at a flag in an attempt
 ALGORITHMS = ("flat", "staged", "symmetric", "direct")
-
-
-class Call:
-    """A bound collective: `call()` runs it on what its buffers then hold.
-
-    Raises on every rank alike: `InputError` where the ranks called different things, `StallError` where one did not
-    come before the deadline, `RankLostError` where its process is gone. After the last two the group is of no use.
-    """
-
-    __slots__ = ("_kept", "_kernel", "_record", "group")
-
-    def __init__(self, group: NodeGroup, kernel: Callable[[np.ndarray], int], record: np.ndarray, kept: Any) -> None:
-        self.group, self._kernel, self._record, self._kept = group, entry_of(kernel, RECORD), record, kept
-
-    def __call__(self) -> None:
-        """Run it."""
-        status = self._kernel(self._record)
-        if status:
-            _fail(self.group, status)
-
-    def attempt(self) -> bool:
-        """Run it if the other ranks come within a glance, as `call()` does, and return whether they did.
-
-        If they did not, nothing is lost: attempt it again, or call it. Nothing else of the group may come in between,
-        and the buffers must stay as they are.
-        """
-        self._record[c.PATIENCE] = PATIENCE
-        status = self._kernel(self._record)
-        self._record[c.PATIENCE] = 0
-        if status and status != c.NOT_YET:
-            _fail(self.group, status)
-        return status == c.GOOD
-
-    def attempts(self) -> Callable[[], int]:
-        """`attempt` without its overhead, for a call that is made in this way only: what it returns goes to `came`."""
-        self._record[c.PATIENCE] = min(8 * PATIENCE, int(self.group.record[c.SPINS]))
-        return functools.partial(self._kernel, self._record)
-
-    def came(self, status: int) -> bool:
-        """Whether the ranks came; raises what a status above 0 stands for."""
-        if status and status != c.NOT_YET:
-            _fail(self.group, status)
-        return status == c.GOOD
-
-    @property
-    def weight(self) -> float:
-        """The weight of this rank in an average; may be set before a call."""
-        return float(self._record[c.WEIGHT : c.WEIGHT + 1].view(np.float64)[0])
-
-    @weight.setter
-    def weight(self, value: float) -> None:
-        self._record[c.WEIGHT : c.WEIGHT + 1].view(np.float64)[0] = value
 
 
 def signature(operation: str, algorithm: str, op: str, kind: str, root: int, blocks: int) -> int:
@@ -92,8 +35,13 @@ def _words(number: int, count: int) -> str:
     return f"{operation} ({algorithm}){size} {kind}{detail.get(operation, '')}"
 
 
-def _fail(group: NodeGroup, status: int) -> NoReturn:
-    """Raise what a status of a collective stands for."""
+def fail(group: NodeGroup, status: int) -> NoReturn:
+    """Raise what a status of a collective stands for, other than GOOD and NOT_YET."""
+    if status == c.UNFIT:
+        raise InputError(
+            "a buffer is not what the call was made for: another size or dtype, or it cannot be written to any more",
+            do="make the call anew",
+        )
     sequence = int(group.record[c.SEQUENCE])
     lines = group.lines(sequence)
     own = _words(int(lines[group.rank][1]), int(lines[group.rank][2]))
