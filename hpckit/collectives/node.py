@@ -63,8 +63,8 @@ class Prepared:
         return Request(self.observer, self.what, lambda: self.begin(buffer, out))
 
     def begin(self, buffer: Any, out: Any) -> Run:
-        """Start it. What is small is attempted at once: the others mostly are there. Not where somebody listens: a watch
-        may compare what the ranks called, before any data moves.
+        """Start it. What is small is attempted at once: the others mostly are there. Not where somebody listens: a
+        watch may compare what the ranks called, before any data moves.
         """
         if self.copies:
             buffer = buffer.copy()
