@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.protocol import EMPTY, NOTHING, Claim, Ends, Floats, Ints, Step
@@ -29,9 +30,9 @@ class Ghosts(NamedTuple):
     particle: Ints
     image: Ints
 
-    def of(self, chosen: object) -> Ghosts:
+    def of(self, chosen: npt.NDArray[np.bool_] | Ints) -> Ghosts:
         """Some of them."""
-        return Ghosts(*(each[chosen] for each in self))  # type: ignore[index]
+        return Ghosts(*(each[chosen] for each in self))
 
 
 def ghosts_of(domains: DomainDecomposition, rank: int, reach: float, positions: Floats) -> Ghosts:
@@ -132,7 +133,7 @@ class GhostPlan:
             place=place,  # type: ignore[arg-type]
             lag=lag,
             name=f"ghosts by {place}",
-            texts=lambda: [f"{n}>{r}" for n, r in zip(last - first, receiver, strict=True)],
+            texts=lambda: list(map(str, last - first)),
         )
         if amount is None:
             return step
