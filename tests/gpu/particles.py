@@ -247,6 +247,12 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
     there, images_there = device.to_device(x), device.to_device(images)
     integrate_reference.wrap(host, images, n, lower, upper, periodic)
     cuda.wrap(there, images_there, n, lower, upper, periodic)
+    leavers, expected = device.zeros((n,), np.int64), np.zeros(n, np.int64)
+    corners = lower + 0.3, upper - np.array([0.2, 1.0, 0.1])
+    count = cuda.find_leavers(there, n, *corners, leavers)
+    leave = integrate_reference.find_leavers(host, n, *corners, expected)
+    pairs["leavers"] = leavers, expected.astype(float)
+    pairs["number of leavers"] = device.to_device(np.array([float(count)])), np.array([float(leave)])
     return pairs | {"wrapped": (there, host), "images": (images_there, images.astype(float))}
 
 

@@ -59,7 +59,7 @@ def test_pieces_of_a_text_have_the_logits_of_the_whole(name):
         cache.length += count
         found.append(logits.copy())
     np.testing.assert_allclose(np.concatenate(found, axis=1), whole, rtol=1e-10, atol=1e-12)
-    with pytest.raises(InputError, match=r"12 \+ 1 tokens are more|13 tokens a sample are more"):
+    with pytest.raises(InputError, match=r"12 \+ 1 tokens|13 tokens"):
         model.forward(TEXT[:, :1], Pass(training=False, cache=cache))
 
 

@@ -49,10 +49,12 @@ class MigrationPlan:
         taker, giver = np.nonzero(taken)
         last, stop = np.cumsum(self.counts, axis=1), np.cumsum(taken, axis=1)
         first, begin = last - self.counts, self._most + stop - taken
-        amounts = [self.share * self.counts[sender, receiver], self.share * taken[taker, giver]]
+        out, into = (
+            self.share * each.astype(np.float64) for each in (self.counts[sender, receiver], taken[taker, giver])
+        )
         yield Step(
-            Ends(receiver, first[sender, receiver], last[sender, receiver], sender, amounts[0]),
-            Ends(giver, begin[taker, giver], self._most + stop[taker, giver], taker, amounts[1]),
+            Ends(receiver, first[sender, receiver], last[sender, receiver], sender, out),
+            Ends(giver, begin[taker, giver], self._most + stop[taker, giver], taker, into),
             itemsize=self.itemsize,
             name="migration",
             texts=lambda: list(map(str, self.counts[sender, receiver])),

@@ -162,7 +162,7 @@ class Cells(NamedTuple):
     reach: float
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """How many cells there are."""
         return self.shape[0] * self.shape[1] * self.shape[2]
 
@@ -184,8 +184,8 @@ def sort(records: Any, count: int, grid: Cells, ghosts: bool) -> tuple[Any, Any]
 
     Slots that hold no particle are left out; with them, it waits for the GPU.
     """
-    cells, starts = empty(count, records, np.int32), empty(grid.count + 1, records, np.int32)
-    assign_cells(records, count, grid.place, grid.shape, FILLED, grid.count, cells)
+    cells, starts = empty(count, records, np.int32), empty(grid.total + 1, records, np.int32)
+    assign_cells(records, count, grid.place, grid.shape, FILLED, grid.total, cells)
     order = _argsort(cells)
     cell_starts(cells[order], count, starts)
     return (order if ghosts else order[: int(to_host(starts[-1:])[0])]), starts

@@ -209,8 +209,8 @@ def choose_ghosts(
     positions: Any, slots: int, limits: Any, taker: np.ndarray, takers: int
 ) -> tuple[Any, Any, np.ndarray]:
     """See `reference.choose_ghosts`; the order is by taker, slot and segment. Waits for the GPU."""
-    low, high, *rest = limits
-    where = from_host(low, positions), from_host(high, positions), *rest
+    low, high, number, inner_low, inner_high = limits
+    where = from_host(low, positions), from_host(high, positions), number, inner_low, inner_high
     counts = empty(slots, positions, np.int32)
     count_wanted(positions, slots, *where, counts)
     ends = counts.cumsum(dtype=np.int64)

@@ -81,10 +81,12 @@ def choose_ghosts(positions, slots, limits, taker, takers):  # type: ignore[no-u
     int64[takers].
     """
     counts, none = np.zeros(len(taker), np.int64), np.empty(0, np.int64)
-    choose(positions, slots, *limits, counts, none)
+    low, high, number, inner_low, inner_high = limits
+    where = low, high, number, inner_low, inner_high
+    choose(positions, slots, *where, counts, none)
     cursor = np.cumsum(counts) - counts
     chosen, segments = np.empty(counts.sum(), np.int64), np.repeat(np.arange(len(taker), dtype=np.int32), counts)
     if len(chosen):
-        choose(positions, slots, *limits, cursor, chosen)
+        choose(positions, slots, *where, cursor, chosen)
     order = np.argsort(taker[segments], kind="stable")
     return chosen[order], segments[order], np.bincount(taker[segments], minlength=takers)
