@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
 __version__ = "0.1.0"
 
@@ -23,8 +22,10 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
     def get(name: str) -> object:
         if name not in homes:
-            near = get_close_matches(name, homes, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(homes))}"
+            from hpckit.errors import nearest
+
+            near = nearest(name, homes)
+            hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(homes))}"
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
         home = importlib.import_module(homes[name])
         value = home if name in NAMESPACES and module == "hpckit" else getattr(home, name)
@@ -50,16 +51,20 @@ _HOMES = NAMESPACES | {
     "HaloExchange": "hpckit.grid.exchange",
     "Mesh": "hpckit.comm.mesh",
     "Pipeline": "hpckit.training.pipeline",
+    "Request": "hpckit.collectives",
     "Sampler": "hpckit.training.sampler",
     "Swarm": "hpckit.particles.swarm",
     "System": "hpckit.md.system",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.comm.observe.watch",
-    "Work": "hpckit.collectives",
     "all_gather": "hpckit.collectives",
+    "all_gather_init": "hpckit.collectives",
     "all_reduce": "hpckit.collectives",
+    "all_reduce_init": "hpckit.collectives",
     "all_to_all": "hpckit.collectives",
+    "all_to_all_init": "hpckit.collectives",
     "broadcast": "hpckit.collectives",
+    "broadcast_init": "hpckit.collectives",
     "draw": "hpckit.plan.draw",
     "empty_shared": "hpckit.comm.shared.symmetric",
     "find_gpu": "hpckit.comm.gpu_choice",
@@ -70,6 +75,7 @@ _HOMES = NAMESPACES | {
     "prove": "hpckit.plan.prove",
     "reduce": "hpckit.collectives",
     "reduce_scatter": "hpckit.collectives",
+    "reduce_scatter_init": "hpckit.collectives",
     "scatter": "hpckit.collectives",
     "world": "hpckit.comm.mesh",
 }

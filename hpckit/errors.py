@@ -1,12 +1,15 @@
-"""Errors a user can meet: each says what is wrong, where, the likely cause and what to do, and has an exit code."""
+"""Errors that a user can meet: each says what is wrong, where, why and what to do, and has an exit code."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class HpckitError(Exception):
-    """A failure with a code of its own (`HPK-…`), told in four parts.
+    """A failure with a code of its own (`HPK-…`), reported in four parts: message, where, likely cause, what to do.
 
-    `where`, `likely` and `do` may be empty; `exit_code` is what the process ends with (see the table in the README).
+    `where`, `likely` and `do` may be empty; `exit_code` is the exit code of the process (table in docs/run-files.md).
     """
 
     code = "HPK-000"
@@ -21,7 +24,7 @@ class HpckitError(Exception):
         self.do = do
 
     def report(self) -> str:
-        """The error as the terminal shows it: a sentence, then a line for each part that is known."""
+        """The error as the terminal shows it: a sentence, then a line for each part that is not empty."""
         lines = [f"{self.code} {self.title}: {self.message}"]
         lines += [
             f"  {name + ':':8s}{text}"
@@ -43,6 +46,18 @@ class HpckitError(Exception):
         }
 
 
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known name that is most like `name`; "" where none is."""
+    near = get_close_matches(str(name), list(known), n=1, cutoff=cutoff)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The nearest of the known names as a question; `otherwise` where none is near."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else otherwise
+
+
 class InputError(HpckitError):
     """A run file, an option or a data file that cannot be used."""
 
@@ -52,14 +67,14 @@ class InputError(HpckitError):
 
 
 class DecompositionError(InputError, ValueError):
-    """A grid that cannot be cut over the ranks as asked; names the counts that can."""
+    """A grid that cannot be cut over the given ranks; the message lists the numbers of ranks that work."""
 
     code = "HPK-201"
     title = "bad decomposition"
 
 
 class PlanError(InputError, ValueError):
-    """A plan that would not do what it must; names the rank, the phase and the message."""
+    """A plan that does not do what it claims; the message names the rank, the phase and the wrong message."""
 
     code = "HPK-202"
     title = "wrong plan"
@@ -74,7 +89,7 @@ class SetupError(HpckitError):
 
 
 class InUseError(SetupError):
-    """Somebody else runs in the run directory; names the process."""
+    """Another process uses the run directory; the message names it."""
 
     code = "HPK-301"
     title = "in use"
@@ -89,7 +104,7 @@ class BlowUpError(HpckitError):
 
 
 class CorruptDataError(HpckitError):
-    """A file that was complete once and no longer is."""
+    """A file that was complete when it was written and is damaged now."""
 
     code = "HPK-500"
     title = "corrupt data"
@@ -97,14 +112,14 @@ class CorruptDataError(HpckitError):
 
 
 class SilentCorruptionError(CorruptDataError):
-    """A wrong value in memory or on its way: a step computed twice, or a message, is not what it was before."""
+    """A wrong value in memory or in a message: a step computed twice gave two results, or a checksum differs."""
 
     code = "HPK-501"
     title = "silent corruption"
 
 
 class StallError(HpckitError):
-    """Ranks wait for what does not come; names the late rank, its operation and line, and those that wait."""
+    """Ranks wait for a rank that does not arrive; names that rank, its operation and line, and the ranks that wait."""
 
     code = "HPK-600"
     title = "stall"
@@ -112,7 +127,7 @@ class StallError(HpckitError):
 
 
 class MismatchError(HpckitError):
-    """Ranks called different collective operations, which would never end or give wrong values; names the calls."""
+    """Ranks called different collective operations, which never end or give wrong values; names the calls."""
 
     code = "HPK-601"
     title = "collectives differ"
@@ -120,7 +135,7 @@ class MismatchError(HpckitError):
 
 
 class RankLostError(HpckitError):
-    """A rank ended without an answer: killed, crashed, or raised outside our code."""
+    """A rank ended without a report: it was killed, crashed, or raised outside of hpckit."""
 
     code = "HPK-700"
     title = "rank lost"
@@ -128,14 +143,14 @@ class RankLostError(HpckitError):
 
 
 EXIT_STOPPED = 75  # ended early on purpose, with complete files: hpckit resume DIR
-EXIT_MISSED = 1  # a validation found numbers that are not what they should be
+EXIT_MISSED = 1  # a validation found numbers outside of their accepted range
 EXIT_CODES = {
     0: "done",
-    1: "unexpected error (a fault of hpckit or of user code; the traceback is kept), or a validation missed a number",
+    1: "unexpected error (a defect of hpckit or of user code; the traceback is kept), or a validation missed a number",
     2: "bad input: run file, option or data file",
     3: "bad environment: MPI, launcher, package or folder",
     4: "blow-up: a field is not finite, or the CFL limit is broken",
-    5: "corrupt data: of a file, or found by [checks] in memory or in a message",
+    5: "corrupt data in a file, or found by [checks] in memory or in a message",
     6: "stall",
     7: "rank lost",
     EXIT_STOPPED: "stopped early on purpose, files complete: hpckit resume DIR",

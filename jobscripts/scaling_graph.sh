@@ -19,14 +19,14 @@ export NUMBA_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
 on_each_node() {
     srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"
 }
-# Compiled kernels: on a disk of each node, filled by one task a node with what earlier jobs compiled. What
-# is missing is compiled by one rank of each node while the others wait, and kept for later jobs in one file.
+# Compiled kernels live on a disk of each node, which one task per node fills with those of earlier jobs. One
+# rank per node compiles missing ones while the others wait; one file keeps them for later jobs.
 store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"
 export NUMBA_CACHE_DIR=/tmp/"hpckit-$UID-$SLURM_JOB_ID"
 on_each_node bash -s -- "$store" <<'FILL' || unset NUMBA_CACHE_DIR
 umask 077
 mkdir "$NUMBA_CACHE_DIR" 2>/dev/null ||
-    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # a folder of ours, no trap
+    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # our own folder, not a link
 [ ! -f "$1" ] || tar -xmf "$1" -C "$NUMBA_CACHE_DIR" || true
 FILL
 mark=$(mktemp)

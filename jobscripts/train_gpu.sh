@@ -24,14 +24,14 @@ run="$SLURM_SUBMIT_DIR/runs/gpt-$SLURM_JOB_ID"
 on_each_node() {
     srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"
 }
-# Compiled kernels: on a disk of each node, filled by one task a node with what earlier jobs compiled. What
-# is missing is compiled by one rank of each node while the others wait, and kept for later jobs in one file.
+# Compiled kernels live on a disk of each node, which one task per node fills with those of earlier jobs. One
+# rank per node compiles missing ones while the others wait; one file keeps them for later jobs.
 store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"
 export NUMBA_CACHE_DIR=/tmp/"hpckit-$UID-$SLURM_JOB_ID"
 on_each_node bash -s -- "$store" <<'FILL' || unset NUMBA_CACHE_DIR
 umask 077
 mkdir "$NUMBA_CACHE_DIR" 2>/dev/null ||
-    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # a folder of ours, no trap
+    { [ -O "$NUMBA_CACHE_DIR" ] && [ ! -L "$NUMBA_CACHE_DIR" ]; } || exit 1  # our own folder, not a link
 [ ! -f "$1" ] || tar -xmf "$1" -C "$NUMBA_CACHE_DIR" || true
 FILL
 mark=$(mktemp)
@@ -57,7 +57,7 @@ else
     command=(hpckit run train/gpt model.layers=12 model.width=768 batch.size=64 time.steps=20000 --gpu --directory "$run")
 fi
 
-# Slurm's warning of the time limit becomes a request to stop: a file that rank 0 looks for.
+# Slurm's warning of the time limit becomes a request to stop: a file that rank 0 checks for.
 limit=
 trap 'limit=yes signaled=yes; touch "$run/stop"' USR1
 launch "${command[@]}" &
@@ -72,7 +72,7 @@ done
 keep_cache
 
 # 75: stopped early with a checkpoint. A run that a user stopped (the file is still there) stays stopped, and
-# so does one that made no new checkpoint: it would come back for ever.
+# so does one that made no new checkpoint, since it would requeue for ever.
 if [ "$code" -eq 75 ] && [ ! -e "$run/stop" ]; then
     if [ "$(checkpoint)" != "$before" ]; then
         scontrol requeue "$SLURM_JOB_ID" && exit 0

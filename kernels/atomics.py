@@ -15,9 +15,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.datamodel.models import OpaqueModel
+from numba.extending import NativeValue, intrinsic, register_model, unbox
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
+int64 = types.int64
 REDUCER = "void(int64, int64, int64, int64, int64, int64, int64)"
 
 # Functions of the C library; `clock_gettime` writes seconds and nanoseconds to an address.
@@ -143,8 +145,26 @@ def address_of(kernel: Any, signature: str) -> int:
     return compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name)
 
 
+class _Object(types.Opaque):  # type: ignore[misc]
+    """The type of an argument that is any object of Python: kernels get its address."""
+
+    def __init__(self) -> None:
+        super().__init__("object of Python by its address")
+
+
+register_model(_Object)(OpaqueModel)
+unbox(_Object)(lambda kind, given, context: NativeValue(given))
+OBJECT = _Object()
+
+
+@intrinsic
+def address_of_object(context, given):
+    """The address of an object of Python."""
+    return types.int64(OBJECT), lambda c, b, s, values: b.ptrtoint(values[0], I64)
+
+
 @functools.cache
-def entry_of(kernel: Any, arguments: str) -> Callable[..., Any]:
+def entry_of(kernel: Any, arguments: Any) -> Callable[..., Any]:
     """A kernel (made by `jit`) compiled for the types of its arguments, as in "(int64[::1], float64)".
 
     Calling it is quicker than calling the kernel, which looks at the types of what it is given: it takes no others.

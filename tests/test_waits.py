@@ -188,7 +188,7 @@ from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
 with hp.Mesh(comm, x=0, y=1, periodic="x") as mesh:
-    field = hp.Field.zeros(hp.Decomposition((24, 5), mesh.topology, halo=1), mesh)
+    field = hp.Field.zeros(mesh, hp.Decomposition((24, 5), mesh.topology, halo=1))
     hp.HaloExchange(mesh, field)(field)  # loads what is compiled, which takes each rank as long as it takes
     run = Run(comm, {directory!r}, app="late", traced=True)
     halo = hp.HaloExchange(mesh, field)

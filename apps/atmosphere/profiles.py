@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hpckit.apps.atmosphere.settings import Base
+from hpckit.apps.atmosphere.settings import Base, Wave
 from hpckit.apps.atmosphere.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
@@ -173,3 +173,20 @@ def _log_mean(ratio: np.ndarray) -> np.ndarray:
     """log(1 + ratio) / ratio, 1 at 0."""
     small = np.abs(ratio) < 1e-9
     return np.where(small, 1 - ratio / 2, np.log1p(ratio) / np.where(small, 1.0, ratio))
+
+
+def wave_temperature(
+    wave: Wave, base: Base, x: np.ndarray, z: np.ndarray, width: float, height: float
+) -> np.ndarray | float:
+    """Temperature perturbation (K) of `Wave` at x and z (m), around a domain periodic in x."""
+    if not wave.amplitude:
+        return 0.0
+    far = np.abs(x - wave.x)
+    far = np.minimum(far, width - far)
+    growth = np.exp(GRAVITY * z / (2 * RD * base.temperature))
+    return wave.amplitude * growth * np.sin(np.pi * z / height) * np.exp(-((far / wave.half_width) ** 2))
+
+
+def exner(pressure: np.ndarray) -> np.ndarray:
+    """Temperature over theta at a pressure (Pa)."""
+    return (pressure / P0) ** (RD / CP)

@@ -1,27 +1,12 @@
-"""Settings that the weather apps share: the atmosphere to start from, and what is written."""
+"""Settings that the weather apps share: the atmosphere to start from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from hpckit.run.directory import InputFile
-
-PRECISION = "of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
-
-
-def needs_gpu(precision: str, gpu: bool) -> Iterator[str]:
-    """What is wrong with a precision where the run is not on a GPU."""
-    if precision != "float64" and not gpu:
-        yield f"precision = {precision!r} is for runs on GPUs: add --gpu, or leave precision out"
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from hpckit.io.settings import InputFile, Section
 
 
 class Base(Section):
@@ -67,12 +52,3 @@ class Wave(Section):
     amplitude: float = Field(0.0, ge=-10, le=10, description="temperature perturbation at the ground's scale, K")
     x: float = Field(100_000.0, description="middle, m")
     half_width: float = Field(5_000.0, gt=0, description="distance at which it has fallen to 1/e, m")
-
-
-class Output(Section):
-    """What is written."""
-
-    every: float = Field(100.0, gt=0, description="simulated time between two frames, s")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")

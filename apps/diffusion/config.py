@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+METRICS = {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"}  # dims: of the grid
 GPU = True  # takes `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Grid(Section):

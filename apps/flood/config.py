@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.apps.common import settings
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
+METRICS = {  # energy over density
+    "mass": "m3",
+    "energy": "m5/s2",
+    "speed_max": "m/s",
+    "depth_max": "m",
+    "wet_area": "m2",
+    "depth_error": "1",
+}
 LIMIT_CFL = 0.5  # up to here no cell gives more water than it has
 # The coordinates that each kind of start and of bottom has; the others are not looked at.
 PLACES = {
@@ -23,12 +31,6 @@ Sides = Literal["closed", "open", "periodic"]
 
 GPU = True  # takes `hpckit run --gpu`
 FINEST_DRY = 1e-4  # m, in single precision: there levels of 100 m are told apart by about a tenth of it
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Grid(Section):
@@ -117,13 +119,10 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Output(Section):
+class Output(settings.Output):
     """What is written."""
 
     every: float = Field(10.0, gt=0, description="simulated time between two frames, s; steps end on them")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 class Config(Section):
@@ -179,8 +178,7 @@ class Config(Section):
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     """What of the settings cannot be on a GPU, or not without one."""
-    if config.precision != "float64" and not gpu:
-        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
+    yield from settings.device_problems(config, gpu)
     if config.precision == "float32" and config.physics.dry < FINEST_DRY:
         yield (
             f"physics.dry of {config.physics.dry:g} m is finer than single precision can tell depths apart:"

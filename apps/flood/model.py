@@ -68,7 +68,7 @@ class Model:
         grid, self.config, self.mesh = config.grid, config, mesh
         self.physics = physics_of(config)
         self.decomposition = Decomposition((grid.ny, grid.nx), mesh.topology, halo=HALO)
-        self.bottom = Field.zeros(self.decomposition, mesh, name="bottom", units="m")
+        self.bottom = Field.zeros(mesh, self.decomposition, name="bottom", units="m")
         shape = (3, *self.decomposition.local_shape(mesh.rank))
         self._states: list[Any] = [np.zeros(shape) for _ in range(3)]  # now, between the stages, next
         self._fields = [self._as_fields(state) for state in self._states]
@@ -95,7 +95,7 @@ class Model:
 
         self.exchange.close()
         host = self.bottom
-        self.bottom = Field(moved(host.data), host.decomposition, self.mesh, host.name, host.units, device)
+        self.bottom = Field(self.mesh, host.decomposition, moved(host.data), host.name, host.units, device)
         self._states = [moved(state) for state in self._states]
         self._fields = [self._as_fields(state, device) for state in self._states]
         self.exchange = self._exchange_of(self.fields)
@@ -113,7 +113,7 @@ class Model:
 
     def _as_fields(self, state: Any, device: Device = HOST) -> list[Field]:
         names = (("h", "m"), ("hu", "m2 s-1"), ("hv", "m2 s-1"))
-        return [Field(state[k], self.decomposition, self.mesh, *names[k], device) for k in (H, HU, HV)]
+        return [Field(self.mesh, self.decomposition, state[k], *names[k], device) for k in (H, HU, HV)]
 
     def _exchange_of(self, fields: list[Field]) -> HaloExchange:
         return HaloExchange(self.mesh, fields, walls=[self._walls(across) for across in (None, "x", "y")])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from hpckit.io.settings import Section
 
 
-class Analysis(BaseModel):
+class Analysis(Section):
     """Observables in situ; results are in output/analysis.json and in the report."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(0, ge=0, description="steps between frames that g(r), S(k), profile and speeds see; 0: none")
     motion_every: int = Field(

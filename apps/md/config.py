@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile, RelativeToSource
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
 GPU = True  # takes `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class System(Section):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.common.loop import Due, Evolution, conserved, time_loop
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
@@ -20,7 +21,6 @@ from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
-from hpckit.md.dynamics import Dynamics
 from hpckit.md.fire import Fire
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
@@ -29,6 +29,110 @@ from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
+
+
+class MolecularDynamics(Evolution):
+    """The particles in their run. times are those of the system of units."""
+
+    waits_in = "exchange"
+
+    def __init__(self, config: Config, run: Run, system: System, trajectory: Trajectory) -> None:
+        super().__init__(run)
+        self.config, self.system, self.trajectory = config, system, trajectory
+        self.dynamics, self.analysis = dynamics_of(config), Analysis(config, run, system)
+        self.end = config.time.steps * config.time.dt
+        self.is_at_minimum = False
+        self.first: Thermo
+        self.last: Thermo
+        run.say(HEADER)
+
+    @property
+    def is_over(self) -> bool:
+        """All steps are done, or the particles are at a minimum."""
+        return self.is_at_minimum or self.step >= self.config.time.steps
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds in which this rank has waited for ghosts so far."""
+        return self.system.ghosts.wait_seconds
+
+    def begin(self) -> None:
+        """Collective: figures and frame of the start."""
+        self.look()
+        self.first = self.last
+        self.write()
+        self.analysis.add(0, 0.0)
+
+    def restore(self, kept: Restored) -> None:
+        """Collective: go on from a checkpoint."""
+        self.step, self.time = kept.step, kept.step * self.config.time.dt
+        self._back(kept)
+        self.first = self.last = thermo_of(kept.values["first"])
+        if self.config.analysis.measures:
+            self.run.say(f"observables of this run are those of the steps after {self.step}")
+
+    def _back(self, kept: Restored) -> None:
+        restore(self.system, kept, kept.step % self.config.time.thermo == 0)
+        self.dynamics.restore(kept.values["dynamics"])
+
+    def saved(self) -> State:
+        """Collective: what a checkpoint holds: particles, counters, thermostat, and the figures at the start."""
+        values = {"system": values_of(self.system), "dynamics": self.dynamics.saved(), "first": asdict(self.first)}
+        return State(pieces_of(self.system), values)
+
+    def advance(self) -> Due:
+        """Collective: the next step."""
+        times, step, dynamics = self.config.time, self.step + 1, self.dynamics
+        wanted = step % times.thermo == 0 or step == times.steps
+        self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
+        self.step, self.time = step, step * times.dt
+        self.analysis.add(step, self.time)
+        enough = self.config.dynamics.largest_force
+        if isinstance(dynamics, Fire) and dynamics.largest_force < enough:
+            self.is_at_minimum = True
+            self.run.say(f"no force is larger than {enough:g}: a minimum after {step} steps")
+            self.system.compute(measure=True)
+        return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
+
+    def look(self) -> None:
+        """Collective: measure, print a line of the table, write metrics; refuse what is not finite."""
+        with self.run.timer("thermo"):
+            self.last = thermo = measure(self.system)
+            _require_sound(self.system, thermo, self.step)
+            self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj"))
+            tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
+            self.run.metric(
+                step=self.step,
+                time=self.time,
+                temperature=thermo.temperature,
+                potential=thermo.potential,
+                kinetic=thermo.kinetic,
+                energy=thermo.total,
+                pressure=thermo.pressure,
+                **{f"pressure_{name}": value for name, value in tensor},
+                rebuilds=self.system.neighbors.builds,
+                **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
+            )
+
+    def rate(self, steps: int, seconds: float) -> str:
+        """Particles times steps, a second."""
+        return f"{self.system.count * steps / seconds / 1e6:.3g} million atom-steps/s"
+
+    def write(self) -> None:
+        """Collective: a frame of the trajectory."""
+        self.trajectory.write(self.step, self.time)
+
+    def stop(self, due: Due) -> None:
+        """Collective: figures and particles of the last step."""
+        if not due.look:
+            self.system.refresh(measure=True)
+            self.last = measure(self.system)
+        self.trajectory.write_end(self.step, self.time)
+
+    def close(self) -> None:
+        """Collective: write the observables."""
+        with self.run.timer("analysis"):
+            self.analysis.finish()
 
 
 def run(config: Config, run: Run) -> None:
@@ -45,118 +149,31 @@ def run(config: Config, run: Run) -> None:
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
-        first, last, steps, steps_now, seconds = _loop(config, run, system, trajectory)
-    for line in performance(system.count, steps_now, seconds, config.time.dt, run.size, config.system.units):
+        it = MolecularDynamics(config, run, system, trajectory)
+        ran = time_loop(it)
+    for line in performance(system.count, ran.steps, ran.seconds, config.time.dt, run.size, config.system.units):
         run.say(line)
+    steady = config.dynamics.kind == "nve" and not config.dynamics.equilibrate
     run.finish(
         {
-            "steps": steps,
+            "steps": it.step,
             "particles": system.count,
-            "wall_seconds": seconds,
-            "simulated_time": steps * config.time.dt,
-            "atom_steps_per_second": system.count * steps_now / seconds if seconds > 0 else 0.0,
+            "wall_seconds": ran.seconds,
+            "simulated_time": it.time,
+            "atom_steps_per_second": system.count * ran.steps / ran.seconds,
             "rebuilds": system.neighbors.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
-            "conserved": _conserved(first, last)
-            if config.dynamics.kind == "nve" and not config.dynamics.equilibrate
-            else {},
+            "conserved": conserved(energy=(it.first.total, it.last.total)) if steady else {},
             "domains": _domains(system),
         },
-        status="stopped" if trajectory.stopped else "done",
+        status="done" if ran.complete else "stopped",
     )
     system.mesh.close()
-
-
-def _loop(config: Config, run: Run, system: System, trajectory: Trajectory) -> tuple[Thermo, Thermo, int, int, float]:
-    """From the start, or a checkpoint, to the end or to an early stop: first and last thermo, steps in all and of this
-    attempt, wall seconds.
-    """
-    dynamics, times, analysis = dynamics_of(config), config.time, Analysis(config, run, system)
-    run.say(HEADER)
-    done = 0
-
-    def back(kept: Restored) -> None:
-        restore(system, kept, kept.step % times.thermo == 0)
-        dynamics.restore(kept.values["dynamics"])
-
-    if run.restored is None:
-        first = last = _report(config, run, system, 0)
-        trajectory.write(0, 0.0)
-        analysis.add(0, 0.0)
-    else:
-        done = run.restored.step
-        back(run.restored)
-        first = last = thermo_of(run.restored.values["first"])
-        if config.analysis.measures:
-            run.say(f"observables of this run are those of the steps after {done}")
-    run.timer.reset()
-    begin, before = clock.perf_counter(), done
-    for step in range(done + 1, times.steps + 1):
-        wanted = step % times.thermo == 0 or step == times.steps
-        once = partial(dynamics.step, system, times.dt, wanted)
-        run.advance(step, once, lambda: _saved(system, dynamics, first), back)
-        analysis.add(step, step * times.dt)
-        ended = isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force
-        done = step
-        if ended:
-            run.say(f"no force is larger than {config.dynamics.largest_force:g}: a minimum after {step} steps")
-            system.compute(measure=True)
-        if wanted or ended:
-            with run.timer("thermo"):
-                last = _report(config, run, system, step)
-            rate = system.count * (step - before) / (clock.perf_counter() - begin) / 1e6
-            run.progress(step, step * times.dt, times.steps * times.dt, f"{rate:.3g} million atom-steps/s")
-        if ended or trajectory.is_due(step):
-            with run.timer("output"):
-                trajectory.write(step, step * times.dt)
-        if ended:
-            break
-        if step < times.steps and run.edge(step, lambda: _saved(system, dynamics, first)):
-            if not wanted:
-                system.refresh(measure=True)
-                last = measure(system)
-            trajectory.write_end(step, step * times.dt)
-            break
-    with run.timer("analysis"):
-        analysis.finish()
-    seconds = clock.perf_counter() - begin
-    run.timer.seconds["wait"] = system.ghosts.wait_seconds
-    run.timer.seconds["exchange"] = max(0.0, run.timer.seconds.get("exchange", 0.0) - system.ghosts.wait_seconds)
-    return first, last, done, done - before, seconds
-
-
-def _saved(system: System, dynamics: Dynamics, first: Thermo) -> State:
-    """Collective: what a checkpoint holds: particles, counters, thermostat, and the figures at the start."""
-    values = {"system": values_of(system), "dynamics": dynamics.saved(), "first": asdict(first)}
-    return State(pieces_of(system), values)
 
 
 def thermo_of(values: dict[str, Any]) -> Thermo:
     """The figures that were saved."""
     return Thermo(**{**values, "tensor": tuple(values["tensor"])})
-
-
-def _report(config: Config, run: Run, system: System, step: int) -> Thermo:
-    """Collective: measure, print a line of the table, write metrics; refuse what is not finite."""
-    thermo = measure(system)
-    _require_sound(system, thermo, step)
-    run.say(row(step, thermo, system.count, config.system.units == "lj"))
-    run.metric(
-        step=step,
-        time=step * config.time.dt,
-        temperature=thermo.temperature,
-        potential=thermo.potential,
-        kinetic=thermo.kinetic,
-        energy=thermo.total,
-        pressure=thermo.pressure,
-        **{
-            f"pressure_{name}": value
-            for name, value in zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
-        },
-        rebuilds=system.neighbors.builds,
-        **({"imbalance": system.balance.imbalance} if config.ranks.balance else {}),
-    )
-    return thermo
 
 
 def _require_sound(system: System, thermo: Thermo, step: int) -> None:
@@ -176,12 +193,6 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
         likely="two particles that came too close: a time step too long, or overlaps at the start",
         do="lower time.dt, or start from particles that do not overlap",
     )
-
-
-def _conserved(first: Thermo, last: Thermo) -> dict[str, dict[str, float]]:
-    """The total energy."""
-    change = (last.total - first.total) / abs(first.total) if first.total else 0.0
-    return {"energy": {"initial": first.total, "final": last.total, "relative_change": change}}
 
 
 def _domains(system: System) -> dict[str, Any]:

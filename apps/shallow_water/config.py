@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.apps.common import settings
+from hpckit.apps.common.settings import device_problems as device_problems
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
+METRICS = {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"}
 STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
 # The coordinates that each kind of start and of bottom has; the others are not looked at.
@@ -22,12 +24,6 @@ PLACES = {
 }  # fmt: skip
 
 GPU = True  # takes `hpckit run --gpu`
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Grid(Section):
@@ -131,13 +127,10 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Output(Section):
+class Output(settings.Output):
     """What is written."""
 
     every: float = Field(86_400.0, gt=0, description="simulated time between two frames, s")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 class Config(Section):
@@ -216,12 +209,6 @@ class Config(Section):
             )
         if start.kind in ("poincare", "kelvin", "eddies") and 4 * start.mode > grid.nx:
             yield f"start.mode is {start.mode}: {grid.nx} cells in x resolve at most {grid.nx // 4}"
-
-
-def device_problems(config: Config, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
-    if config.precision != "float64" and not gpu:
-        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

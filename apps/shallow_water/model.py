@@ -70,9 +70,9 @@ class Model:
         self.decomposition = decompose(config, mesh.topology, most_steps(device.is_gpu))
         self.halo = self.decomposition.halo[0]
         self.at_once = self.halo // HALO
-        self.h = Field.zeros(self.decomposition, mesh, name="h", units="m")
-        self.u = Field.zeros(self.decomposition.at(("center", "face")), mesh, name="u", units="m s-1")
-        self.v = Field.zeros(self.decomposition.at(("face", "center")), mesh, name="v", units="m s-1")
+        self.h = Field.zeros(mesh, self.decomposition, name="h", units="m")
+        self.u = Field.zeros(mesh, self.decomposition.at(("center", "face")), name="u", units="m s-1")
+        self.v = Field.zeros(mesh, self.decomposition.at(("face", "center")), name="v", units="m s-1")
         self.bottom = self.h.like(name="bottom")
         self.exchange = HaloExchange(mesh, self.fields, walls=self._walls)
         self._add(self.bottom, setups.bottom(config), setups.map_of(config, "bottom"))
@@ -101,7 +101,7 @@ class Model:
 
         self.exchange.close()
         self.h, self.u, self.v, self.bottom = (
-            Field(moved(host.data), host.decomposition, self.mesh, host.name, host.units, device)
+            Field(self.mesh, host.decomposition, moved(host.data), host.name, host.units, device)
             for host in (*self.fields, self.bottom)
         )
         self.exchange = HaloExchange(self.mesh, self.fields, walls=self._walls)

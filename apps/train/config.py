@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
-from hpckit.run.directory import InputFile, RelativeToSource
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
 GPU = True  # layers run on GPUs
 LANGUAGE = ("gpt2", "llama")
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _existing(path: Path) -> Path:

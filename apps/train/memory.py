@@ -15,7 +15,6 @@ from hpckit.apps.train.trainer import Trainer
 from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.parameters import Parameters
 
-
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 
 

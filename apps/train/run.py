@@ -9,21 +9,90 @@ from functools import partial
 
 import numpy as np
 
+from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
-from hpckit.apps.train.balance import balanced
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.evaluation import Evaluation, evaluate
+from hpckit.apps.train.evaluation import Evaluation, continued, evaluate
 from hpckit.apps.train.figures import Figures
 from hpckit.apps.train.layout import Layout, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
-from hpckit.apps.train.sampling import continued
 from hpckit.apps.train.timeline import TIMELINE, record_of
-from hpckit.apps.train.trainer import StepFigures, Trainer
+from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
 from hpckit.comm.mesh import Mesh
+from hpckit.io.checkpoint.state import Restored, State
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.run.context import DryRun, Run
 
 SAMPLE = "sample.txt"
+
+
+class Training(Evolution):
+    """A network in its run: `time` counts steps."""
+
+    waits_in = ""
+
+    def __init__(self, config: Config, run: Run, trainer: Trainer) -> None:
+        super().__init__(run)
+        self.config, self.trainer, self.figures = config, trainer, Figures(trainer)
+        self.end = config.time.steps
+        self.validated: Evaluation | None = None  # the last time
+        self.done: StepFigures
+        self.seconds = 0.0  # of the last step
+
+    @property
+    def is_over(self) -> bool:
+        """All steps are done."""
+        return self.step >= self.config.time.steps
+
+    def begin(self) -> None:
+        """Take up the weights that the settings name."""
+        if self.config.model.weights is not None:
+            weights.load(self.trainer, self.config.model.weights)
+
+    def restore(self, kept: Restored) -> None:
+        """Go on from a checkpoint."""
+        self.trainer.restore(kept)
+        self.step = self.trainer.done
+        self.time = self.step
+
+    def saved(self) -> State:
+        """Collective: what a checkpoint holds."""
+        return self.trainer.state()
+
+    def advance(self) -> Due:
+        """Collective: the next step."""
+        trainer, times, begin = self.trainer, self.config.time, clock.perf_counter()
+        once = partial(trainer.step, self.run.timer)
+        self.done = self.run.advance(self.step + 1, once, trainer.held, trainer.restore)
+        self.seconds, self.step = clock.perf_counter() - begin, self.done.step
+        self.time = self.step
+        return Due(self.is_over or self.step % times.monitor == 0 or self._is_validated())
+
+    def _is_validated(self) -> bool:
+        every = self.config.time.validate_every
+        return self.is_over or bool(every and self.step % every == 0)
+
+    def look(self) -> None:
+        """Collective: the figures of the step, and what the network makes of the samples kept aside."""
+        line: dict[str, float] = {}
+        if self.is_over or self.step % self.config.time.monitor == 0:
+            with self.run.timer("diagnostics"):
+                line = self.figures.of(self.done, self.seconds)
+        if self._is_validated():
+            with self.run.timer("validation"):
+                self.validated = found = _validate(self.config, self.run, self.trainer, self.done)
+            line |= {"validation_loss": found.loss, "validation_accuracy": found.accuracy}
+        self.run.metric(step=self.step, time=self.step, **line)
+
+    def rate(self, steps: int, seconds: float) -> str:
+        """Loss and speed of the last step."""
+        unit = "tokens" if self.config.model.is_language else "images"
+        count = self.done.samples * self.trainer.laid.window
+        return f"loss {self.done.loss:.4f}  {count / self.seconds:.4g} {unit}/s"
+
+    def close(self) -> None:
+        """Divide the time of computing from that of waiting."""
+        self.figures.split(self.run.timer)
 
 
 def run(config: Config, run: Run) -> None:
@@ -38,61 +107,29 @@ def run(config: Config, run: Run) -> None:
             laid = balanced(config, laid, mesh.comm, run.device)
             trainer = Trainer(config, laid, mesh, run.device)
             trainer.warm_up()
-        if run.restored is not None:
-            trainer.restore(run.restored)
-        elif config.model.weights is not None:
-            weights.load(trainer, config.model.weights)
         for line in describe(laid):
             run.say(line)
         run.say(f"ready in {clock.perf_counter() - begin:.1f} s")
-        figures = Figures(trainer)
-        run.timer.reset()
+        it = Training(config, run, trainer)
         looping = clock.perf_counter()
-        last = _loop(config, run, trainer, figures)
-        done = trainer.done == config.time.steps
-        text = _finish(config, run, trainer) if done else ""
+        ran = time_loop(it)
+        last = it.validated
+        text = _finish(config, run, trainer) if ran.complete else ""
         run.finish(
             {
-                "steps": trainer.done,
+                "steps": it.step,
                 "wall_seconds": clock.perf_counter() - looping,  # with the weights and the text, which are phases too
                 "samples": trainer.sampler.position,
                 "parameters": sum(parameter.size for parameter in laid.model.parameters()),
                 "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
                 "mesh": {"dp": laid.plan.dp, "pp": laid.plan.pp},
                 "memory": memory_of(trainer),
-                **figures.summary(),
+                **it.figures.summary(),
                 **({"validation": asdict(last), "result": f"Kept aside: {_result(config, last)}."} if last else {}),
                 **({"text": text} if text else {}),
             },
-            status="done" if done else "stopped",
+            status="done" if ran.complete else "stopped",
         )
-
-
-def _loop(config: Config, run: Run, trainer: Trainer, figures: Figures) -> Evaluation | None:
-    """From the start to the end, or to an early stop; returns the last validation."""
-    times, window = config.time, trainer.laid.window
-    unit = "tokens" if config.model.is_language else "images"
-    last = None
-    while trainer.done < times.steps:
-        started = clock.perf_counter()
-        step = run.advance(trainer.done + 1, partial(trainer.step, run.timer), trainer.held, trainer.restore)
-        seconds = clock.perf_counter() - started
-        at_end, line = step.step == times.steps, {}
-        if step.step % times.monitor == 0 or at_end:
-            with run.timer("diagnostics"):
-                line = figures.of(step, seconds)
-        if at_end or (times.validate_every and step.step % times.validate_every == 0):
-            with run.timer("validation"):
-                last = _validate(config, run, trainer, step)
-            line |= {"validation_loss": last.loss, "validation_accuracy": last.accuracy}
-        if line:
-            run.metric(step=step.step, time=step.step, **line)
-            rate = f"loss {step.loss:.4f}  {step.samples * window / seconds:.4g} {unit}/s"
-            run.progress(step.step, step.step, times.steps, rate)
-        if not at_end and run.edge(step.step, trainer.state):
-            break
-    figures.split(run.timer)
-    return last
 
 
 def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> Evaluation:

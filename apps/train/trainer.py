@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
@@ -21,6 +22,8 @@ from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
 from hpckit.nn.parameters import Parameter
+from hpckit.plan.pipeline.partition import partition_layers
+from hpckit.training.measure import measure_layers
 from hpckit.training.pipeline import Pipeline
 from hpckit.training.sampler import Sampler
 
@@ -162,3 +165,19 @@ def _optimizer(config: Config, pipeline: Pipeline) -> AdamW | SGD:
     if settings.kind == "sgd":
         return SGD(pipeline.parameters, settings.momentum, settings.weight_decay)
     return AdamW(pipeline.parameters, settings.betas, settings.eps, settings.weight_decay)
+
+
+def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) -> Layout:
+    """The layout with layers on stages that take equally long, by a microbatch that all ranks measure at once.
+
+    Without a pipeline, on GPUs and with `pipeline.balance = "arithmetic"` it stays as it is. What is learned does not
+    depend on it, to the bit. Collective.
+    """
+    plan = laid.plan
+    if plan.schedule.stages == 1 or device.is_gpu or config.pipeline.balance == "arithmetic":
+        return laid
+    x, targets = laid.data.training.take(np.arange(plan.batch // (plan.dp * plan.microbatches)))
+    loss = CrossEntropy(laid.shape.vocab)
+    times = measure_layers(laid.model, loss, x, targets, dtype=config.precision, comm=comm)
+    partition = partition_layers([layer.seconds for layer in times], plan.schedule.stages)
+    return replace(laid, plan=replace(plan, partition=partition))

@@ -70,7 +70,7 @@ class Model:
         self.base: BaseState = base_state(profile, grid.nz, grid.dz, config.compat)
         start, cells = self.decomposition.start(mesh.rank)[1], self.decomposition.owned(mesh.rank)[1]
         self.columns = np.arange(start - HALO, start + cells + HALO) % grid.nx
-        self.state = Field.zeros(self.decomposition, mesh, config.precision, name="state", components=4, device=device)
+        self.state = Field.zeros(mesh, self.decomposition, config.precision, name="state", components=4, device=device)
         self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
         # On a GPU a sweep goes from one state to another.
         self.spare = self.state.like() if device.is_gpu else self.state

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
-from hpckit.apps.atmosphere.profiles import Profile
-from hpckit.apps.atmosphere.start import exner, wave_temperature
+from hpckit.apps.atmosphere.profiles import Profile, exner, wave_temperature
 from hpckit.apps.weather.config import Bubble, Config, Source
 from hpckit.kernels.euler.constants import C0, GAMMA, RHO, RHO_THETA, RHO_U
 
@@ -16,14 +15,17 @@ SOURCE_PASSES = 3  # how often the mini-app adds the vertical force to a tendenc
 def initial_state(config: Config, profile: Profile, base: BaseState, columns: np.ndarray) -> np.ndarray:
     """Deviations from the base state at the start, float64[4, nz, columns], for columns of cells given by index.
 
-    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; the air is at rest in the base wind.
+    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; the air is at rest in the base wind. compat: as
+    the mini-app, the momentum of that wind is such a mean too, though the base's density is that in the middle.
     """
     grid, nz = config.grid, config.grid.nz
     state = np.zeros((4, nz, len(columns)))
+    mean = np.zeros(nz)  # of the base momentum
     for point_z, weight_z in zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True):
         z = (np.arange(nz) + point_z)[:, None] * grid.dz
         pressure, theta = profile.pressure(z), profile.theta(z)
         rho = (pressure / C0) ** (1 / GAMMA) / theta
+        mean += weight_z * (rho * profile.wind(z))[:, 0]
         for point_x, weight_x in zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True):
             x = (columns + point_x)[None, :] * grid.dx
             light = wave_temperature(config.wave, config.base, x, z, grid.width, grid.height) / exner(pressure)
@@ -36,7 +38,10 @@ def initial_state(config: Config, profile: Profile, base: BaseState, columns: np
                 else:
                     light = light + warmer
             state[RHO] -= weight_x * weight_z * rho * light / (theta + light)
-    state[RHO_U] = (base.column[0][:, None] + state[RHO]) * base.wind[:, None]
+    if config.compat:
+        state[RHO_U] = mean[:, None] + state[RHO] * base.wind[:, None]
+    else:
+        state[RHO_U] = (base.column[0][:, None] + state[RHO]) * base.wind[:, None]
     return state
 
 

@@ -8,13 +8,24 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.atmosphere import settings
-from hpckit.apps.atmosphere.settings import PRECISION, Output, Section, needs_gpu
 from hpckit.apps.atmosphere.stability import outruns_sound
+from hpckit.apps.common.settings import PRECISION, Output
+from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
-from hpckit.io.checkpoint.durations import LIMIT, OptionalSpan
+from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
+METRICS = {
+    "mass": "kg",
+    "energy": "J",
+    "w_max": "m/s",
+    "theta_min": "K",
+    "theta_max": "K",
+    "mass_through_sides": "kg",
+    "mass_relaxed": "kg",
+    "eddy_viscosity_max": "m2/s",
+}
 GPU = True  # takes `hpckit run --gpu`
 
 
@@ -260,8 +271,3 @@ class Config(Section):
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 " this grid, or lower time.cfl"
             )
-
-
-def device_problems(config: Config, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
-    yield from needs_gpu(config.precision, gpu)

@@ -94,7 +94,7 @@ class Model:
             )
         )
         self.state = Field.zeros(
-            self.decomposition, mesh, config.precision, name="state", components=FIELDS, device=device
+            mesh, self.decomposition, config.precision, name="state", components=FIELDS, device=device
         )
         self.state.set_from_host(initial_state(config, profile, self.base, rows, columns))
         walls = state_walls(config)

@@ -1,22 +1,22 @@
-"""The weather3d app's run: mesh, output, time loop, summary."""
+"""The weather3d app's run: what is written and told, and its dry run."""
 
 from __future__ import annotations
 
-import time as clock
-
-import numpy as np
+import math
+from collections.abc import Mapping
+from typing import Any
 
 from hpckit.apps.atmosphere.base import require_top
-from hpckit.apps.atmosphere.loop import finish, time_loop
-from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for, warm_up
+from hpckit.apps.atmosphere.loop import AtmosphereRun
+from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.weather3d import model
+from hpckit.apps.weather3d.config import METRICS, Config
+from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run
 from hpckit.run.steps import frame_count, step_count
@@ -32,43 +32,26 @@ VARIABLES = {
 }
 
 
-def variables(config: Config) -> dict[str, dict[str, str]]:
-    """The fields that are written, with their attributes."""
-    carried = {tracer.name: {"units": "1", "long_name": f"mixing ratio of {tracer.name}"} for tracer in config.tracers}
-    return VARIABLES | carried
+class Weather3D(AtmosphereRun):
+    """The box in its run."""
+
+    app, bytes_per_cell_step, metrics = "weather3d", BYTES_PER_CELL_STEP, METRICS
+    model: Model
+
+    def __init__(self, run: Run, model: Model) -> None:
+        super().__init__(run, model)
+        tracers = [tracer.name for tracer in self.config.tracers]
+        self.variables = VARIABLES | {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
+
+    def more(self) -> Mapping[str, Any]:
+        """Where sides are open: the budget of the mass."""
+        return self.model.budgets(self.first, self.last)
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`.
-
-    Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
-    """
-    grid = config.grid
-    begin = clock.perf_counter()
+    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
     with mesh_for(config, run.comm) as mesh:
-        with run.compiling():
-            warm_up(config, run.device)
-            model = Model(config, mesh, run.device)
-        run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
-        with FieldWriter(
-            run.directory.output,
-            mesh,
-            model.decomposition,
-            coords={
-                "z": model.base.height,
-                "y": (np.arange(grid.ny) + 0.5) * grid.dy,
-                "x": (np.arange(grid.nx) + 0.5) * grid.dx,
-            },
-            units=dict.fromkeys("zyx", "m"),
-            variables=variables(config),
-            attributes={"title": run.title, "source": "hpckit weather3d"},
-            driver=config.output.driver,
-            compression=config.output.compression,
-            resume=run.kept("fields"),
-        ) as writer:
-            run.keep("fields", writer.kept)
-            ran = time_loop(model, run, writer.write)
-    finish(model, run, ran, BYTES_PER_CELL_STEP, model.budgets(ran.first, ran.last))
+        run_on_grid(Weather3D, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
@@ -79,31 +62,24 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
     dt = config.full_step
-    steps = step_count(config, dt)
-    frames = frame_count(config, dt, steps)
-    plan, blocks = halo_plan(decomposition), [decomposition.owned(rank) for rank in range(ranks)]
-    itemsize = 4 if config.output.single else 8
-    local = max(int(np.prod(decomposition.local_shape(rank))) for rank in range(ranks))
+    steps, tracers = step_count(config, dt), len(config.tracers)
     mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
-    exchanges = 1 + mixes
-    count = len(VARIABLES) + len(config.tracers)
-    tracers = len(config.tracers)
-    thick = Decomposition(shape, topology, halo=TRACER_HALOS)
-    tracer_bytes = max(halo_plan(thick).nbytes(rank, 8 * tracers) for rank in range(ranks)) if tracers else 0
+    sent = sent_bytes([decomposition], 8 * FIELDS)
+    if tracers:
+        sent += sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers)
     # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
     arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
-    owned = max(int(np.prod(block)) for block in blocks)
-    columns = sorted({f"{ny} x {nx}" for _, ny, nx in blocks})
-    return DryRun(
-        ranks=ranks,
-        decomposition=[
-            f"{grid.nz} x {grid.ny} x {grid.nx} cells (z, y, x) of {grid.dz:g} m x {grid.dy:g} m x {grid.dx:g} m",
-            f"y over {topology.sizes[1]} ranks, x over {topology.sizes[2]}, {' or '.join(columns)} columns each",
-        ],
-        halo_bytes=exchanges * max(plan.nbytes(rank, 8 * FIELDS) for rank in range(ranks)) + exchanges * tracer_bytes,
-        memory_per_rank=8 * local * arrays + (8 + itemsize) * count * owned,
-        output_bytes=frames * count * itemsize * grid.nx * grid.ny * grid.nz,
-        frames=frames,
+    owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))
+    written = len(VARIABLES) + tracers
+    return grid_dry_run(
+        config,
+        decomposition,
+        (grid.dz, grid.dy, grid.dx),
+        halo_bytes=(1 + mixes) * sent,
+        memory_per_rank=8 * local_cells(decomposition) * arrays
+        + (8 + (4 if config.output.single else 8)) * written * owned,
+        points=written * math.prod(shape),
+        frames=frame_count(config, dt, steps),
         steps=steps,
-        notes=[f"dt {dt:.4g} s; the halo in x and that in y once a step; output bytes are before compression"],
+        note=f"dt {dt:.4g} s; the halo in x and that in y once a step",
     )

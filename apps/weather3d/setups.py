@@ -8,8 +8,7 @@ import itertools
 import numpy as np
 
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
-from hpckit.apps.atmosphere.profiles import Profile, profile_of
-from hpckit.apps.atmosphere.start import exner, wave_temperature
+from hpckit.apps.atmosphere.profiles import Profile, exner, profile_of, wave_temperature
 from hpckit.apps.weather3d.balance import balanced_flow
 from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes

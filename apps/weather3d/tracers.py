@@ -35,7 +35,7 @@ class Tracers:
         self._spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
         decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
         self.field = Field.zeros(
-            decomposition, mesh, config.precision, name="tracers", components=len(self.names), device=device
+            mesh, decomposition, config.precision, name="tracers", components=len(self.names), device=device
         )
         self.spare = self.field.like()
         walls = scalar_walls(config)

@@ -9,8 +9,8 @@ from hpckit.cli.verbs.explain import EXPLANATIONS
 
 HEAD = """# Errors and exit codes
 
-An error says what was found and where, the likely cause and what to do, and has a code; `hpckit explain CODE` prints
-what stands here. The exception classes are in `hpckit.errors`; all are `HpckitError`.
+Look up an error by its code here, or with `hpckit explain CODE`. Each error says what was found and where, the likely
+cause and what to do. The exception classes are in `hpckit.errors`; all are `HpckitError`.
 
 ## Exit codes
 

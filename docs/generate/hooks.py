@@ -24,7 +24,8 @@ NAMED_BLOCK = re.compile(r"^(<!-- file: (\S+) -->\n)((?:<!-- .* -->\n)*)```(\w+)
 
 REFERENCE = """# Reference
 
-What stands here is made from the code when the site is built: parsers, schemas of run files, docstrings.
+Look up any command, setting, error or public name. The build of the site makes these pages from parsers, schemas and
+docstrings.
 
 - [Commands](commands.md): every verb of `hpckit` and every option.
 - [Settings](settings/index.md): every key of every app's run file, and the presets.

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from types import ModuleType
 
 from pieces import linked, table
@@ -19,7 +20,7 @@ PAGES = {
     "grids": ("Grids, exchange, particles on a mesh", [
         "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
         "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu_choice",
-        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.bound",
+        "hpckit.comm.shared.symmetric", "hpckit.comm.shared.calls",
         "hpckit.particles.particles", "hpckit.particles.migration",
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
@@ -46,27 +47,21 @@ PAGES = {
 
 GROUPS = {
     "Meshes, fields, halo exchange": (
-        "world Mesh Topology Decomposition DecompositionError Field HaloExchange print_root find_gpu empty_shared"
+        "world Mesh Topology Decomposition Field HaloExchange print_root find_gpu empty_shared"
     ),
-    "Particles with fields of your own": "Swarm",
-    "Walls": "fixed zero_gradient mirror antisymmetric",
-    "Plans: make, prove, price, draw": (
-        "halo_plan collective_plan gossip_plan pipeline_schedule pipeline_program training_plan partition_layers "
-        "StageTimes read_schedule write_schedule machine_of prove price draw draw_svg spectral_gap"
-    ),
-    "Collectives": (
-        "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all gossip Work LocalSGD "
-        "ParameterServer parameter_server add_algorithm"
-    ),
-    "Training": "DataParallel Pipeline Sampler measure_layers",
-    "Checkpoints": "Checkpoints",
+    "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
+    "Particles": "Swarm System",
+    "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
+    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request",
+    "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
+    "Files and checkpoints": "FieldWriter open_fields Checkpoints",
     "Watching": "Watch",
 }
 
 HEAD = """# Python
 
-`import hpckit as hp` has the names of this page; it starts neither MPI nor a GPU. What belongs to an area stands on a
-page of its own, by module.
+`import hpckit as hp` provides the names of this page; it starts neither MPI nor a GPU. Each area has a page of its own,
+by module: `hp.nn` is on [layers and optimizers](layers.md), `hp.io` on [files](files.md).
 
 """
 
@@ -76,12 +71,12 @@ def index() -> str:
     text = HEAD + table(("area", "modules"), ((f"[{title}]({page}.md)", ", ".join(
         f"`{name}`" for name in names)) for page, (title, names) in PAGES.items())) + "\n"  # fmt: skip
     grouped = {name for names in GROUPS.values() for name in names.split()}
-    rest = [name for name in hpckit.__all__ if name not in grouped and not name.startswith("__")]
+    rest = [name for name in hpckit.__all__ if name not in {*grouped, *hpckit.NAMESPACES, "__version__"}]
     groups = {**GROUPS, "Others": " ".join(rest)} if rest else GROUPS
     for title, names in groups.items():
         text += f"\n## {title}\n"
         for name in names.split():
-            text += _entry(f"hp.{name}", getattr(hpckit, name), 3, up="../../")
+            text += _entry(f"hp.{name}", attrgetter(name)(hpckit), 3, up="../../")
     return text
 
 

@@ -15,9 +15,9 @@ Path = tuple[str | int, ...]
 
 HEAD = """# Settings of the apps
 
-A run file names its app and any of the settings below; how files, environment and command line are laid over one
-another is told in [run files](../../run-files.md). `hpckit init APP my.toml` writes a file with all of them, explained;
-`hpckit run my.toml --show-config` prints each with its value and where that comes from.
+A run file names its app and any of the settings below. [Run files](../../run-files.md) says how files, environment and
+command line combine. `hpckit init APP my.toml` writes a file that explains all settings; `hpckit run my.toml
+--show-config` prints the value and origin of each.
 
 """
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import EXIT_MISSED, HpckitError
-from hpckit.run.directory import plain
 from hpckit.settings.table import print_table
 
 

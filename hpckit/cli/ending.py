@@ -14,9 +14,10 @@ from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
 from hpckit.launch.mpiexec import JobEnd
+from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text
-from hpckit.settings.table import print_table, ranks_text, rate_text, silence
+from hpckit.settings.table import print_table, rate_text, silence
 
 CRASH = re.compile(r"signal (4|6|7|8|11)\b")
 
@@ -134,7 +135,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     if summary.get("title") not in (None, summary["app"]):
         parts[0] += f" {summary['title']}"
     if "steps" in summary:
-        parts.append(f"{summary['steps']} steps on {ranks_text(summary['ranks'])}")
+        parts.append(f"{summary['steps']} steps on {counted(summary['ranks'], 'rank')}")
     if "wall_seconds" in summary:
         seconds = summary["wall_seconds"]
         parts.append(f"{clock_text(seconds) if seconds >= 1 else f'{seconds:.2g} s'} in the time loop")

@@ -18,11 +18,14 @@ from hpckit.launch import mpiexec
 from hpckit.launch.first_exit import FirstExit
 from hpckit.launch.launcher import Joined, check_world, joined, leave
 from hpckit.launch.lock import locked
+from hpckit.launch.provenance import provenance
 from hpckit.launch.scratch import scratch
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import LiveBar, display
 
 START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
+JOB = "job.json"  # which job of the batch system works on the run
+BEGUN = ("progress.json", "summary.json", "ckpt", "attempts/000/failure.json")
 
 
 def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool) -> int:
@@ -156,3 +159,36 @@ def _only_root_speaks(above: Joined | None) -> Iterator[None]:
         return
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         yield
+
+
+def is_run(target: str) -> bool:
+    """`target` is a run directory."""
+    return os.path.isfile(Path(target, "resolved.json"))
+
+
+def has_begun(target: str) -> bool:
+    """`target` is the directory of a run that was started at least once."""
+    return is_run(target) and any(os.path.lexists(Path(target, name)) for name in BEGUN)
+
+
+def prepared(target: str, ranks: int) -> RunDirectory:
+    """The run directory `target`, as `hpckit run` makes one, for a first start on `ranks` ranks.
+
+    Raises `InputError` where the run was started before, or was prepared for another number of ranks.
+    """
+    directory = RunDirectory(target)
+    if has_begun(target):
+        raise InputError(
+            f"the run in {directory.path} has been started before",
+            do=f"hpckit resume {target}, or start it anew: hpckit run {Path(target) / 'run.toml'}",
+        )
+    meant = directory.read_json("resolved.json")["ranks"]
+    if meant != ranks:
+        raise InputError(
+            f"{directory.path} was prepared for {meant} ranks, and here are {ranks}", do=f"start {meant} ranks"
+        )
+    before = directory.read_json("provenance.json") or {}
+    now = provenance(["run", target], ranks, mpiexec.rank_environment(ranks))
+    command = before.get("command", now["command"])
+    directory.write_json("provenance.json", {**before, **now, "command": command})
+    return directory

@@ -56,7 +56,7 @@ VERBS = {
         "what two runs differ in: settings, time per phase, fields in ulp",
     ),
     "graph": (
-        "hpckit.cli.verbs.graph.verb",
+        "hpckit.cli.verbs.graph",
         "run|status|draw FILE",
         "run tasks that follow from one another by their files",
     ),
@@ -156,10 +156,9 @@ def usage() -> str:
 
 def _unknown(verb: str) -> int:
     """Say what was meant; a file or preset without a verb was meant to be run."""
-    from difflib import get_close_matches
+    from hpckit.errors import did_you_mean
 
-    near = get_close_matches(verb, VERBS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"verbs: {', '.join(VERBS)}"
+    hint = did_you_mean(verb, VERBS, f"verbs: {', '.join(VERBS)}")
     if verb.endswith((".toml", ".py")) or _is_preset(verb):
         hint = f"did you mean: hpckit run {verb}"
     print(f"HPK-200 bad input: no verb {verb!r}; {hint}", file=sys.stderr)

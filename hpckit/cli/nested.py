@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.comm.json_bytes import share_json
+from hpckit.comm.json_bytes import plain, share_json
 from hpckit.errors import BlowUpError, InputError
 from hpckit.launch.failure import failure_file, failure_record
 from hpckit.run.context import Run
-from hpckit.run.directory import RunDirectory, plain
+from hpckit.run.directory import RunDirectory
 from hpckit.run.settings import CheckSettings
 from hpckit.settings.apps import App, find_preset
 from hpckit.settings.config import check
@@ -99,6 +99,7 @@ def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
         "package": app.package,
         "title": folder.name,
         "ranks": outer.size,
+        "units": app.units,
         "values": config.model_dump(mode="json"),
         "origins": {},
     }

@@ -6,23 +6,25 @@ import argparse
 import faulthandler
 import importlib
 import json
+import logging
 import os
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.nested import CASES, start_nested
-from hpckit.cli.stall_end import end_with_stall
 from hpckit.comm.json_bytes import gather_json
-from hpckit.errors import SetupError
-from hpckit.io.checkpoint.durations import seconds_of
+from hpckit.errors import SetupError, StallError
+from hpckit.io.settings import seconds_of
 from hpckit.launch.failure import failure_file, failure_record, stalls_folder
 from hpckit.launch.first_exit import announce
 from hpckit.launch.memory import require_memory_on_nodes
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
-from hpckit.run.rank_log import rank_logger
 from hpckit.run.settings import CheckSettings, with_common
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
 TURN_SECONDS = 15.0  # that a rank which failed too waits for the first, which tells it, to end the job
+LOOK_SECONDS = 0.2  # between two looks whether the watch ends the job
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,7 +105,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
             if comm.rank == 0:
                 provenance = directory.read_json("provenance.json") or {}
                 directory.write_json("provenance.json", {**provenance, "gpu": device.facts()})
-        run.listen()
+        run.stops.listen()
         importlib.import_module(f"{record['package']}.run").run(config, run)
         if run.status == "running":
             run.finish({})
@@ -202,6 +205,46 @@ def _abort(
     sys.stdout.flush()
     comm.Abort(code)
     os._exit(code)  # MPICH returns, and the interpreter would go on until the launcher ends it
+
+
+class _RankLog(logging.FileHandler):
+    """A log file that is never reached through a link."""
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
+
+
+def rank_logger(directory: RunDirectory, rank: int) -> None:
+    """Send warnings and log records (level WARNING and above) of this rank to its own file, made at the first one."""
+    handler = _RankLog(directory.attempt / "ranks" / f"{rank:05d}.log", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    logging.captureWarnings(True)
+
+
+def end_with_stall(watch: Watch, directory: RunDirectory, abort: Callable[[StallError], None]) -> None:
+    """Give `abort` the stall, with the words of the watch, when the watch ends the job: no front end stands above ranks
+    that a launcher of the user's started.
+
+    The watcher of a node says in the table that it ends the job, and waits a moment: a thread of each rank then does
+    what the rank would do for an error of its own, also where the rank waits in MPI. The watcher kills the others.
+    """
+
+    def listen() -> None:
+        while not watch.is_ending():
+            if watch.closed:
+                return
+            time.sleep(LOOK_SECONDS)
+        from hpckit.cli.ending import stall_that_ended
+
+        folder = stalls_folder(directory)
+        text = stall_that_ended(folder) or "ranks wait for what does not come"
+        abort(StallError(text, where="told by the watch", do=f"look at the lines named; {folder}"))
+
+    watch.listen_for_end()
+    threading.Thread(target=listen, daemon=True, name="end of a stalled run").start()
 
 
 if __name__ == "__main__":

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives import kept
 from hpckit.collectives.nccl import Nccl, nccl_of
+from hpckit.collectives.node import Calls
+from hpckit.collectives.request import progress
 from hpckit.collectives.table import shared_table
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.shared.group import NodeGroup, node_group
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
-
-if TYPE_CHECKING:
-    from hpckit.collectives.nodes import Nodes
 
 __communicates__ = True  # its frames are not call sites
 
@@ -74,9 +75,10 @@ class Axis:
     """
 
     def __init__(self, given: MPI.Intracomm) -> None:
-        self.given = given
-        self.observer = observer_of(given)
+        self.given: Any = given
+        self.observer, self.progress = observer_of(given), progress()
         self.group = _group(given)
+        self.calls = Calls(self.group, self.observer, self.progress)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.name = given.Get_name() or "a communicator"
@@ -84,7 +86,8 @@ class Axis:
         self.table = shared_table(self.comm)
         self._sequence = 0
         self._nccl: list[Nccl | None] = []
-        self.nodes: list[Nodes | None] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
+        self.nodes: list[Any] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
+        self.frees: list[Callable[[], None]] = []  # what was made for the axis, and goes with it
         self._host, self._device = Memory(), DeviceMemory()
 
     def tag(self) -> int:
@@ -110,10 +113,11 @@ class Axis:
         return self._nccl[0]
 
     def free(self) -> None:
-        """Free the communicator, and forget the calls that are bound to it."""
-        kept.forget(self.group)
-        for nodes in filter(None, self.nodes):
-            nodes.free()
+        """Free the communicator, and what was made for the axis."""
+        if hasattr(self.given, "axis"):
+            self.given.axis = None
+        for free in self.frees:
+            free()
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
 
@@ -142,34 +146,36 @@ def axis_of(given: Any) -> Axis:
 
     Collective when it first meets a communicator. It is freed with it. Raises `InputError` for anything else.
     """
-    comm = given.comm if isinstance(given, Mesh) else given
+    comm: Any = given.comm if isinstance(given, Mesh) else given
+    known = getattr(comm, "axis", None)
+    if type(known) is Axis:
+        return known
+    try:
+        axis: Any = comm.Get_attr(_attribute())
+    except (AttributeError, MPI.Exception):
+        axis = None
+    if axis is None:
+        axis = _new_axis(comm)
+    elif type(comm) is not MPI.Intracomm:
+        comm.axis = axis
+    return axis
+
+
+def _new_axis(comm: Any) -> Axis:
     if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
-        shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(given)
+        shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(comm)
         raise InputError(
             f"a collective runs on the ranks of a mesh axis, and {shown} is none",
             do='give mesh["x"] for an axis named x, the mesh for all its ranks, or a communicator',
         )
-    axis: Any = comm.Get_attr(_keyval())
-    if axis is None:
-        axis = _new_axis(comm)
-        comm.Set_attr(_keyval(), axis)
+    observer = observer_of(comm)
+    with nullcontext() if observer.inside else observer.operation(comm, "the first collective"):
+        axis = Axis(comm)
+    comm.Set_attr(_attribute(), axis)
     return axis
 
 
-def _new_axis(comm: MPI.Intracomm) -> Axis:
-    """What is made when a communicator is met for the first time, by all its ranks together."""
-    observer = observer_of(comm)
-    if observer.inside:
-        return Axis(comm)
-    with observer.operation(comm, "the first collective"):
-        return Axis(comm)
-
-
-_keyvals: list[int] = []
-
-
-def _keyval() -> int:
-    """The key by which a communicator knows its axis; MPI calls back when the communicator is freed."""
-    if not _keyvals:
-        _keyvals.append(MPI.Comm.Create_keyval(delete_fn=lambda comm, key, axis: axis.free()))
-    return _keyvals[0]
+@functools.cache
+def _attribute() -> int:
+    """The attribute of a communicator that holds its axis; MPI calls back when the communicator is freed."""
+    return MPI.Comm.Create_keyval(delete_fn=lambda comm, key, axis: axis.free())

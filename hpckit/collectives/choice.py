@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import Buffer
-from hpckit.collectives.column import Column, column
+from hpckit.collectives.rank_program import RankProgram, rank_program
 from hpckit.collectives.table import best
-from hpckit.comm.shared.binding import REDUCTIONS, kind_of
-from hpckit.errors import InputError
+from hpckit.comm.shared import calls
+from hpckit.comm.shared.calls import REDUCTIONS, kind_of
+from hpckit.errors import InputError, did_you_mean
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.collective.algorithms import ALGORITHMS
-
-if TYPE_CHECKING:
-    from hpckit.collectives.axis import Axis
 
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
 SEGMENT = 2 << 20
@@ -44,10 +42,15 @@ class Choice:
     algorithm: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def column(self, axis: Axis) -> Column:
+    @property
+    def names(self) -> tuple[str, str]:
+        """Operation and algorithm."""
+        return self.operation, self.algorithm
+
+    def program(self, axis: Axis) -> RankProgram:
         """The moves of this rank."""
         hashable = {name: tuple(v) if isinstance(v, list | tuple) else v for name, v in self.options.items()}
-        return column(self.operation, self.algorithm, axis.size, axis.rank, tuple(sorted(hashable.items())))
+        return rank_program(self.operation, self.algorithm, axis.size, axis.rank, tuple(sorted(hashable.items())))
 
 
 def choose(
@@ -88,10 +91,9 @@ def choose(
         return Choice(operation, algorithm)
     if algorithm not in ALGORITHMS[operation]:
         known = [*ALGORITHMS[operation], *others, *NODE_ALGORITHMS.get(operation, ())]
-        near = get_close_matches(str(algorithm), known, n=1)
         raise InputError(
             f"there is no algorithm {algorithm!r} of {operation}",
-            do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(['auto', *known])}",
+            do=did_you_mean(algorithm, known, f"choose {', '.join(['auto', *known])}"),
         )
     if deterministic:
         raise _not_in_order(algorithm)
@@ -104,7 +106,7 @@ def choose(
     if "node_size" in takes and "node_size" not in full:
         full["node_size"] = axis.node_size
     choice = Choice(operation, algorithm, full)
-    choice.column(axis)  # a wrong option is found before any message leaves
+    choice.program(axis)  # a wrong option is found before any message leaves
     return choice
 
 
@@ -145,7 +147,7 @@ def takes(operation: str, algorithm: str, axis: Axis, given: Buffer, op: str = "
     """Whether an algorithm in shared memory takes a buffer, and combines its numbers so."""
     if axis.group is None or is_device_array(given.array) or algorithm not in NODE_ALGORITHMS.get(operation, ()):
         return False
-    return axis.group.takes(operation, algorithm, given.array.dtype, given.array.nbytes, given.array, op)
+    return calls.takes(axis.group, operation, algorithm, given.array.dtype, given.array.nbytes, given.array, op)
 
 
 def _checked_in_node(

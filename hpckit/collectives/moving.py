@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 
 from hpckit.collectives.axis import Axis
-from hpckit.collectives.buffers import Buffer, checked_counts, checked_matrix
+from hpckit.collectives.buffers import (
+    Buffer,
+    PairedSlots,
+    checked_counts,
+    checked_matrix,
+    counted_slots,
+    even_slots,
+    flat_like,
+    segmented_slots,
+)
 from hpckit.collectives.choice import Choice, choose
+from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
-from hpckit.collectives.slots import PairedSlots, counted_slots, even_slots, flat_like, segmented_slots
-from hpckit.collectives.work import Steps
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import may_share_memory
 from hpckit.plan.blocks import block_starts
@@ -53,8 +61,8 @@ def apart(first: Buffer, second: Buffer) -> None:
 
 def broadcast(axis: Axis, tag: int, values: Any, choice: Choice) -> Steps:
     """Copy flat values from the root, byte by byte: any dtype."""
-    column = choice.column(axis)
-    yield from Runner(axis, tag, column, even_slots(values, column.slots)).steps()
+    program = choice.program(axis)
+    yield from Runner(axis, tag, program, even_slots(values, program.slots)).steps()
 
 
 class Gather:
@@ -92,8 +100,8 @@ class Gather:
         own = counted_slots(values, sizes).view(axis.rank, axis.rank + 1)
         if not given.is_memory_of(own):
             own[...] = given.flat
-        column = self._choose(total * values.itemsize).column(axis)
-        yield from Runner(axis, tag, column, segmented_slots(values, sizes, column.slots)).steps()
+        program = self._choose(total * values.itemsize).program(axis)
+        yield from Runner(axis, tag, program, segmented_slots(values, sizes, program.slots)).steps()
 
     def result(self) -> Any:
         """All blocks; None where they do not go."""
@@ -126,9 +134,9 @@ class Scatter:
             _check_room(told[:, 1], int(sizes.sum()), "the buffer")
         total = int(sizes.sum())
         values = flat_like(target.flat, total) if self._source is None else self._source.flat
-        column = self._choose(total * values.itemsize).column(axis)
+        program = self._choose(total * values.itemsize).program(axis)
         slots = counted_slots(values, sizes)
-        yield from Runner(axis, tag, column, slots).steps()
+        yield from Runner(axis, tag, program, slots).steps()
         own = slots.view(axis.rank, axis.rank + 1)
         if not target.is_memory_of(own):
             target.flat[...] = own
@@ -161,7 +169,7 @@ class AllToAll:
             self._target = given.empty(total)
         sized(self._target, total, given)
         slots = PairedSlots(counted_slots(given.flat, self._sent), counted_slots(self._target.flat, self._taken))
-        yield from Runner(axis, tag, self._choose(0).column(axis), slots).steps()
+        yield from Runner(axis, tag, self._choose(0).program(axis), slots).steps()
 
     def result(self) -> Any:
         """The blocks from all ranks."""

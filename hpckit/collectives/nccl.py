@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives.work import Work
-
 OPS = {"sum": "NCCL_SUM", "mean": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN", "prod": "NCCL_PROD"}
 TYPES = {
     "int8": "NCCL_INT8",
@@ -42,7 +40,7 @@ class Nccl:
         comm.Bcast(key, 0)
         self._communicator = nccl.NcclCommunicator(comm.size, tuple(key.tolist()), comm.rank)
 
-    def all_reduce(self, array: Any, op: str) -> Work:
+    def all_reduce(self, array: Any, op: str) -> StreamRun:
         """All-reduce of a contiguous array in place."""
 
         def run(stream: Any) -> None:
@@ -53,7 +51,7 @@ class Nccl:
 
         return started(array, run)
 
-    def broadcast(self, array: Any, root: int) -> Work:
+    def broadcast(self, array: Any, root: int) -> StreamRun:
         """Broadcast of the bytes of a contiguous array."""
 
         def run(stream: Any) -> None:
@@ -72,22 +70,22 @@ class Nccl:
         )
 
 
-def started(array: Any, run: Callable[[Any], None]) -> Work:
+def started(array: Any, run: Callable[[Any], None]) -> StreamRun:
     """Put a collective into CuPy's current stream."""
     import cupy
 
     stream, event = cupy.cuda.get_current_stream(), cupy.cuda.Event(disable_timing=True)
     run(stream)
     event.record(stream)
-    return StreamWork(array, event)
+    return StreamRun(array, event)
 
 
-class StreamWork(Work):
+class StreamRun:
     """A collective that is in a stream: `wait` returns at once, and what is asked of that stream later comes after it.
     `test` says whether the GPU has done it.
     """
 
-    __slots__ = ("_array", "_event")
+    __slots__ = ("_array", "_event", "done")
 
     def __init__(self, array: Any, event: Any) -> None:
         self._array, self._event, self.done = array, event, False

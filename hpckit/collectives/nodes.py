@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.collectives.axis import Axis, axis_of
+from hpckit.collectives.buffers import even_slots
 from hpckit.collectives.choice import Choice, choose
 from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
-from hpckit.collectives.slots import even_slots
-from hpckit.collectives.work import Steps
-from hpckit.comm.shared.bound import Call
+from hpckit.comm.shared.calls import Call, prepare, takes
 from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.errors import SetupError
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.blocks import block_starts
-
-if TYPE_CHECKING:
-    from hpckit.collectives.axis import Axis
 
 __communicates__ = True  # its frames are not call sites
 
@@ -49,13 +47,11 @@ class Nodes:
         """Whether numbers can be reduced in shared memory; the same on all ranks."""
         if is_device_array(values):
             return False
-        return self.group.takes("reduce_scatter", "staged", reduction.working, values.nbytes, op=reduction.op)
+        return takes(self.group, "reduce_scatter", "staged", reduction.working, values.nbytes, op=reduction.op)
 
 
 def nodes_of(axis: Axis) -> Nodes | None:
     """Collective: the nodes of an axis; None where they hold unequal numbers of ranks, or one, or share no memory."""
-    from hpckit.collectives.axis import axis_of
-
     node = node_comm(axis.comm)
     sizes = np.array([node.size, -node.size], np.int64)
     axis.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MIN)
@@ -76,12 +72,12 @@ def nodes_of(axis: Axis) -> Nodes | None:
 class Attempted:
     """A call in shared memory where steps of a work have MPI's requests: it is made once all ranks are there."""
 
-    def __init__(self, call: Call) -> None:
-        self._call, self._attempt, self._done = call, call.attempts(), False
+    def __init__(self, call: Call, buffer: np.ndarray, out: np.ndarray) -> None:
+        self._call, self._buffers, self._done = call, (buffer, out), False
 
     def Test(self) -> bool:
         """Make it, if all are there; whether it is made."""
-        self._done = self._done or self._call.came(self._attempt())
+        self._done = self._done or self._call.came(self._call.run(*self._buffers))
         return self._done
 
     def Wait(self) -> None:
@@ -119,6 +115,7 @@ def over_nodes(axis: Axis, choice: Choice, values: Any, reduction: Reduction) ->
         return None
     if not axis.nodes:
         axis.nodes.append(nodes_of(axis))
+        axis.frees += [nodes.free for nodes in axis.nodes if nodes is not None]
     nodes = axis.nodes[0]
     return nodes if nodes is not None and nodes.takes(values, reduction) else None
 
@@ -147,12 +144,14 @@ def _steps(
         starts = block_starts(working.size, group.size)
         block = working[starts[group.rank] : starts[group.rank + 1]]
         op = "sum" if reduction.op in ("mean", "average") else reduction.op
-        scattered: Any = Attempted(group.bind("reduce_scatter", working, out=block, op=op, algorithm="staged"))
+        scattered: Any = Attempted(
+            prepare(group, "reduce_scatter", working, out=block, op=op, algorithm="staged"), working, block
+        )
         yield scattered
         algorithm = "ring" if starts[1] * working.itemsize >= RING_FROM else "halving_doubling"
-        column = choose("all_reduce", algorithm, across, int(starts[1]) * working.itemsize, {}).column(across)
-        yield from Runner(across, tag, column, even_slots(block, column.slots), reduction.combine).steps()
-        gathered: Any = Attempted(group.bind("all_gather", block, out=working, algorithm="staged"))
+        program = choose("all_reduce", algorithm, across, int(starts[1]) * working.itemsize, {}).program(across)
+        yield from Runner(across, tag, program, even_slots(block, program.slots), reduction.combine).steps()
+        gathered: Any = Attempted(prepare(group, "all_gather", block, out=working, algorithm="staged"), block, working)
         yield gathered
     finally:
         turn.leave()

@@ -1,25 +1,28 @@
-"""The collective operations: arguments are checked, an algorithm is chosen, and a `Work` is started.
+"""The collective operations: arguments are checked, an algorithm is chosen, and a `Request` is started.
 
 All take C-contiguous NumPy or CuPy arrays of any shape, seen as flat: counts and blocks are in elements. `mesh_axis` is
 `mesh["x"]`, a mesh for all its ranks, or any communicator. Every rank calls the same operations in the same order. What
 is wrong with the arguments raises `InputError` before any message leaves.
+
+Each has a form that only makes the request, `all_reduce_init` and so on, for programs that keep it and start it again
+and again with the same buffers: arguments are checked and an algorithm is chosen once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hpckit.collectives import moving, reducing
-from hpckit.collectives.axis import axis_of
+from hpckit.collectives.axis import Axis, axis_of
 from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
 from hpckit.collectives.choice import IN_NODE, choose
-from hpckit.collectives.kept import calls, keep, kept, key_of, latest
-from hpckit.collectives.node_work import Bound, bind, sent
+from hpckit.collectives.node import key_of
 from hpckit.collectives.reduction import reduction_of
-from hpckit.collectives.work import Work, reported, start
+from hpckit.collectives.request import MessageRun, Request, Run, Steps
+from hpckit.comm.shared.calls import BYTES
 from hpckit.plan.numbers import checked_root
 
 __communicates__ = True  # its frames are not call sites
@@ -37,7 +40,7 @@ def all_reduce(
     weight: float | None = None,
     kind: str | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Combine the buffers of all ranks element by element; every rank's buffer then holds the result.
 
     op, weight, kind: see `hpckit.collectives.reduction.Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce`
@@ -45,31 +48,44 @@ def all_reduce(
     rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
     element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
-    bound = latest.get(id(buffer))  # as `kept`, which is a call more
-    if bound is None or bound.axis is not mesh_axis or bound.how is not op or bound.algorithm is not algorithm:
-        bound = calls.get((id(buffer), id(mesh_axis), op, algorithm))
-    if bound is not None and not bound.observer.on and weight is kind is None and not options:
-        if bound.small_dtype is buffer.dtype:
-            return bound.start_small()
-        if bound.fits(buffer, None):
-            return bound.start(buffer, None)
+    if weight is kind is None and not options:
+        request = _again(mesh_axis, ("all_reduce", op, algorithm), buffer, None)
+        if request is not None:
+            return request
+    return all_reduce_init(buffer, mesh_axis, op, algorithm, deterministic, weight=weight, kind=kind, **options).start()
+
+
+def all_reduce_init(
+    buffer: Any,
+    mesh_axis: Any,
+    op: str = "sum",
+    algorithm: str = "auto",
+    deterministic: bool = False,
+    *,
+    weight: float | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Request:
+    """The request of an `all_reduce`; arguments as there."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     library = axis.nccl(buffer) if algorithm in ("auto", "nccl") and not deterministic else None
     if library is not None and library.takes(given.array.dtype, op):
-        return reported(
-            axis.observer, lambda: library.all_reduce(buffer, op), axis.given, ("all_reduce", op, "nccl"), given
+        return Request(
+            axis.observer, _told(axis, ("all_reduce", op, "nccl"), given), lambda: library.all_reduce(buffer, op)
         )
+    how = ("all_reduce", op, algorithm) if weight is kind is None and not options else None
+    known = axis.calls.find(how, buffer, None)
+    if known is not None:
+        return known.request(buffer, None)
     chosen = choose("all_reduce", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
-    group, what = axis.group, ("all_reduce", op, chosen.algorithm)
-    if chosen.algorithm in IN_NODE and group is not None:
-        call = Bound(bind(group, chosen, given, **reduction.for_node()))
-        if weight is None and kind is None:
-            keep(call.known_by(buffer, None, mesh_axis, op, algorithm))
-        return reported(axis.observer, lambda: call.start(buffer, None), axis.given, what, given)
-    steps = reducing.all_reduce(axis, axis.tag(), given.flat, reduction, chosen)
-    return reported(axis.observer, lambda: start(steps, given.put_back), axis.given, what, given)
+    what = _told(axis, ("all_reduce", op, chosen.algorithm), given)
+    if chosen.algorithm in IN_NODE:
+        return axis.calls.make(*chosen.names, what, how, buffer, None, **reduction.for_node()).request(buffer, None)
+    return _by_messages(
+        axis, what, [given], lambda tag: reducing.all_reduce(axis, tag, given.flat, reduction, chosen), given.put_back
+    )
 
 
 def reduce(
@@ -83,17 +99,21 @@ def reduce(
     weight: float | None = None,
     kind: str | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """As `all_reduce`, with the result in the buffer of `root` only; the other buffers stay as they are."""
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank == root)
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     chosen = choose("reduce", algorithm, axis, given.nbytes, options, deterministic, root)
-    steps = reducing.reduce(axis, axis.tag(), given.flat, reduction, root, chosen)
     result = given.put_back if axis.rank == root else lambda: given.array
-    what = ("reduce", op, chosen.algorithm)
-    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given, root=root)
+    return _by_messages(
+        axis,
+        _told(axis, ("reduce", op, chosen.algorithm), given, root=root),
+        [given],
+        lambda tag: reducing.reduce(axis, tag, given.flat, reduction, root, chosen),
+        result,
+    ).start()
 
 
 def reduce_scatter(
@@ -108,65 +128,92 @@ def reduce_scatter(
     weight: float | None = None,
     kind: str | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Combine the buffers of all ranks; each rank gets one block of the result, in the order of the ranks.
 
     counts: elements of each rank's block; by default the block rule cuts the buffer (sizes differ by at most 1). out:
     where this rank's block goes; the buffer is then left as it is. Without it the result is a view of the block in the
     buffer, and the rest of the buffer is used up.
     """
-    plain = weight is kind is None and not options
-    how = ("reduce_scatter", id(out), op, key_of(counts))
-    bound = kept(buffer, out, mesh_axis, how, algorithm) if plain else None
-    if bound is not None:
-        return bound.start_again(buffer, out)
+    if weight is kind is None and not options:
+        request = _again(mesh_axis, ("reduce_scatter", op, algorithm, key_of(counts)), buffer, out)
+        if request is not None:
+            return request
+    return reduce_scatter_init(
+        buffer, mesh_axis, op, out, algorithm, deterministic, counts=counts, weight=weight, kind=kind, **options
+    ).start()
+
+
+def reduce_scatter_init(
+    buffer: Any,
+    mesh_axis: Any,
+    op: str = "sum",
+    out: Any = None,
+    algorithm: str = "auto",
+    deterministic: bool = False,
+    *,
+    counts: Counts | None = None,
+    weight: float | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Request:
+    """The request of a `reduce_scatter`; arguments as there."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=out is None)
     reduction = reduction_of(given.array.dtype, op, weight, kind)
     sizes = moving.block_sizes(given.size, axis.size, counts, "the buffer")
     target = None if out is None else moving.sized(Buffer(out, "out"), int(sizes[axis.rank]), given)
+    how = ("reduce_scatter", op, algorithm, key_of(counts)) if weight is kind is None and not options else None
+    known = axis.calls.find(how, buffer, out)
+    if known is not None:
+        return known.request(buffer, out)
     chosen = choose("reduce_scatter", algorithm, axis, given.nbytes, options, deterministic, given=given, op=op)
+    what = _told(axis, ("reduce_scatter", op, chosen.algorithm), given)
     begin = int(sizes[: axis.rank].sum())
     own = slice(begin, begin + int(sizes[axis.rank]))
-    group, what = axis.group, ("reduce_scatter", op, chosen.algorithm)
-    if chosen.algorithm in IN_NODE and group is not None:
-        block = buffer.reshape(-1)[own] if target is None else target.array
-        source = sent(given, block, begin)
-        call = Bound(bind(group, chosen, source, block, counts=sizes, **reduction.for_node()))
-        if plain and source is given:
-            keep(call.known_by(buffer, out, mesh_axis, how, algorithm, own))
-        return reported(axis.observer, lambda: call.start(block, source.array), axis.given, what, given)
+    if chosen.algorithm in IN_NODE:
+        call = axis.calls.make(*chosen.names, what, how, buffer, out, own, counts=sizes, **reduction.for_node())
+        return call.request(buffer, out)
 
     def result() -> Any:
         return given.put_back().reshape(-1)[own] if target is None else target.put_back()
 
-    into = None if target is None else target.flat
-    steps = reducing.reduce_scatter(axis, axis.tag(), given.flat, into, sizes, reduction, chosen)
-    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given)
+    def steps(tag: int) -> Steps:
+        into = None if target is None else target.flat
+        return reducing.reduce_scatter(axis, tag, given.flat, into, sizes, reduction, chosen)
+
+    return _by_messages(axis, what, [given, target], steps, result)
 
 
-def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Work:
+def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Request:
     """Copy the buffer of `root` to the buffers of all ranks, which hold as many bytes."""
-    again = type(root) is int and not options
-    bound = kept(buffer, None, mesh_axis, ("broadcast", root), algorithm) if again else None
-    if bound is not None:
-        return bound.start_again(buffer, None)
+    if type(root) is int and not options:
+        request = _again(mesh_axis, ("broadcast", root, algorithm), buffer, None)
+        if request is not None:
+            return request
+    return broadcast_init(buffer, mesh_axis, root, algorithm, **options).start()
+
+
+def broadcast_init(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Request:
+    """The request of a `broadcast`; arguments as there."""
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank != root)
     library = axis.nccl(buffer) if algorithm in ("auto", "nccl") else None
     if library is not None:
-        what = ("broadcast", "nccl")
-        return reported(axis.observer, lambda: library.broadcast(buffer, root), axis.given, what, given, root=root)
+        what = _told(axis, ("broadcast", "nccl"), given, root=root)
+        return Request(axis.observer, what, lambda: library.broadcast(buffer, root))
+    how = None if options else ("broadcast", root, algorithm)
+    known = axis.calls.find(how, buffer, None)
+    if known is not None:
+        return known.request(buffer, None)
     chosen = choose("broadcast", algorithm, axis, given.nbytes, options, root=root, given=given)
-    group, what = axis.group, ("broadcast", chosen.algorithm)
-    if chosen.algorithm in IN_NODE and group is not None:
-        call = Bound(bind(group, chosen, given, root=root))
-        keep(call.known_by(buffer, None, mesh_axis, ("broadcast", root), algorithm))
-        return reported(axis.observer, lambda: call.start(buffer, None), axis.given, what, given, root=root)
-    steps = moving.broadcast(axis, axis.tag(), given.flat, chosen)
+    what = _told(axis, ("broadcast", chosen.algorithm), given, root=root)
+    if chosen.algorithm in IN_NODE:
+        # Bytes, whatever the ranks take them for.
+        return axis.calls.make(*chosen.names, what, how, buffer, None, root=root, kind=BYTES).request(buffer, None)
     result = given.put_back if axis.rank != root else lambda: given.array
-    return reported(axis.observer, lambda: start(steps, result), axis.given, what, given, root=root)
+    return _by_messages(axis, what, [given], lambda tag: moving.broadcast(axis, tag, given.flat, chosen), result)
 
 
 def all_gather(
@@ -177,17 +224,30 @@ def all_gather(
     *,
     counts: Counts | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Put the blocks of all ranks one after the other, in the order of the ranks, on every rank.
 
     out: room for all of them; left out, a flat array is made. A block that is the very part of `out` where it belongs
     is not copied. counts: elements of each rank's block; left out, they follow from the size of `out` by the block
     rule, and without `out` the ranks tell each other.
     """
-    how = ("all_gather", id(out), key_of(counts))
-    bound = None if out is None or options else kept(block, out, mesh_axis, how, algorithm)
-    if bound is not None:
-        return bound.start_again(block, out)
+    if out is not None and not options:
+        request = _again(mesh_axis, ("all_gather", algorithm, key_of(counts)), block, out)
+        if request is not None:
+            return request
+    return all_gather_init(block, mesh_axis, out, algorithm, counts=counts, **options).start()
+
+
+def all_gather_init(
+    block: Any,
+    mesh_axis: Any,
+    out: Any = None,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Request:
+    """The request of an `all_gather`; arguments as there."""
     axis = axis_of(mesh_axis)
     given = Buffer(block, "the block", written=False)
     target = None if out is None else Buffer(out, "out")
@@ -197,22 +257,19 @@ def all_gather(
         sizes = moving.block_sizes(target.size, axis.size, counts, "out")
     if sizes is not None:
         moving.sized(given, int(sizes[axis.rank]), given, "the block")
+        how = None if out is None or options else ("all_gather", algorithm, key_of(counts))
+        known = axis.calls.find(how, block, out)
+        if known is not None:
+            return known.request(block, out)
         total = int(sizes.sum())
         chosen = choose("all_gather", algorithm, axis, total * given.array.itemsize, options, given=given)
-        group = axis.group
-        if chosen.algorithm in IN_NODE and group is not None:
+        if chosen.algorithm in IN_NODE:
             whole = given.empty(total).array if target is None else target.array
-            source = sent(given, whole, int(sizes[: axis.rank].sum()))
-            call = Bound(bind(group, chosen, source, whole, counts=sizes))
-            if out is not None and source is given:
-                keep(call.known_by(block, out, mesh_axis, how, algorithm))
-            what = ("all_gather", chosen.algorithm)
-            return reported(axis.observer, lambda: call.start(whole, source.array), axis.given, what, given, count=-1)
+            what = _told(axis, ("all_gather", chosen.algorithm), given, count=-1)
+            return axis.calls.make(*chosen.names, what, how, block, whole, counts=sizes).request(block, whole)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
-    steps = run.steps(axis.tag())
-    return reported(
-        axis.observer, lambda: start(steps, run.result), axis.given, ("all_gather", algorithm), given, count=-1
-    )
+    what = _told(axis, ("all_gather", algorithm), given, count=-1)
+    return _by_messages(axis, what, [given, target], run.steps, run.result)
 
 
 def scatter(
@@ -224,7 +281,7 @@ def scatter(
     *,
     counts: Counts | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Give each rank its block of the buffer of `root`, in the order of the ranks; other ranks may give None.
 
     out: where this rank's block goes. counts: elements of each rank's block; left out, the ranks tell each other the
@@ -243,8 +300,8 @@ def scatter(
         if source is not None:
             moving.sized(source, int(sizes.sum()), source, "the buffer")
     run = moving.Scatter(axis, source, target, sizes, algorithm, options, root)
-    steps, what = run.steps(axis.tag()), ("scatter", algorithm)
-    return reported(axis.observer, lambda: start(steps, target.put_back), axis.given, what, target, count=-1, root=root)
+    what = _told(axis, ("scatter", algorithm), target, count=-1, root=root)
+    return _by_messages(axis, what, [source, target], run.steps, target.put_back).start()
 
 
 def gather(
@@ -256,7 +313,7 @@ def gather(
     *,
     counts: Counts | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Put the blocks of all ranks one after the other on `root`; the result is None on the other ranks.
 
     out: room for all of them on `root`; left out, a flat array is made. counts: elements of each rank's block; left
@@ -275,8 +332,8 @@ def gather(
         if target is not None:
             moving.sized(target, int(sizes.sum()), target)
     run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
-    steps, what = run.steps(axis.tag()), ("gather", algorithm)
-    return reported(axis.observer, lambda: start(steps, run.result), axis.given, what, given, count=-1, root=root)
+    what = _told(axis, ("gather", algorithm), given, count=-1, root=root)
+    return _by_messages(axis, what, [given, target], run.steps, run.result).start()
 
 
 def all_to_all(
@@ -287,38 +344,85 @@ def all_to_all(
     *,
     counts: Counts | None = None,
     **options: Any,
-) -> Work:
+) -> Request:
     """Send each rank its block of the buffer; take one from each, one after the other in the order of the ranks.
 
     counts: elements of the block for each rank; the ranks then tell each other what comes. Or a matrix, counts[r][q]
     from rank r to rank q, alike on all ranks. By default the block rule cuts the buffer, which is as large on every
     rank. out: where the blocks go; left out, a flat array is made.
     """
-    how = ("all_to_all", id(out), key_of(counts))
-    bound = None if out is None or options else kept(buffer, out, mesh_axis, how, algorithm)
-    if bound is not None:
-        return bound.start_again(buffer, out)
+    if out is not None and not options:
+        request = _again(mesh_axis, ("all_to_all", algorithm, key_of(counts)), buffer, out)
+        if request is not None:
+            return request
+    return all_to_all_init(buffer, mesh_axis, out, algorithm, counts=counts, **options).start()
+
+
+def all_to_all_init(
+    buffer: Any,
+    mesh_axis: Any,
+    out: Any = None,
+    algorithm: str = "auto",
+    *,
+    counts: Counts | None = None,
+    **options: Any,
+) -> Request:
+    """The request of an `all_to_all`; arguments as there."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=False)
     target = None if out is None else Buffer(out, "out")
     if target is not None:
         same_kind(given, target, ("the buffer", "out"))
         moving.apart(given, target)
-    sent, taken = moving.exchanged_sizes(axis, given, target, counts)
+    sizes, taken = moving.exchanged_sizes(axis, given, target, counts)
     if taken is not None:
+        how = None if out is None or options else ("all_to_all", algorithm, key_of(counts))
+        known = axis.calls.find(how, buffer, out)
+        if known is not None:
+            return known.request(buffer, out)
         # The mean over the ranks, so that all choose alike.
         nbytes = given.nbytes if counts is None else int(np.sum(counts)) * given.array.itemsize // axis.size
         chosen = choose("all_to_all", algorithm, axis, nbytes, options, given=given)
-        group = axis.group
-        if chosen.algorithm in IN_NODE and group is not None:
+        if chosen.algorithm in IN_NODE:
             blocks = given.empty(int(taken.sum())).array if target is None else target.array
-            call = Bound(bind(group, chosen, given, blocks, counts=sent, out_counts=taken))
-            if out is not None:
-                keep(call.known_by(buffer, out, mesh_axis, how, algorithm))
-            what = ("all_to_all", chosen.algorithm)
-            return reported(axis.observer, lambda: call.start(blocks, buffer), axis.given, what, given, count=-1)
-    run = moving.AllToAll(axis, given, target, sent, taken, algorithm, options)
-    steps = run.steps(axis.tag())
-    return reported(
-        axis.observer, lambda: start(steps, run.result), axis.given, ("all_to_all", algorithm), given, count=-1
-    )
+            what = _told(axis, ("all_to_all", chosen.algorithm), given, count=-1)
+            call = axis.calls.make(*chosen.names, what, how, buffer, blocks, counts=sizes, out_counts=taken)
+            return call.request(buffer, blocks)
+    run = moving.AllToAll(axis, given, target, sizes, taken, algorithm, options)
+    what = _told(axis, ("all_to_all", algorithm), given, count=-1)
+    return _by_messages(axis, what, [given, target], run.steps, run.result)
+
+
+def _again(mesh_axis: Any, how: Hashable, buffer: Any, out: Any) -> Request | None:
+    """The collective, started by a call that the axis keeps; None where there is none, or where somebody observes."""
+    axis = getattr(mesh_axis, "axis", None)
+    if type(axis) is not Axis:
+        axis = axis_of(mesh_axis)
+    if axis.observer.on:
+        return None
+    try:
+        return axis.calls.start(how, buffer, out)
+    except TypeError:  # what was given for a name is none: told where a call is made
+        return None
+
+
+def _told(axis: Axis, name: tuple[str, ...], given: Buffer, count: int | None = None, root: int = -1) -> tuple:
+    """What an observer is told: count is -1 where ranks may differ."""
+    return axis.given, name, given.array.dtype, given.size if count is None else count, root
+
+
+def _by_messages(
+    axis: Axis,
+    what: tuple,
+    buffers: Sequence[Buffer | None],
+    steps: Callable[[int], Steps],
+    result: Callable[[], Any],
+) -> Request:
+    """A request that runs by messages. steps: of a run with a tag."""
+
+    def begin() -> Run:
+        for buffer in filter(None, buffers):
+            buffer.renew()
+        return MessageRun(axis.progress, steps(axis.tag()), result)
+
+    return Request(axis.observer, what, begin)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 
 UFUNCS = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "mean": np.add, "average": np.add,
@@ -34,10 +33,8 @@ class Reduction:
 
     def __init__(self, dtype: np.dtype, op: str, weight: float | None = None, kind: str | None = None) -> None:
         if op not in UFUNCS:
-            near = get_close_matches(str(op), UFUNCS, n=1)
             raise InputError(
-                f"there is no operation {op!r}",
-                do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(UFUNCS)}",
+                f"there is no operation {op!r}", do=did_you_mean(op, UFUNCS, f"choose {', '.join(UFUNCS)}")
             )
         self.op, self.dtype = op, dtype
         self.ufunc = UFUNCS[op]

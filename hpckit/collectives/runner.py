@@ -1,4 +1,4 @@
-"""Runs a rank's column of a collective plan by MPI's point-to-point messages.
+"""Runs a rank's program of a collective plan by MPI's point-to-point messages.
 
 Receives are posted ahead of their sends, a few at a time, and what has arrived is added while the next messages fly.
 That this cannot deadlock follows from the proof of the plan: a rank waits at one step only for messages of earlier
@@ -14,9 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis
-from hpckit.collectives.column import Column, Move
-from hpckit.collectives.slots import PairedSlots, Slots
-from hpckit.collectives.work import Steps
+from hpckit.collectives.buffers import PairedSlots, Slots
+from hpckit.collectives.rank_program import Move, RankProgram
+from hpckit.collectives.request import Steps
 from hpckit.plan.protocol import NOBODY
 
 __communicates__ = True  # its frames are not call sites
@@ -32,18 +32,18 @@ def nothing_added(target: Any, incoming: Any) -> None:
 
 
 class Runner:
-    """One run of a column on the slots of some arrays; `steps` is the run.
+    """One run of a program on the slots of some arrays; `steps` is the run.
 
     tag: of this collective; runs of it that follow each other share it. combine: target = target (op) incoming, for
     reductions.
     """
 
     def __init__(
-        self, axis: Axis, tag: int, column: Column, slots: Slots | PairedSlots, combine: Combine = nothing_added
+        self, axis: Axis, tag: int, program: RankProgram, slots: Slots | PairedSlots, combine: Combine = nothing_added
     ) -> None:
-        self._axis, self._tag, self._moves, self._slots, self._combine = axis, tag, column.moves, slots, combine
+        self._axis, self._tag, self._moves, self._slots, self._combine = axis, tag, program.moves, slots, combine
         self._memory = axis.memory_for(slots.kind)
-        self._window = min(column.lag, MOST_AHEAD)
+        self._window = min(program.lag, MOST_AHEAD)
         self._sends: list[MPI.Request | None] = []
         self._receives: list[tuple[MPI.Request | None, Any]] = []  # with the scratch memory, None for a store
         self._left = 0  # sends that are over, counted from the first

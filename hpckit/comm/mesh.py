@@ -27,6 +27,15 @@ class Owned(Protocol):
         """Free what it made."""
 
 
+class AxisComm(MPI.Intracomm):
+    """A communicator that may get attributes: collectives keep their axis there, where it is found at once."""
+
+
+def axis_comm(comm: Any) -> MPI.Intracomm:
+    """The same communicator as one that may get attributes; as it is where it is of a class of its own."""
+    return AxisComm(comm) if type(comm) is MPI.Intracomm else comm
+
+
 class Mesh:
     """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
 
@@ -77,7 +86,7 @@ class Mesh:
         )
         self.topology = Topology(tuple(wanted), sizes, named)
         self.observer: Observer = observer or observer_of(comm)
-        self._comm: MPI.Comm = comm.Dup()
+        self._comm: MPI.Comm = axis_comm(comm.Dup())
         set_observer(self._comm, self.observer)
         self.rank: int = self._comm.rank
         self._closed = False
@@ -176,7 +185,7 @@ class Mesh:
         axis = self.topology.axis(name)
         coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
-        line = self._comm.Split(color=first, key=coords[axis])
+        line = axis_comm(self._comm.Split(color=first, key=coords[axis]))
         line.Set_name(name)  # watchers and errors call it so
         set_observer(line, self.observer)
         return line
@@ -205,7 +214,7 @@ def _names(periodic: Any) -> tuple[str, ...]:
 
 def world() -> MPI.Intracomm:
     """All ranks of the job: MPI's COMM_WORLD."""
-    return MPI.COMM_WORLD
+    return axis_comm(MPI.COMM_WORLD)
 
 
 def print_root(*values: object, comm: MPI.Comm | None = None) -> None:

@@ -34,15 +34,17 @@ class Field:
 
     def __init__(
         self,
-        data: Any,
-        decomposition: Decomposition,
         mesh: Mesh,
+        decomposition: Decomposition,
+        data: Any,
         name: str = "",
         units: str = "1",
         device: Device = HOST,
     ) -> None:
         if not isinstance(mesh, Mesh):
-            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+            raise InputError(
+                f"a field lives on a mesh, and {mesh!r} is not a mesh", do="give the Mesh, not its topology"
+            )
         if not isinstance(data, np.ndarray) and not is_device_array(data):
             raise InputError(f"the data of a field is an array, not a {type(data).__name__}", do="use Field.zeros")
         local = decomposition.local_shape(mesh.rank)
@@ -66,8 +68,8 @@ class Field:
     @classmethod
     def zeros(
         cls,
-        decomposition: Decomposition,
         mesh: Mesh,
+        decomposition: Decomposition,
         dtype: npt.DTypeLike = np.float64,
         *,
         name: str = "",
@@ -81,16 +83,18 @@ class Field:
         where they are no counts, and for what is no dtype of plain values.
         """
         if not isinstance(mesh, Mesh):
-            raise InputError(f"a field lives on a mesh, and {mesh!r} is none", do="give the Mesh, not its topology")
+            raise InputError(
+                f"a field lives on a mesh, and {mesh!r} is not a mesh", do="give the Mesh, not its topology"
+            )
         shape = (*_counts(components), *decomposition.local_shape(mesh.rank))
-        return cls(device.zeros(shape, _dtype(dtype)), decomposition, mesh, name, units, device)
+        return cls(mesh, decomposition, device.zeros(shape, _dtype(dtype)), name, units, device)
 
     @classmethod
     def from_global(
         cls,
-        values: np.ndarray | None,
-        decomposition: Decomposition,
         mesh: Mesh,
+        decomposition: Decomposition,
+        values: np.ndarray | None,
         root: int = 0,
         *,
         name: str = "",
@@ -113,7 +117,7 @@ class Field:
         shape = tuple(facts["shape"])
         components = shape[: len(shape) - len(whole)]
         field = cls.zeros(
-            decomposition, mesh, facts["dtype"], name=name, units=units, components=components, device=device
+            mesh, decomposition, facts["dtype"], name=name, units=units, components=components, device=device
         )
         tag = mesh.tags(1)
         if mesh.rank == root:
@@ -133,8 +137,8 @@ class Field:
     def like(self, name: str = "", units: str = "") -> Self:
         """A field of zeros with the same cells, dtype and components."""
         return type(self).zeros(
-            self.decomposition,
             self.mesh,
+            self.decomposition,
             self.data.dtype,
             name=name or self.name,
             units=units or self.units,
@@ -226,7 +230,7 @@ class Field:
         (`hpckit.kernels.sums`), correct to far below the rounding of a plain sum. Integers are added exactly, modulo
         2**64. Raises `InputError` for fields that do not hold numbers.
         """
-        return sums.total(self, repro)
+        return sums.total(self.interior, self.mesh.comm, self._cells, repro)
 
     def mean(self, repro: bool = False) -> float | complex:
         """The sum over the number of points and components; `repro` and errors as for `sum`. Collective."""
@@ -237,33 +241,46 @@ class Field:
 
         Raises `InputError` where the two have not the same cells and components.
         """
-        return sums.dot(self, other, repro)
+        if self.interior.shape != other.interior.shape or self.decomposition != other.decomposition:
+            raise InputError(f"{self} and {other} have no product", do="give fields of the same cells and components")
+        return sums.dot(self.interior, other.interior, self.mesh.comm, self._cells, repro)
 
     def norm(self, order: float = 2, repro: bool = False) -> float:
         """A norm of all owned values: the sum of magnitudes (order 1), Euclidean (2) or the largest (inf). Collective.
 
         `repro` and errors as for `sum`.
         """
-        return sums.norm(self, order, repro)
+        return sums.norm(self.interior, self.mesh.comm, self._cells, order, repro)
 
     def max(self) -> float:
         """The largest owned value of all ranks, nan if there is one; an int for integers. Collective."""
-        return sums.extreme(self, lowest=False)
+        return sums.extreme(self.interior, self.mesh.comm, lowest=False)
 
     def min(self) -> float:
         """The least owned value of all ranks, nan if there is one; an int for integers. Collective."""
-        return sums.extreme(self, lowest=True)
+        return sums.extreme(self.interior, self.mesh.comm, lowest=True)
 
     def argmax(self) -> tuple[int, ...]:
         """The index of the largest value in the global array, leading components first. Collective.
 
         Of several the first, as NumPy counts; of nan if there is one: the same on any number of ranks.
         """
-        return sums.place_of_extreme(self, lowest=False)
+        return self._place_of_extreme(lowest=False)
 
     def argmin(self) -> tuple[int, ...]:
         """The index of the least value in the global array: as `argmax`. Collective."""
-        return sums.place_of_extreme(self, lowest=True)
+        return self._place_of_extreme(lowest=True)
+
+    @property
+    def _cells(self) -> tuple[int, int]:
+        """How many cells this rank owns, and how many there are."""
+        dec = self.decomposition
+        return math.prod(dec.owned(self.mesh.rank)), math.prod(dec.global_shape)
+
+    def _place_of_extreme(self, lowest: bool) -> tuple[int, ...]:
+        start = (0,) * len(self.components) + self.decomposition.start(self.mesh.rank)
+        shape = (*self.components, *self.decomposition.global_shape)
+        return sums.place_of_extreme(self.interior, self.mesh.comm, start, shape, lowest)
 
     def to_xarray(
         self, spacing: float | Sequence[float] = 1.0, origin: float | Sequence[float] = 0.0, root: int = 0
@@ -313,7 +330,7 @@ def _counts(components: Any) -> tuple[int, ...]:
     except TypeError:
         counts = (-1,)
     if min(counts, default=0) < 0:
-        raise InputError(f"components = {components!r} are no counts", do="3 for a vector, (2, 3) for a matrix a cell")
+        raise InputError(f"components = {components!r} are not counts", do="3 for a vector, (2, 3) for a matrix a cell")
     return counts
 
 
@@ -322,7 +339,7 @@ def _dtype(given: Any) -> np.dtype:
     try:
         dtype = np.dtype(given)
     except TypeError:
-        raise InputError(f"{given!r} is no dtype", do="give one of NumPy's, as np.float32 or 'f8'") from None
+        raise InputError(f"{given!r} is not a dtype", do="give one of NumPy's, as np.float32 or 'f8'") from None
     if dtype.hasobject:
         raise InputError("fields hold numbers, and objects of Python cannot move between ranks", do="give a dtype")
     return dtype

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from hpckit.errors import HpckitError, SetupError
+from hpckit.errors import HpckitError, InputError, SetupError
 
 _REASONS = {
     errno.ENOSPC: ("the disk is full", "free some space, or choose another directory or a longer output interval"),
@@ -63,6 +65,42 @@ def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool =
         sync_directory(path.parent)
 
 
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    """`replace_file` for files that a user asked for: raises `SetupError` where one cannot be written."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise write_error(error, path) from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Another path to write a file to, which is then put in place of `path`, on disk, or is gone.
+
+    Raises `SetupError` where that fails.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise write_error(error, path) from error
+
+
 def utc_now() -> str:
     """The present moment in ISO 8601, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def write_svg(path: Path, text: str) -> None:
+    """Write an SVG picture, whole or not at all.
+
+    Raises `InputError` for a name that says another kind of picture, `SetupError` where it cannot be written.
+    """
+    if path.suffix.lower() != ".svg":
+        raise InputError(f"{str(path)!r} is no name of an SVG picture", do="use a name that ends in .svg")
+    write_file(path, text.encode())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpckit.jobs.graph.graph import Task
 from hpckit.jobs.graph.state import LOG, GraphState
-from hpckit.jobs.with_parent import with_parent
+from hpckit.jobs.process import with_parent
 
 NO_OUTPUT = 65  # the exit code of a task that ended well without all of its outputs
 TIMED_OUT = 124

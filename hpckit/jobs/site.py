@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hpckit.errors import InputError
-from hpckit.jobs.toml_file import read_toml_file
 
 # What may stand on an #SBATCH line as it is: nothing that ends a word, opens a quote or starts a comment.
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
@@ -141,3 +141,18 @@ def load_site(path: Path) -> Site:
             for entry in error.errors(include_url=False)
         ]
         raise InputError("\n".join(mistakes), where=str(path), do="docs/cluster.md lists the settings") from None
+
+
+def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:
+    """The tables of a TOML file. what: what it is, as "the graph"; do: what to type where it cannot be read.
+
+    Raises `InputError`.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror}", do=do) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} is no UTF-8 text: {error.reason}", where=str(path)) from None
+    except ValueError as error:
+        raise InputError(f"{what} is not TOML: {error}", where=str(path)) from None

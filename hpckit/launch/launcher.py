@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError, SetupError
-from hpckit.launch.mpi_kind import PMI, mpi_kind
 from hpckit.settings.apps import App
 from hpckit.settings.config import BEYOND
 
@@ -24,6 +23,8 @@ LAUNCHERS = (
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
 )
+MPICH, OPEN_MPI = "MPICH", "Open MPI"
+PMI = {MPICH: "pmi2", OPEN_MPI: "pmix"}
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,15 @@ def leave(above: Joined | None, code: int) -> int:
     if code:
         time.sleep(0.3)
     return code
+
+
+def mpi_kind(text: str) -> str:
+    """MPICH or Open MPI, from what a library, a module or a launcher says of itself; else "unknown"."""
+    lower = text.lower()
+    if "open mpi" in lower or "openmpi" in lower or "openrte" in lower or "prte" in lower:
+        return OPEN_MPI
+    # Intel MPI and MVAPICH speak MPICH's ABI and PMI.
+    return MPICH if any(name in lower for name in ("mpich", "hydra", "intel", "mvapich")) else "unknown"
 
 
 def check_plan(app: App, config: Any, ranks: int) -> Any:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.errors import InputError
-from hpckit.settings.table import bytes_text, ranks_text
+from hpckit.report.units import counted
+from hpckit.settings.table import bytes_text
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -77,7 +78,7 @@ def lacking(each: int, ranks: int) -> str:
     """Why `ranks` ranks that take `each` bytes cannot be together on this machine; '' where they can."""
     free, limit = available_bytes(), address_bytes()
     if each * ranks > free:
-        together = f", {bytes_text(each * ranks)} on {ranks_text(ranks)}" if ranks > 1 else ""
+        together = f", {bytes_text(each * ranks)} on {counted(ranks, 'rank')}" if ranks > 1 else ""
         return f"the run takes {bytes_text(each)} of memory a rank{together}, and {bytes_text(free)} are free"
     if limit is not None and each > limit:
         return f"the run takes {bytes_text(each)} of memory a rank, and ulimit -v leaves it {bytes_text(limit)}"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError, SetupError
-from hpckit.jobs.with_parent import with_parent
+from hpckit.jobs.process import cores, with_parent
 from hpckit.launch import memory
 from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.launcher import OPEN_MPI, mpi_kind
 from hpckit.launch.memory import available_bytes
-from hpckit.launch.mpi_kind import OPEN_MPI, mpi_kind
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -81,11 +81,6 @@ def find_mpiexec() -> str:
             do="pip install 'hpckit[mpi]', or load the cluster's MPI module",
         )
     return found
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def command(ranks: int, words: list[str], *python_options: str, module: str = "mpi4py") -> list[str]:

@@ -1,4 +1,4 @@
-"""Layers, losses and optimizers on flat vectors of parameters: no MPI, no mesh, nothing hidden between microbatches."""
+"""Layers, losses and optimizers on flat vectors of parameters: no MPI, no mesh, no state between microbatches."""
 
 from hpckit import loaded_on_use
 

@@ -1,4 +1,4 @@
-"""Activations: functions of each number."""
+"""Activations: functions applied element by element."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hpckit.nn.parameters import Parameter
 
 
 class Activation:
-    """y = function(x), number by number. `saved` is the slope, which becomes the gradient in place."""
+    """y = function(x), element by element. `saved` is the slope, which becomes the gradient in place."""
 
     def __init__(self, function: Callable[[Any, Any], None]) -> None:
         self.function = function
 
     def parameters(self) -> list[Parameter]:
-        """None."""
+        """No parameters."""
         return []
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """Leaves x as it is."""
+        """Return y and the slope; x stays unchanged."""
         y, slope = empty_like(x), empty_like(x)
         slope[...] = x
         self.function(slope, y)
         return y, slope
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """Slope times dy."""
+        """B: the slope times dy."""
         dispatch.scale(saved, dy)
         return saved
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Nothing to add."""
+        """W: there are no parameters."""
 
 
 class ReLU(Activation):
@@ -46,14 +46,14 @@ class ReLU(Activation):
 
 
 class GELU(Activation):
-    """The Gaussian error linear unit in its form by tanh."""
+    """The Gaussian error linear unit, approximated by tanh."""
 
     def __init__(self) -> None:
         super().__init__(dispatch.gelu)
 
 
 class ExactGELU(Activation):
-    """The Gaussian error linear unit by the error function, as PyTorch has it where nothing else is asked for."""
+    """The Gaussian error linear unit by the error function, which is PyTorch's default."""
 
     def __init__(self) -> None:
         super().__init__(dispatch.gelu_erf)
@@ -70,7 +70,7 @@ ACTIVATIONS: dict[str, Callable[[], Activation]] = {"relu": ReLU, "gelu": GELU, 
 
 
 def activation_of(name: str) -> Activation:
-    """The activation of a name. Raises `InputError` for one that there is not."""
+    """The activation with this name. Raises `InputError` for an unknown name."""
     if name not in ACTIVATIONS:
-        raise InputError(f"{name!r} is no activation", do=f"choose one of {', '.join(ACTIVATIONS)}")
+        raise InputError(f"{name!r} is not an activation", do=f"choose one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

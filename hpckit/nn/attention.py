@@ -22,9 +22,10 @@ class Attention:
     """x -> qkv (one product) -> attention -> out: [B, T, width] -> [B, T, width].
 
     The columns of the weight `qkv` are the queries of all heads, then the keys, then the values of `kv_heads` heads.
-    kv_heads: fewer than heads for grouped-query attention. head_width: by default width / heads. rope_base: of rotary
-    positions (10000 in Su et al. 2021), 0 for none; rope_scaling: of them. out_std: of the initial values of `out`.
-    dropout: of the weights that the softmax gives, drawn as `Dropout` draws, again in backward instead of kept.
+    kv_heads: fewer than heads for grouped-query attention. head_width: by default width / heads. rope_base: the base of
+    rotary positions (10000 in Su et al. 2021), 0 for none; rope_scaling: how they are slowed. out_std: the standard
+    deviation of the initial values of `out`. dropout: rate for the softmax weights, drawn as in `Dropout`, and drawn
+    again in backward instead of stored.
     """
 
     def __init__(
@@ -50,18 +51,18 @@ class Attention:
                 do="choose heads that divide the width, and kv_heads that divide heads",
             )
         if rope_base and self.head_width % 2:
-            raise InputError(f"rotary positions turn pairs of numbers, and a head has {self.head_width}")
+            raise InputError(f"rotary positions need heads of an even width, not {self.head_width}")
         self.dropout, self.name = checked(dropout), name
         every = (heads + 2 * self.kv_heads) * self.head_width
         self.qkv = Linear(width, every, f"{name}.qkv", bias, std)
         self.out = Linear(heads * self.head_width, width, f"{name}.out", bias, std if out_std is None else out_std)
 
     def parameters(self) -> list[Parameter]:
-        """Of qkv, then of out."""
+        """Those of qkv, then those of out."""
         return self.qkv.parameters() + self.out.parameters()
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
-        """The result, added to `onto` where a residual goes around the attention."""
+        """The result, added to `onto` if a residual goes around the attention."""
         (batch, length, _), width = x.shape, self.head_width
         flat, _ = self.qkv.forward(x, step)
         qkv = flat.reshape(batch, length, -1, width)
@@ -80,7 +81,7 @@ class Attention:
         return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """The gradient of x; that of qkv is kept for W."""
+        """B: the gradient of x. `saved` keeps that of qkv for W."""
         mixed = saved["mixed"]
         dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
         dqkv = empty_like(saved["qkv"])
@@ -93,12 +94,12 @@ class Attention:
         return self.qkv.backward_input(None, saved["dqkv"])
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradients of out, then of qkv."""
+        """W: add to the gradients of out, then of qkv."""
         self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], -1), dy)
         self.qkv.backward_weight(saved["x"], saved["dqkv"])
 
     def _continue(self, qkv: Any, cache: KeyValues, mixed: Any) -> None:
-        """Attention of tokens behind those of a cache, which then keeps theirs too."""
+        """Attention of tokens that follow those of a cache; the cache then keeps their keys and values too."""
         first, count = cache.length, qkv.shape[1]
         self._rotate(qkv, first=first, length=cache.capacity)
         kept = cache.keep(self.name, qkv[:, :, self.heads :])
@@ -109,7 +110,7 @@ class Attention:
             dispatch.cached_attention(qkv, self.heads, self.kv_heads, kept, first, mixed)
 
     def _rotate(self, qkv: Any, back: bool = False, first: int = 0, length: int = 0) -> None:
-        """Turn queries and keys of tokens from number `first` on; length: of the table, at least theirs."""
+        """Turn queries and keys of tokens from number `first` on; length: tokens that the table must hold."""
         if self.rope_base:
             end = first + qkv.shape[1]
             key = (max(length, end), self.head_width, self.rope_base, self.rope_scaling)
@@ -120,7 +121,7 @@ class Attention:
 
 
 def _tables(key: tuple[Any, ...], like: Any) -> tuple[Any, Any, Any]:
-    """Cosines, sines and negated sines of `angles(*key)` where an array is, in its dtype; the last few are kept."""
+    """Cosines, sines and negated sines of `angles(*key)` on the device and in the dtype of `like`; a cache of a few."""
     kept = (key, like.dtype.name, type(like))
     if kept not in _placed:
         if len(_placed) >= MOST_TABLES:

@@ -1,4 +1,4 @@
-"""A transformer's block, and recomputation in place of memory."""
+"""The residual branches of a transformer's block, and recomputation that saves memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpckit.nn.parameters import Parameter
 
 
 class Residual:
-    """y = x + dropout(branch(norm(x))), with the sum part of the branch's last product where nothing is dropped."""
+    """y = x + dropout(branch(norm(x))). Without dropout the branch's last product does the sum."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class Residual:
         self.norm, self.branch, self.dropout = norm, branch, dropout if dropout and dropout.rate else None
 
     def parameters(self) -> list[Parameter]:
-        """Of the norm, then of the branch."""
+        """Those of the norm, then those of the branch."""
         return self.norm.parameters() + self.branch.parameters()
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """What norm and branch saved, and the pass for dropout, are what backward needs."""
+        """`saved` holds what norm and branch saved, and the pass for dropout."""
         normed, of_norm = self.norm.forward(x, step)
         if self.dropout is None:
             y, of_branch = self.branch.forward(normed, step, onto=x)
@@ -38,19 +38,19 @@ class Residual:
         return y, {"norm": of_norm, "branch": of_branch, "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """The gradient of x; those between the parts are kept for W."""
+        """B: the gradient of x. `saved` keeps those between the parts for W."""
         saved["dbranch"] = dy if self.dropout is None else self.dropout.backward_input(saved["pass"], dy)
         saved["dnorm"] = self.branch.backward_input(saved["branch"], saved["dbranch"])
         return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradients of the branch, then of the norm."""
+        """W: add to the gradients of the branch, then of the norm."""
         self.branch.backward_weight(saved["branch"], saved["dbranch"])
         self.norm.backward_weight(saved["norm"], saved["dnorm"])
 
 
 class Recompute:
-    """A layer that keeps only its input, and runs forward once more when backward comes: the same bits for less memory.
+    """A layer that keeps only its input and runs forward again in backward: the same bits with less memory.
 
     Chen et al., "Training deep nets with sublinear memory cost", 2016. Dropout draws the same numbers again.
     """
@@ -59,16 +59,16 @@ class Recompute:
         self.layer = layer
 
     def parameters(self) -> list[Parameter]:
-        """Of the layer."""
+        """Those of the layer."""
         return self.layer.parameters()
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X and the pass are what backward needs."""
+        """`saved` is x and the pass."""
         y, _ = self.layer.forward(x, step)
         return y, [x, step]
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """Forward again, then B."""
+        """Run forward again, then B."""
         _, inner = self.layer.forward(*saved)
         saved[:] = [inner]
         return self.layer.backward_input(inner, dy)

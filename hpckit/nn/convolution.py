@@ -1,4 +1,4 @@
-"""Layers of image networks: 2-D convolution, max pooling, and images laid out flat for a classifier.
+"""Layers of image networks: 2-D convolution, max pooling, and images flattened for a classifier.
 
 Images are [n, height, width, channels], channels last.
 """
@@ -21,8 +21,8 @@ class Convolution:
     [n, (h + 2 padding - size) // stride + 1, …, outputs].
 
     weight: [size, size, inputs, outputs], normal with variance 2 / (size^2 inputs) (He et al. 2015, arXiv:1502.01852);
-    bias: [outputs], 0. input_gradient=False where x is data. The patches of x are made again for the weights'
-    gradient: kept, they would take size^2 times the memory of x.
+    bias: [outputs], 0. input_gradient=False if x is data. Backward makes the patches of x again for the
+    weights' gradient, since storing them would take size^2 times the memory of x.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Convolution:
         return y, x
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """B: every patch's gradient, added up where patches overlap."""
+        """B: the gradients of all patches, added where patches overlap."""
         if not self.input_gradient:
             return None
         patches = empty((*dy.shape[:3], *self.weight.shape[:3]), dy)
@@ -65,7 +65,7 @@ class Convolution:
         return dx
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """W: the product of all patches with what their pixels got."""
+        """W: the product of all patches with the gradients of their pixels."""
         rows = dy.reshape(-1, self.bias.size)
         multiply(_rows(self._patches(saved)).T, rows, self._matrix(self.weight.grad), add=True)
         add_columns(rows, self.bias.grad)
@@ -88,11 +88,11 @@ class MaxPool:
         self.size = size
 
     def parameters(self) -> list[Parameter]:
-        """None."""
+        """No parameters."""
         return []
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """`saved` is where in each window the largest was, and an array of the shape of x."""
+        """`saved` is the place of the largest pixel in each window, and the shape of x."""
         n, height, width, channels = x.shape
         y = empty((n, height // self.size, width // self.size, channels), x)
         place = empty(y.shape, x.view("u1"))
@@ -100,7 +100,7 @@ class MaxPool:
         return y, (place, x.shape)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """B: each gradient to where the largest was."""
+        """B: each gradient goes to the place of the largest pixel."""
         place, shape = saved
         dx = empty(shape, dy)
         kernels.max_pool_back(dx, dy, place, self.size)
@@ -114,7 +114,7 @@ class Flatten:
     """An image as a row of numbers: [n, h, w, c] -> [n, h w c]."""
 
     def parameters(self) -> list[Parameter]:
-        """None."""
+        """No parameters."""
         return []
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
@@ -122,7 +122,7 @@ class Flatten:
         return x.reshape(len(x), -1), x.shape
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """B: the gradient in the shape of the image; None where the image is data."""
+        """B: the gradient in the shape of the image; None if the image is data."""
         return None if dy is None else dy.reshape(saved)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:

@@ -1,4 +1,4 @@
-"""Dropout, with random numbers that are a function of where they are used."""
+"""Dropout, whose random numbers are a function of seed, step, sample and layer."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hpckit.nn.parameters import Parameter
 
 
 class Dropout:
-    """Each number is 0 with probability `rate`, else divided by 1 - rate; nothing where a pass is not training.
+    """Each element becomes 0 with probability `rate`, else is divided by 1 - rate; no change if a pass is not training.
 
-    Which ones is a function of (seed, step, the sample's number in the whole batch, name): it does not depend on how
-    samples are spread over ranks and microbatches, and backward draws it again instead of keeping it.
+    The choice is a function of (seed, step, the sample's number in the whole batch, name): it does not depend on how
+    samples are spread over ranks and microbatches, and backward draws it again instead of storing it.
     """
 
     def __init__(self, rate: float, name: str = "dropout") -> None:
         self.rate, self.name = checked(rate), name
 
     def parameters(self) -> list[Parameter]:
-        """None."""
+        """No parameters."""
         return []
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """x: [samples, …]. The pass is what backward needs."""
+        """x: [samples, …]. `saved` is the pass."""
         return self._drop(x, step), step
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """The same numbers of dy are dropped."""
+        """B: drop the same elements of dy."""
         return self._drop(dy, saved)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Nothing to add."""
+        """W: there are no parameters."""
 
     def _drop(self, x: Any, step: Pass) -> Any:
         if not self.rate or not step.training:
@@ -46,13 +46,13 @@ class Dropout:
 
 
 def checked(rate: float) -> float:
-    """The rate. Raises `InputError` for one that is not at least 0 and below 1."""
+    """The rate. Raises `InputError` unless it is at least 0 and below 1."""
     if not 0 <= rate < 1:
-        raise InputError(f"a dropout rate of {rate} leaves nothing over", do="give 0 to below 1, as 0.1")
+        raise InputError(f"a dropout rate must be at least 0 and below 1, not {rate}", do="give a rate such as 0.1")
     return rate
 
 
 def numbers_of(step: Pass, name: str) -> tuple[int, int, int]:
-    """What a kernel's random numbers are a function of, for the layer of a name: key, step, first sample."""
+    """The numbers that determine the random numbers of the layer with this name: key, step, first sample."""
     digest = hashlib.sha256(f"{step.seed}/{name}".encode()).digest()
     return int.from_bytes(digest[:8], "little"), step.step, step.first_sample

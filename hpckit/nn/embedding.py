@@ -17,7 +17,8 @@ from hpckit.nn.parameters import Parameter, whole_numbers
 class Embedding:
     """y[i, t] = token[tokens[i, t]] + position[t]: integers [B, T] -> [B, T, width].
 
-    context: the most positions, 0 for none (rotary positions are the attention's). shared: a head has the same table.
+    context: number of learned positions, 0 for none (rotary positions belong to the attention). shared: a head uses the
+    same table.
     """
 
     def __init__(
@@ -27,35 +28,35 @@ class Embedding:
         self.position = Parameter(f"{name}.position.weight", (context, width), std) if context else None
 
     def parameters(self) -> list[Parameter]:
-        """The tokens' table, then the positions'."""
+        """The table of the tokens, then that of the positions."""
         return [self.token] if self.position is None else [self.token, self.position]
 
     def forward(self, tokens: Any, step: Pass) -> tuple[Any, Any]:
-        """The tokens are what backward needs; the host's are copied to the GPU that the table is on.
+        """`saved` is the tokens; tokens of the host are copied to the GPU of the table.
 
-        Raises `InputError` for tokens outside the table, too many, or no integers.
+        Raises `InputError` for tokens outside the table, too many tokens, or numbers that are not integers.
         """
         vocab, table = self.token.shape[0], self.token.value
         tokens = whole_numbers(tokens, "tokens")
         if tokens.ndim != 2:
             raise InputError(f"tokens are [samples, context], not {list(tokens.shape)}", do="give tokens[None] for one")
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
-            raise InputError(f"tokens go from 0 to {vocab - 1}, not {tokens.min()} to {tokens.max()}")
+            raise InputError(f"tokens range from 0 to {vocab - 1}, not from {tokens.min()} to {tokens.max()}")
         first = 0 if step.cache is None else step.cache.length
         end = first + tokens.shape[1]
         if self.position is not None and end > self.position.shape[0]:
-            raise InputError(f"{end} tokens a sample are more than the context of {self.position.shape[0]}")
+            raise InputError(f"{end} tokens per sample exceed the context of {self.position.shape[0]}")
         tokens = placed(tokens, table)
         y = empty((*tokens.shape, table.shape[1]), table)
         dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
         return y, tokens
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """Tokens have no gradient: None."""
+        """B: None, since tokens have no gradient."""
         return None
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds dy to the rows that it came from."""
+        """W: add dy to the rows of its tokens and positions."""
         table = self.token.grad
         dispatch.embed_gradient(saved, dy, table, table[:0] if self.position is None else self.position.grad)
 
@@ -71,18 +72,18 @@ class Unembedding:
         return [self.weight]
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X is what backward needs."""
+        """`saved` is x."""
         y = empty((*x.shape[:-1], self.weight.shape[0]), x)
         multiply(rows(x), self.weight.value.T, rows(y))
         return y, x
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """Dx = dy weight."""
+        """B: dx = dy weight."""
         dx = empty((*dy.shape[:-1], self.weight.shape[1]), dy)
         multiply(rows(dy), self.weight.value, rows(dx))
         return dx
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds dy^T x, for a shared weight to its second gradient."""
+        """W: add dy^T x; for a shared weight, to its second gradient."""
         grad = self.weight.grad if self.weight.second_grad is None else self.weight.second_grad
         multiply(rows(dy).T, rows(saved), grad, add=True)

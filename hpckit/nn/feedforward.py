@@ -1,4 +1,4 @@
-"""The two or three linear maps between which a transformer's block has its activation."""
+"""The feed-forward part of a transformer's block: linear maps with an activation between; and plain MLPs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpckit.nn.parameters import Parameter
 
 
 class FeedForward:
-    """Down(activation(up(x))): [..., width] -> [..., width], as in GPT-2; activation: a name of `ACTIVATIONS`."""
+    """down(activation(up(x))): [..., width] -> [..., width], as in GPT-2; activation: a name of `ACTIVATIONS`."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class FeedForward:
         self.down = Linear(hidden, width, f"{name}.down", std=std if out_std is None else out_std)
 
     def parameters(self) -> list[Parameter]:
-        """Of up, then of down."""
+        """Those of up, then those of down."""
         return self.up.parameters() + self.down.parameters()
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
-        """The result, added to `onto` where a residual goes around."""
+        """The result, added to `onto` if a residual goes around the layer."""
         slope, _ = self.up.forward(x, step)
         hidden, y = empty_like(slope), empty_like(x)
         self.activation(slope, hidden)
@@ -44,12 +44,12 @@ class FeedForward:
         return y, (x, slope, hidden)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """The gradient of x; the slope becomes the gradient of the hidden numbers, which W needs."""
+        """B: the gradient of x. The slope becomes the gradient of the hidden values, which W needs."""
         dispatch.scale(saved[1], self.down.backward_input(None, dy))
         return self.up.backward_input(None, saved[1])
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradients of down, then of up."""
+        """W: add to the gradients of down, then of up."""
         x, dhidden, hidden = saved
         self.down.backward_weight(hidden, dy)
         self.up.backward_weight(x, dhidden)
@@ -66,11 +66,11 @@ class GatedFeedForward:
         self.down = Linear(hidden, width, f"{name}.down", bias=False, std=std if out_std is None else out_std)
 
     def parameters(self) -> list[Parameter]:
-        """Of gate, up, down."""
+        """Those of gate, up and down."""
         return self.gate.parameters() + self.up.parameters() + self.down.parameters()
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
-        """The result, added to `onto` where a residual goes around."""
+        """The result, added to `onto` if a residual goes around the layer."""
         (gate, _), (up, _) = self.gate.forward(x, step), self.up.forward(x, step)
         hidden, y = empty_like(gate), empty_like(x)
         dispatch.swiglu(gate, up, hidden)
@@ -78,7 +78,7 @@ class GatedFeedForward:
         return y, (x, gate, up, hidden)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """The gradient of x; the slopes become the gradients of gate and up, which W needs."""
+        """B: the gradient of x. The slopes become the gradients of gate and up, which W needs."""
         x, gate, up, _ = saved
         dispatch.scale_two(self.down.backward_input(None, dy), gate, up)
         dx = empty(x.shape, x)
@@ -87,7 +87,7 @@ class GatedFeedForward:
         return dx
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradients of down, up, gate."""
+        """W: add to the gradients of down, up and gate."""
         x, dgate, dup, hidden = saved
         self.down.backward_weight(hidden, dy)
         self.up.backward_weight(x, dup)
@@ -95,17 +95,17 @@ class GatedFeedForward:
 
 
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
-    """Linear maps sizes[0] -> sizes[1] -> …, an activation between each two: [n, sizes[0]] -> [n, sizes[-1]].
+    """Linear maps sizes[0] -> sizes[1] -> … with activations between them: [n, sizes[0]] -> [n, sizes[-1]].
 
-    activation: "relu", "gelu", "gelu_erf" or "silu". Each linear map and the activation behind it is one layer, named
-    by its number. The input is data: it gets no gradient.
+    activation: "relu", "gelu", "gelu_erf" or "silu". Each linear map with the activation after it is one layer, named
+    by its number. The input is data and gets no gradient.
     """
     if len(sizes) < 2 or min(sizes) < 1:
         raise InputError(
-            f"an MLP of sizes {list(sizes)} has no layer",
-            do="give at least two sizes of 1 and more: input, hidden ones, output, as in mlp([784, 1024, 10])",
+            f"an MLP of sizes {list(sizes)} has no layers",
+            do="give at least two sizes of 1 or more: input, hidden ones, output, as in mlp([784, 1024, 10])",
         )
-    activation_of(activation)  # raises, where none is used too
+    activation_of(activation)  # raises for a wrong name even if no activation is used
     layers: list[Layer] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         linear = Linear(inputs, outputs, str(i), input_gradient=i > 0)

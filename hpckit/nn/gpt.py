@@ -34,10 +34,10 @@ def gpt2(
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of GPT-2 (Radford et al. 2019).
 
-    vocab: rows of the table, the vocabulary or more (`CrossEntropy` leaves padding out). context: the most tokens of a
-    sample. dropout: of the embedding and of each branch; attention_dropout: of the attention's weights, by default the
-    same. recompute: blocks keep only their input for backward. activation: a name of `ACTIVATIONS`, "gelu" being the
-    form by tanh. hidden: width inside a block's MLP, by default 4 width. eps: of the norms.
+    vocab: rows of the table, at least the vocabulary (`CrossEntropy` ignores padding). context: most tokens in a
+    sample. dropout: rate for the embedding and each branch; attention_dropout: rate for the attention's weights, the
+    same by default. recompute: blocks keep only their input for backward. activation: a name of `ACTIVATIONS` ("gelu"
+    is the tanh form). hidden: width inside a block's MLP, by default 4 width. eps: that of the norms.
     The maps back to the residual start smaller by sqrt(2 layers), as in GPT-2.
     """
     hidden = 4 * width if hidden is None else hidden
@@ -82,8 +82,8 @@ def llama(
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023).
 
-    hidden: width of the gated map between. context: the most tokens that the model is meant for; rotary positions have
-    no table, and longer samples run. rope_scaling: slows them, as Llama 3.1 does. The other arguments as in `gpt2`.
+    hidden: width of the gated map. context: number of tokens that the model is meant for; rotary positions have no
+    table, so longer samples run too. rope_scaling: slows the rotation, as in Llama 3.1. Other arguments: see `gpt2`.
     """
     _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
     embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
@@ -120,4 +120,4 @@ def _model(
 def _check(**numbers: int) -> None:
     wrong = [f"{name} = {value}" for name, value in numbers.items() if value < 1]
     if wrong:
-        raise InputError(f"a model needs at least one of each: {', '.join(wrong)}", do="give numbers of 1 and more")
+        raise InputError(f"the sizes of a model must be 1 or more: {', '.join(wrong)}", do="give numbers of 1 or more")

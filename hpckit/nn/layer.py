@@ -1,9 +1,9 @@
-"""What a layer is, and layers one after another.
+"""The protocol of a layer, and layers in sequence.
 
 A backward pass is split in two, so that a pipeline can defer the second half (Qi et al., "Zero bubble pipeline
-parallelism", 2023): B gives the gradient of the input, which the stage before waits for; W adds the gradients of the
-parameters, which only the optimizer waits for. Nothing is kept in a layer between microbatches: what backward needs is
-in `saved`, which serves one backward pass.
+parallelism", 2023): B computes the gradient of the input, for which the previous stage waits; W adds the gradients of
+the parameters, for which only the optimizer waits. A layer keeps no state between microbatches: all that backward needs
+is in `saved`, which serves one backward pass.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class KeyValues:
         logits, _ = model.forward(next_token, Pass(training=False, cache=cache))  # [1, 1]: it sees the n before
         cache.length += 1
 
-    length: tokens that are kept. With a cache a forward pass gives the logits of the tokens it is given, which come
-    behind those; nothing is saved for backward.
+    length: number of tokens in the cache. With a cache a forward pass returns the logits of its own tokens, which
+    follow those in the cache; it saves nothing for backward.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -37,13 +37,13 @@ class KeyValues:
         self._kept: dict[str, Any] = {}
 
     def keep(self, name: str, tokens: Any) -> Any:
-        """Keep keys and values [B, n, 2 kv_heads, d] of the layer `name`; those of all tokens so far, and room behind.
+        """Add keys and values [B, n, 2 kv_heads, d] of the layer `name`; return all so far, with free room after them.
 
-        Raises `InputError` where there is no room left.
+        Raises `InputError` if the cache is full.
         """
         batch, count, heads, width = tokens.shape
         if self.length + count > self.capacity:
-            raise InputError(f"{self.length} + {count} tokens are more than the {self.capacity} that there is room for")
+            raise InputError(f"{self.length} + {count} tokens exceed the cache's capacity of {self.capacity}")
         if name not in self._kept:
             self._kept[name] = from_host(np.zeros((batch, self.capacity, heads, width), tokens.dtype), tokens)
         kept = self._kept[name]
@@ -55,9 +55,9 @@ class KeyValues:
 class Pass:
     """What a forward pass needs besides its input.
 
-    training: whether dropout is active. seed, step, first_sample: with the layer's name, what its random numbers are a
-    function of; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache:
-    the tokens before, where a text is written token by token.
+    training: whether dropout is active. seed, step, first_sample: these and the layer's name determine its random
+    numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
+    earlier tokens, if a text is written token by token.
     """
 
     training: bool = True
@@ -70,27 +70,27 @@ class Pass:
 class Layer(Protocol):
     """A function of arrays with parameters.
 
-    `backward_weight` may be called any time after `backward_input`, once a microbatch, and adds to the gradients; in
-    the same order of microbatches it gives the same bits, however late.
+    `backward_weight` may be called any time after `backward_input`, once per microbatch, and adds to the gradients; the
+    same order of microbatches gives the same bits, however late the calls are.
     """
 
     def parameters(self) -> list[Parameter]:
-        """Its parameters, in a fixed order."""
+        """The parameters, in a fixed order."""
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """The result y, and what backward needs."""
+        """The result y, and `saved`: what backward needs."""
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """B: the gradient of x from that of y; None where x is data. Leaves dy as it is."""
+        """B: the gradient of x from that of y; None if x is data. dy stays unchanged."""
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """W: add the parameters' gradients."""
+        """W: add to the gradients of the parameters."""
 
 
 class Sequential:
-    """Layers one after another; a pipeline's stage is a `Sequential` of some of a model's layers.
+    """Layers in sequence; a pipeline's stage is a `Sequential` of some of a model's layers.
 
-    names: labels of the layers (by default their numbers). Parameters bear their full names from their own layers.
+    names: labels of the layers (by default their numbers). The parameters keep the full names that their layers give.
     """
 
     def __init__(self, layers: Sequence[Layer], names: Sequence[str] | None = None) -> None:
@@ -100,11 +100,11 @@ class Sequential:
             raise ValueError(f"{len(self.layers)} layers need as many names, not {len(self.names)}")
 
     def parameters(self) -> list[Parameter]:
-        """Of all layers, each once."""
+        """Those of all layers, each once."""
         return list({id(p): p for layer in self.layers for p in layer.parameters()}.values())
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """`saved` is a list, for each layer [what it saved, its dy]."""
+        """`saved` is a list with [what the layer saved, its dy] for each layer."""
         saved = []
         for layer in self.layers:
             x, kept = layer.forward(x, step)
@@ -112,20 +112,20 @@ class Sequential:
         return x, saved
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """B of all layers; the gradients between them are kept for W."""
+        """B of all layers; `saved` keeps the gradients between them for W."""
         for layer, entry in zip(reversed(self.layers), reversed(saved), strict=True):
             entry[1] = dy
             dy = layer.backward_input(entry[0], dy)
         return dy
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """W of all layers, the last one first; what they saved is let go."""
+        """W of all layers, the last one first; frees what they saved."""
         for layer in reversed(self.layers):
             layer.backward_weight(*saved.pop())
 
 
 def backward(layer: Layer, saved: Any, dy: Any) -> Any:
-    """B and W of a layer at once, layer by layer in a `Sequential`, so that memory is let go on the way."""
+    """B and W of a layer together, layer by layer in a `Sequential`, so that memory is freed early."""
     if not isinstance(layer, Sequential):
         dx = layer.backward_input(saved, dy)
         layer.backward_weight(saved, dy)

@@ -21,10 +21,10 @@ def rows(x: Any) -> Any:
 
 
 def _unfit(weight: Parameter, x: Any) -> InputError:
-    """What is wrong with the input of a linear map."""
+    """The error for an input that does not fit a linear map."""
     if weight.value is None:
         return InputError(
-            f"{weight.name} has no values yet", do="make Parameters(model.parameters()) and initialize it"
+            f"{weight.name} has no values yet", do="make Parameters(model.parameters()) and initialize them"
         )
     takes, given = weight.value.dtype, x.dtype
     return InputError(
@@ -34,10 +34,10 @@ def _unfit(weight: Parameter, x: Any) -> InputError:
 
 
 class Linear:
-    """Y = x weight + bias: [..., inputs] -> [..., outputs]; the weight is [inputs, outputs].
+    """y = x weight + bias: [..., inputs] -> [..., outputs]; the weight is [inputs, outputs].
 
-    std: of the weight's initial values; by default the uniform numbers within 1 / sqrt(inputs) that PyTorch draws, for
-    the bias too. input_gradient=False where x is data: `backward_input` then gives None and costs nothing.
+    std: standard deviation of the weight's initial values; by default weight and bias are uniform within 1 /
+    sqrt(inputs), as in PyTorch. input_gradient=False if x is data: `backward_input` then returns None at no cost.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Linear:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X is what backward needs. Raises `InputError` for an x of other inputs or another dtype."""
+        """`saved` is x. Raises `InputError` for an x with another number of inputs or another dtype."""
         value = self.weight.value
         if value is None or x.dtype != value.dtype or x.shape[-1:] != value.shape[:1]:
             raise _unfit(self.weight, x)
@@ -74,7 +74,7 @@ class Linear:
         return y, x
 
     def apply(self, x: Any, y: Any, onto: Any = None) -> None:
-        """Y = x weight + bias, plus `onto` where it is given: what the product is added to."""
+        """Set y = x weight + bias, plus `onto` if it is given."""
         start = onto if self.bias is None else self.bias.value
         if onto is not None and self.bias is not None:
             np.add(onto, self.bias.value, out=y)
@@ -83,7 +83,7 @@ class Linear:
         multiply(rows(x), self.weight.value, rows(y), start is not None)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
-        """Dx = dy weight^T."""
+        """B: dx = dy weight^T."""
         if not self.input_gradient:
             return None
         dx = empty((*dy.shape[:-1], self.weight.shape[0]), dy)
@@ -91,11 +91,11 @@ class Linear:
         return dx
 
     def transposed(self, dy: Any, dx: Any, add: bool = False) -> None:
-        """Dx = dy weight^T, added to what is there with `add`."""
+        """Set dx = dy weight^T, or add to dx with `add`."""
         multiply(rows(dy), self.weight.value.T, rows(dx), add)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds x^T dy, and the sum of dy over the rows."""
+        """W: add x^T dy to the weight's gradient, and the sum of dy over the rows to the bias's."""
         multiply(rows(saved).T, rows(dy), self.weight.grad, add=True)
         if self.bias is not None:
             dispatch.add_columns(dy, self.bias.grad)

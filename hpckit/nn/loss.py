@@ -15,8 +15,8 @@ from hpckit.nn.parameters import whole_numbers
 class CrossEntropy:
     """Softmax and negative log-likelihood in one, in nats.
 
-    vocab: number of classes. padded: columns of the logits, vocab or more; those behind `vocab` count for nothing and
-    get the gradient 0. Negative targets are left out (padding of an uneven batch).
+    vocab: number of classes. padded: columns of the logits, vocab or more; columns beyond `vocab` are ignored
+    and get the gradient 0. Negative targets are ignored (padding of an uneven batch).
     """
 
     def __init__(self, vocab: int, padded: int | None = None) -> None:
@@ -28,17 +28,18 @@ class CrossEntropy:
             )
 
     def forward(self, logits: Any, targets: Any) -> tuple[Any, Any]:
-        """The loss summed over all targets; the logits' memory is used for backward.
+        """The loss summed over all targets; backward reuses the logits' memory.
 
-        The sum is a number, on a GPU an array of one that `float` waits for. logits: [..., padded]; targets: integers
-        [...] below vocab, the host's are copied to the logits' GPU. Raises `InputError` for other shapes or targets.
+        The sum is a number; on a GPU it is an array of one element, for which `float` waits. logits: [..., padded];
+        targets: integers [...] below vocab; those of the host are copied to the logits' GPU. Raises `InputError` for
+        other shapes or targets.
         """
         targets = whole_numbers(targets, "targets")
         flat, wanted = rows(logits), targets.reshape(-1)
         if flat.shape != (wanted.size, self.padded):
             raise InputError(f"{targets.shape} targets need logits {(*targets.shape, self.padded)}, not {logits.shape}")
         if wanted.size and wanted.max() >= self.vocab:
-            raise InputError(f"target {wanted.max()} is none of {self.vocab} classes, 0 to {self.vocab - 1}")
+            raise InputError(f"target {wanted.max()} is not one of the {self.vocab} classes, 0 to {self.vocab - 1}")
         wanted, inverse = placed(wanted, flat), empty((len(flat),), flat)
         loss = dispatch.cross_entropy(flat, wanted, self.vocab, inverse)
         return loss, (logits, wanted, inverse)

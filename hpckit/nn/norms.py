@@ -23,20 +23,20 @@ class LayerNorm:
         return [self.gain, self.bias]
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X and the statistics of its rows are what backward needs."""
+        """`saved` is x and the statistics of its rows."""
         y, mean = empty_like(x), empty((x.size // x.shape[-1],), x)
         rstd = empty(mean.shape, x)
         dispatch.layer_norm(x, self.gain.value, self.bias.value, self.eps, y, mean, rstd)
         return y, (x, mean, rstd)
 
     def backward_input(self, saved: Any, dy: Any, carry: Any = None) -> Any:
-        """The gradient of x, added to `carry` where a residual goes around the norm."""
+        """B: the gradient of x, added to `carry` if a residual goes around the norm."""
         dx = empty_like(dy)
         dispatch.layer_norm_input(saved[0], self.gain.value, *saved[1:], dy, carry, dx)
         return dx
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradients of gain and bias."""
+        """W: add to the gradients of gain and bias."""
         dispatch.layer_norm_weight(*saved, dy, self.gain.grad, self.bias.grad)
 
 
@@ -52,17 +52,17 @@ class RMSNorm:
         return [self.gain]
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
-        """X and the statistics of its rows are what backward needs."""
+        """`saved` is x and the statistics of its rows."""
         y, rstd = empty_like(x), empty((x.size // x.shape[-1],), x)
         dispatch.rms_norm(x, self.gain.value, self.eps, y, rstd)
         return y, (x, rstd)
 
     def backward_input(self, saved: Any, dy: Any, carry: Any = None) -> Any:
-        """The gradient of x, added to `carry` where a residual goes around the norm."""
+        """B: the gradient of x, added to `carry` if a residual goes around the norm."""
         dx = empty_like(dy)
         dispatch.rms_norm_input(saved[0], self.gain.value, saved[1], dy, carry, dx)
         return dx
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """Adds to the gradient of the gain."""
+        """W: add to the gradient of the gain."""
         dispatch.rms_norm_weight(*saved, dy, self.gain.grad)

@@ -1,4 +1,4 @@
-"""Optimizers over flat vectors, the clipping of gradients, and the rate over the steps."""
+"""Optimizers over flat vectors, gradient clipping, and the learning rate over the steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpckit.nn.parameters import Parameters
 
 
 def decay_parts(parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
-    """The flat vector in parts of equal decay: bounds int64 [k + 1], and whether part k decays, bool [k]."""
+    """The flat vector in parts of equal decay: bounds, int64 [k + 1], and whether part k decays, bool [k]."""
     bounds: list[int] = []
     decays: list[bool] = []
     for p in parameters.list:
@@ -26,14 +26,14 @@ def decay_parts(parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check(parameters: Parameters, fractions: dict[str, float], others: dict[str, float]) -> None:
-    """Raise `InputError` for what are no parameters, fractions outside of [0, 1), others below 0 or not finite."""
+    """Raise `InputError` unless these are `Parameters`, fractions in [0, 1), and others finite and 0 or more."""
     if not hasattr(parameters, "grads"):
         raise InputError(
-            f"an optimizer changes Parameters, and was given a {type(parameters).__name__}",
+            f"an optimizer needs Parameters, not a {type(parameters).__name__}",
             do="give Parameters(model.parameters()), or the .parameters of DataParallel or Pipeline",
         )
-    wrong = [f"{name} is {value!r}: from 0 to below 1" for name, value in fractions.items() if not 0 <= value < 1]
-    wrong += [f"{name} is {value!r}: 0 or more" for name, value in others.items() if not 0 <= value < math.inf]
+    wrong = [f"{name} = {value!r} is not in [0, 1)" for name, value in fractions.items() if not 0 <= value < 1]
+    wrong += [f"{name} = {value!r} is not in [0, inf)" for name, value in others.items() if not 0 <= value < math.inf]
     if wrong:
         raise InputError("; ".join(wrong))
 
@@ -41,8 +41,8 @@ def _check(parameters: Parameters, fractions: dict[str, float], others: dict[str
 class AdamW:
     """Adam with decoupled weight decay, as PyTorch computes it (Loshchilov and Hutter 2019).
 
-    weight_decay: the part of a value lost a step is rate weight_decay, for parameters with `decay`. Raises `InputError`
-    for settings that cannot be.
+    weight_decay: each step reduces a value by the fraction rate weight_decay, for parameters with `decay`. Raises
+    `InputError` for settings outside of their ranges.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AdamW:
         self.count = 0
 
     def step(self, rate: float, scale: float = 1.0) -> None:
-        """Change the values by the gradients times `scale`; the gradients stay."""
+        """Update the values with the gradients times `scale`; the gradients stay unchanged."""
         self.count += 1
         self.parameters.add_second_grads()
         (beta1, beta2), p = self.betas, self.parameters
@@ -75,7 +75,7 @@ class AdamW:
         return {"mean": self.mean, "square": self.square, "count": np.array(self.count)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take a state over, into the vectors of this optimizer."""
+        """Copy a state into the vectors of this optimizer."""
         set_from_host(self.mean, to_host(state["mean"]))
         set_from_host(self.square, to_host(state["square"]))
         self.count = int(state["count"])
@@ -84,7 +84,7 @@ class AdamW:
 class SGD:
     """Stochastic gradient descent with momentum, as PyTorch computes it (no dampening).
 
-    Raises `InputError` for settings that cannot be.
+    Raises `InputError` for settings outside of their ranges.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SGD:
         self.velocity = np.zeros_like(parameters.values)
 
     def step(self, rate: float, scale: float = 1.0) -> None:
-        """Change the values by the gradients times `scale`; the gradients stay."""
+        """Update the values with the gradients times `scale`; the gradients stay unchanged."""
         p = self.parameters
         p.add_second_grads()
         settings = np.array([scale, self.momentum, rate, self.nesterov], p.dtype)
@@ -108,18 +108,18 @@ class SGD:
         return {"velocity": self.velocity}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take a state over, into the vector of this optimizer."""
+        """Copy a state into the vector of this optimizer."""
         set_from_host(self.velocity, to_host(state["velocity"]))
 
 
 def clip_scale(squared_norm: float, limit: float) -> float:
-    """The factor that brings gradients of a norm to at most `limit`: min(1, limit / norm); 1 where limit is 0."""
+    """The factor that limits the gradients' norm to `limit`: min(1, limit / norm); 1 if limit is 0."""
     norm = math.sqrt(squared_norm)
     return 1.0 if limit <= 0 or norm <= limit else limit / norm
 
 
 def warmup_cosine(step: int, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:
-    """The rate of a step counted from 0: a straight line up to `peak` at step `warmup`, then half a cosine to `floor`.
+    """The rate of a step, counted from 0: linear up to `peak` at step `warmup`, then half a cosine down to `floor`.
 
     Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts. From step `total` on it is `floor`.
     """

@@ -14,16 +14,16 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import is_device_array, set_from_host
 from hpckit.kernels.nn import dispatch
 
-SLOT = 16  # elements that a parameter's place is a multiple of: a cache line of float32
+SLOT = 16  # a parameter starts at a multiple of this many elements: a cache line of float32
 
 
 @dataclass(eq=False)
 class Parameter:
     """A named array of numbers that training changes.
 
-    init: standard deviation of normal numbers, or a function of a NumPy random generator that gives the initial values.
-    decay: whether weight decay applies. shared: it serves a second layer too (tied embeddings), whose gradients are
-    added to `second_grad`, so that the sums do not depend on whether the two layers stand on one rank.
+    init: standard deviation of normal numbers, or a function from a NumPy random generator to the initial values.
+    decay: whether weight decay applies. shared: a second layer uses it too (tied embeddings) and adds its gradients to
+    `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
     value, grad: views into the vectors of `Parameters`, once bound.
     """
 
@@ -38,11 +38,11 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     def initial(self, seed: int) -> Any:
-        """Its initial values: a function of (seed, name) alone, whichever rank asks."""
+        """The initial values: a function of (seed, name) alone, the same on every rank."""
         digest = hashlib.sha256(f"{seed}/{self.name}".encode()).digest()
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
         return self.init(random) if callable(self.init) else self.init * random.standard_normal(self.shape)
@@ -61,9 +61,8 @@ def ones(random: np.random.Generator) -> float:
 class Parameters:
     """The values and gradients of parameters, each in one flat vector; every parameter starts at a multiple of 16.
 
-    allocate(n, dtype) gives the two vectors, zeroed: data parallel puts them into shared memory; those of a GPU,
-    `device.zeros`, make a model whose layers compute there.
-    Raises InputError for two parameters of one name.
+    allocate(n, dtype) makes the two vectors, zeroed: data parallelism puts them into shared memory; with a GPU's
+    `device.zeros` the layers compute on that GPU. Raises `InputError` if two parameters have the same name.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Parameters:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InputError(
-                f"two parameters have one name: {', '.join(twice)}",
+                f"two parameters have the same name: {', '.join(twice)}",
                 likely="two layers were made with the same name",
                 do="give each layer a name of its own, as in Linear(3, 4, name='first')",
             )
@@ -93,7 +92,7 @@ class Parameters:
 
     @property
     def count(self) -> int:
-        """Numbers that training changes, without the gaps between parameters."""
+        """Number of elements that training changes, without the gaps between parameters."""
         return sum(p.size for p in self.list)
 
     def named(self) -> dict[str, Parameter]:
@@ -101,7 +100,7 @@ class Parameters:
         return {p.name: p for p in self.list}
 
     def initialize(self, seed: int) -> None:
-        """Set all values; a stage with some of a model's layers gets the numbers of the whole model."""
+        """Set all values; a stage with some of a model's layers gets the same values as the whole model."""
         for p in self.list:
             set_from_host(p.value, p.initial(seed))
 
@@ -113,7 +112,7 @@ class Parameters:
                 p.second_grad[...] = 0
 
     def add_second_grads(self) -> None:
-        """Add the gradients of shared parameters' second layers, after the last microbatch and before any reduction.
+        """Add the second gradients of shared parameters, after the last microbatch and before any reduction.
 
         A second call adds nothing. `squared_norm` and the optimizers call it.
         """
@@ -129,9 +128,9 @@ class Parameters:
 
 
 def whole_numbers(values: Any, what: str) -> Any:
-    """Integers of the host as contiguous int64, those of a GPU as they are. Raises `InputError` for other numbers."""
+    """Integers: those of the host as contiguous int64, those of a GPU unchanged. Raises `InputError` for others."""
     on_device = is_device_array(values)
     given = values if on_device else np.asarray(values)
     if given.dtype.kind not in "iu":
-        raise InputError(f"{what} are integers, not {given.dtype}", do=f"give {what}.astype(np.int64)")
+        raise InputError(f"{what} must be integers, not {given.dtype}", do=f"give {what}.astype(np.int64)")
     return given if on_device else np.ascontiguousarray(given, np.int64)

@@ -1,4 +1,4 @@
-"""Rotary positions: by which angles pairs of numbers turn from token to token."""
+"""Rotary positions: the angles by which pairs of numbers turn from token to token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How a model that was trained on `original` tokens turns slower, to see `factor` times as many.
+    """Slows the rotation of a model that was trained on `original` tokens, so that it can use `factor` times as many.
 
-    Pairs that turn round more than `high` times within `original` tokens keep their speed, those that do so less than
-    `low` times get 1 / factor of it, and between lies a straight line (Llama 3.1, "The Llama 3 herd of models", 2024).
-    With low = high = inf all get 1 / factor (Chen et al., "Extending context window", 2023).
+    Pairs with more than `high` rotations within `original` tokens keep their speed, pairs with fewer than `low` turn
+    slower by `factor`, with a straight line between (Llama 3.1, "The Llama 3 herd of models", 2024).
+    With low = high = inf all pairs turn slower by `factor` (Chen et al., "Extending context window", 2023).
     """
 
     factor: float
@@ -24,7 +24,7 @@ class RopeScaling:
     original: int = 1
 
     def scaled(self, speeds: np.ndarray) -> np.ndarray:
-        """The speeds of the pairs, radians a token, slowed."""
+        """The slowed speeds of the pairs, radians per token."""
         if math.isinf(self.low):
             return speeds / self.factor
         rounds = self.original * speeds / (2 * math.pi)

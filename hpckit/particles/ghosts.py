@@ -82,7 +82,7 @@ class GhostExchange:
     moves them all. Ghosts are numbered in the order in which they come: images of own particles first, then those of
     each peer, of the same node before the others. Particles are on `device`; a GPU packs and unpacks with a kernel
     each, and `start` waits for what it packs. within_node: whether peers on a node share memory (never on a GPU), or
-    the communicator of those that do.
+    the communicator of those that do; False for messages alone.
     """
 
     def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:

@@ -69,7 +69,7 @@ class Ends:
     first: Ints
     last: Ints
     rank: Ints | None = None
-    amount: Ints | Floats | None = None
+    amount: npt.NDArray[Any] | None = None
     cells: Ints | None = None
 
     def of(self, rank: int) -> Ints:
@@ -113,7 +113,7 @@ class Step:
 
     itemsize: bytes of an item; 0: as `price` is given. parts: where given, an item is one of so many parts of the
     buffer whose bytes `price` is given. work: what is computed first. name: of the step in messages. texts: what
-    drawings say of the entries of `sends`, or of those of `work` where nothing is sent.
+    drawings say of the entries of `sends`, without the receiver: `2x16` cells; by default the range of cells.
     """
 
     sends: Ends

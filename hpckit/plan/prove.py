@@ -17,6 +17,8 @@ from hpckit.plan.protocol import EMPTY, NOBODY, NOTHING, Claim, Ends, Ints, Plan
 
 Numbers = npt.NDArray[np.uint64]
 LONG_AGO = -(2**30)  # the number of a step before all others
+CONTRIBUTIONS = 2**61  # numbers from here on stand for contributions, those below for global indices
+NOBODYS = 0xA5A5_5A5A_0F0F_F0F1  # what cells hold that nobody gave
 DENSE = 4  # indices up to so many times the cells are looked up in a table, others by bisection
 
 
@@ -338,10 +340,8 @@ class _Indices:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         ranks, cells = claim.start.shape
-        random = np.random.default_rng(ranks)
-        self._nobody = np.uint64(0 if claim.zeros else random.integers(2**64, dtype=np.uint64) | np.uint64(1))
-        self._key = random.integers(2**64, dtype=np.uint64)
-        contributions = random.integers(0, 2**64, (ranks, cells), np.uint64)
+        self._nobody = np.uint64(0 if claim.zeros else NOBODYS)
+        contributions = _random(np.arange(CONTRIBUTIONS, CONTRIBUTIONS + ranks * cells)).reshape(ranks, cells)
         rows = claim.start[:1] if claim.start.strides[0] == 0 else claim.start
         gives = rows >= 0
         self.given = np.where(gives, contributions, self._nobody)
@@ -357,13 +357,13 @@ class _Indices:
         if self._known is None and largest:
             unknown = np.ones(largest, bool)
             unknown[index] = False
-            self._totals[unknown] = self._hashed(np.flatnonzero(unknown))
+            self._totals[unknown] = _random(np.flatnonzero(unknown))
 
     def totals(self, index: Ints) -> Numbers:
         """The number of each index, of those that nobody gives too; anything for what is no index."""
         n = len(self._totals)
         if not n:
-            return self._hashed(index)
+            return _random(index)
         at = index if self._known is None else np.searchsorted(self._known, index)
         known = (at >= 0) & (at < n)
         if known.all() and self._known is None:
@@ -371,7 +371,7 @@ class _Indices:
         at = np.where(known, at, 0)
         if self._known is not None:
             known &= self._known[at] == index
-        return np.where(known, self._totals[at], self._hashed(index))
+        return np.where(known, self._totals[at], _random(index))
 
     def wrong(self, held: Numbers) -> npt.NDArray[np.bool_]:
         """The cells that do not hold what the claim says."""
@@ -390,10 +390,11 @@ class _Indices:
         found = np.flatnonzero(self.totals(end) == number)
         return self._claim.index_name(int(end[found[0]])) if found.size else "an incomplete or doubled sum"
 
-    def _hashed(self, index: Ints) -> Numbers:
-        """A number of its own for each index (splitmix64)."""
-        with np.errstate(over="ignore"):
-            x = index.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + self._key
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            return x ^ (x >> np.uint64(31))
+
+def _random(number: Ints) -> Numbers:
+    """A random number for each: splitmix64, which is made for this and needs no state."""
+    with np.errstate(over="ignore"):
+        x = (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit import __version__
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.report.draw.animation import animation_section
@@ -36,7 +37,7 @@ def build_report(directory: Path, extension: Any = None, machine: Record | None 
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
 
     `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `machine`: the
-    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks_of_run`), for the roofline.
+    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks`), for the roofline.
     `options` are fields of `hpckit.report.settings.Report` and come before those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the
@@ -117,14 +118,3 @@ def compose(
         + "</footer>",
     )
     return text, values
-
-
-def plain(value: Any) -> Any:
-    """Without numbers that JSON has no word for: NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not -float("inf") < value < float("inf"):
-        return None
-    return value

@@ -1,4 +1,4 @@
-"""HTML from plain values; every text that comes from a run is escaped."""
+"""HTML from plain values, with its style sheet (narrow, printable); every text that comes from a run is escaped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-from hpckit.report.css import CSS
 
 
 def escape(value: Any) -> str:
@@ -68,3 +66,85 @@ def page(title: str, *parts: str) -> str:
         + "\n".join(part for part in parts if part)
         + "\n</main></body></html>\n"
     )
+
+
+CSS = """
+:root { --ink: #1f2933; --muted: #64727f; --line: #e3e7eb; --accent: #0f6674; --paper: #fff; --wash: #f6f8f9; }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 -apple-system, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; font-variant-numeric: tabular-nums; }
+main { max-width: 1080px; margin: 0 auto; padding: 36px 28px 64px; }
+header { border-bottom: 1px solid var(--line); padding-bottom: 22px; margin-bottom: 26px; }
+.kicker { color: var(--muted); font-size: 13px; margin: 0 0 4px; overflow-wrap: anywhere; }
+h1 { font-size: 30px; line-height: 1.2; font-weight: 650; letter-spacing: -0.01em; margin: 0 0 8px; }
+h2 { font-size: 19px; font-weight: 650; letter-spacing: -0.005em; margin: 44px 0 6px; }
+h3 { font-size: 15px; font-weight: 600; margin: 22px 0 2px; }
+h3 span, .caption { color: var(--muted); font-weight: 400; }
+p { margin: 0 0 10px; max-width: 78ch; }
+.caption { font-size: 13px; }
+.verdict { font-size: 16px; margin: 0; }
+.status { display: inline-block; padding: 1px 10px; border-radius: 99px; font-size: 13px; font-weight: 600;
+  vertical-align: 5px; margin-left: 10px; background: #eef1f3; color: #44515c; letter-spacing: 0; }
+.status.done { background: #e0f0ee; color: #0b5a52; }
+.status.failed { background: #fae3dd; color: #96331a; }
+.status.stopped { background: #fbf0d9; color: #7a5510; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 1px; background: var(--line);
+  border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
+.card { background: var(--paper); padding: 13px 16px 12px; }
+.card b { display: block; font-size: 21px; line-height: 1.25; font-weight: 600; letter-spacing: -0.01em; }
+.card b small { font-size: 13.5px; font-weight: 500; color: var(--muted); letter-spacing: 0; }
+.card span { color: var(--muted); font-size: 13px; }
+.formula { color: var(--muted); font-size: 13px; margin: 9px 0 0; max-width: none; }
+ul.findings { list-style: none; margin: 22px 0 0; padding: 0; }
+ul.findings li { border-left: 3px solid #b8c2cb; background: var(--wash); padding: 8px 14px; margin: 0 0 6px;
+  border-radius: 0 6px 6px 0; }
+ul.findings li.warning { border-color: #d9a441; background: #fdf8ec; }
+ul.findings li.error { border-color: #c8502f; background: #fdf1ed; }
+ul.findings em { font-style: normal; color: var(--muted); display: block; font-size: 14px; }
+.failure { border: 1px solid #efc4b7; background: #fdf5f2; border-radius: 8px; padding: 16px 20px; margin: 0 0 24px; }
+.failure h2 { margin: 0 0 6px; color: #96331a; }
+.failure dl { display: grid; grid-template-columns: 5.5em 1fr; gap: 2px 10px; margin: 8px 0 0; }
+.failure dt { color: var(--muted); } .failure dd { margin: 0; overflow-wrap: anywhere; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 8px 18px; margin-top: 8px; }
+svg { display: block; width: 100%; height: auto; }
+.bar { max-width: 380px; margin: 6px 0 2px; }
+.chart { max-width: 420px; }
+.wide { max-width: 820px; } .roof { max-width: 620px; }
+.film label { display: block; color: var(--muted); font-size: 13px; margin: 4px 0 8px; }
+.film img { max-width: 100%; height: auto; }
+.film .strip { display: none; grid-template-columns: repeat(2, 1fr); gap: 6px; max-width: 900px; }
+.film .strip img { width: 100%; }
+.film:has(input:checked) .motion { display: none; } .film:has(input:checked) .strip { display: grid; }
+@media (prefers-reduced-motion: reduce) {
+  .film .motion, .film label { display: none; } .film .strip { display: grid; }
+}
+.side { display: grid; grid-template-columns: minmax(280px, 400px) 1fr; gap: 12px 36px; align-items: center; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 14px; margin: 8px 0 4px; }
+th { text-align: left; font-weight: 500; color: var(--muted); font-size: 13px; border-bottom: 1px solid #c5ced6; }
+th, td { padding: 4px 22px 4px 0; vertical-align: top; }
+td { border-bottom: 1px solid var(--line); }
+.long td:first-child { white-space: nowrap; }
+.long td + td { overflow-wrap: anywhere; }
+.n { text-align: right; white-space: nowrap; }
+.name { white-space: nowrap; }
+.swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 8px; }
+details { margin-top: 10px; } summary { cursor: pointer; color: var(--accent); }
+pre { background: var(--wash); padding: 12px 14px; border-radius: 6px; overflow-x: auto; font-size: 12.5px;
+  line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; }
+footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px; color: var(--muted); font-size: 13px; }
+@media (max-width: 640px) {
+  main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
+  .grid { grid-template-columns: 1fr; }
+  .cards { grid-template-columns: 1fr 1fr; } .card:last-child:nth-child(odd) { grid-column: span 2; }
+  th, td { padding-right: 14px; } .long td:first-child { white-space: normal; }
+  .pan { overflow-x: auto; } .pan > svg { width: 600px; }
+}
+@media print {
+  body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }
+  .film .motion, .film label { display: none; } .film .strip { display: grid; }
+  .grid { grid-template-columns: repeat(3, 1fr); } svg, .film, tr, li, .card, .failure { break-inside: avoid; }
+  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+}
+"""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from hpckit.errors import InputError
-from hpckit.report.units import metric_unit, with_units
+from hpckit.report.units import with_units
 
 Record = dict[str, Any]
 ATTEMPTS = "attempts/[0-9]*"
@@ -113,10 +113,14 @@ class RunData:
 
     def with_unit(self, name: str, title: str = "") -> str:
         """The name of a metric, or the title given, with the metric's unit where it has one: `w_max (m/s)`."""
-        shape = (self.summary.get("decomposition") or {}).get("shape") or []
-        units = self.summary.get("units")
-        own = units.get(name) or units.get(name.split("_")[0]) if isinstance(units, dict) else None
-        unit = str(own) if own else metric_unit(self.app, name, len(shape))
+        found = {"dt": "s"}
+        for record in (self.resolved, self.summary):  # what the app says of all its runs, and of this one
+            units = record.get("units")
+            found |= units if isinstance(units, dict) else {}
+        unit = str(found.get(name) or found.get(name.split("_")[0]) or "")
+        if "{dims}" in unit:
+            shape = (self.summary.get("decomposition") or {}).get("shape") or []
+            unit = unit.replace("{dims}", str(len(shape))) if shape else ""
         return with_units(title or name, unit)
 
 

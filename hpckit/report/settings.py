@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
+
+from hpckit.io.settings import Section
 
 
-class Report(BaseModel):
+class Report(Section):
     """Settings of the report; they change no result and can be given again to `hpckit report`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     variable: str = Field("", description="the main field, of the diagrams and the animation; empty: the first one")
     times: int = Field(6, ge=1, le=24, description="how many times of each field to draw")

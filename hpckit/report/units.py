@@ -9,30 +9,6 @@ from typing import Any
 MINUS = "\u2212"
 POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 COARSER = {"fs": "ps", "ps": "ns"}  # units a thousand times as long
-# Metrics by app ('' for all); the slab is per meter of depth, the lake over its density.
-METRIC_UNITS = {
-    "": {"dt": "s"},
-    "diffusion": {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"},
-    "weather": {"mass": "kg/m", "energy": "J/m", "w_max": "m/s", "theta_min": "K", "theta_max": "K"},
-    "flood": {"mass": "m3", "energy": "m5/s2", "speed_max": "m/s", "depth_max": "m", "wet_area": "m2"},
-    "weather3d": {
-        "mass": "kg",
-        "energy": "J",
-        "w_max": "m/s",
-        "theta_min": "K",
-        "theta_max": "K",
-        "mass_through_sides": "kg",
-        "mass_relaxed": "kg",
-        "eddy_viscosity_max": "m2/s",
-    },
-    "shallow_water": {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"},
-}
-
-
-def metric_unit(app: str, name: str, dims: int = 0) -> str:
-    """The unit of a metric on a grid of `dims` dims, '' where it has none or is not known."""
-    unit = METRIC_UNITS.get(app, {}).get(name) or METRIC_UNITS[""].get(name, "")
-    return unit.format(dims=dims) if dims or "{" not in unit else ""
 
 
 def pretty(unit: str) -> str:

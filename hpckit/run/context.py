@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,25 +24,22 @@ from hpckit.io.files import utc_now
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.run import trace
 from hpckit.run.directory import RunDirectory
-from hpckit.run.progress import progress_line
+from hpckit.run.progress import Progress
 from hpckit.run.redundant_step import Replay
-from hpckit.run.step_boundary import Keeper, StepEdge
+from hpckit.run.step_boundary import StepEdge, Stops
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpckit.comm.device import Device
     from hpckit.comm.observe.watch import Watch
+    from hpckit.io.checkpoint.manager import Keeper
 
 __communicates__ = True  # its frames are not call sites
 Result = TypeVar("Result")
-LINE_SECONDS = 5.0  # between two progress lines
 COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
 COMPILE_ALLOWANCE = 900.0  # s that compiling may take on a busy machine until it is a stall
-FILE_SECONDS = 0.5  # between two writes of progress.json
 STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
-_clock = time.monotonic  # `time` is also what apps call the simulated time
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)
@@ -115,17 +110,15 @@ class Run:
         self.timer = PhaseTimer(waits, events)
         self.step: int | None = None  # the last step told to `progress`
         self.status = "running"
-        self._lines = lines
         self._parent, self._start_app, self._watch = parent, start, watch
-        self._stop = False
-        self._keeper, self._limit, self._began = keeper, limit, _clock()
+        self._keeper = keeper
+        self.stops: Stops = Stops(self.directory, comm.rank, limit, keeper, None if parent is None else parent.stops)
+        self._progress = Progress(self.directory, self.say if lines else None)
         self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
         self._edge: StepEdge | None = None
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
-        self._start: tuple[float, int, float] | None = None
         self._marked = -1  # the step that the timeline has the end of
-        self._next_line = self._next_file = 0.0
 
     def say(self, text: str) -> None:
         """Print a line, from rank 0; a nested run is silent."""
@@ -171,23 +164,8 @@ class Run:
         self._mark(step)
         if self._watch is not None:
             self._watch.beat()
-        if self.rank:
-            return
-        now = _clock()
-        last = time >= end
-        if self._start is None:
-            # The rate counts from the second call on: the first step compiles kernels.
-            self._start = (now, step, time)
-            self._next_line = now + 1.0
-        elif not (last or now >= self._next_file or now >= self._next_line):
-            return
-        state = self._state(now, step, time, end, rate)
-        if last or now >= self._next_file:
-            self._next_file = now + FILE_SECONDS
-            self.directory.write_json("progress.json", state)
-        if self._lines and (last or now >= self._next_line):
-            self._next_line = now + LINE_SECONDS
-            self.say(progress_line(state))
+        if self.rank == 0:
+            self._progress.tell(step, time, end, rate)
 
     def _mark(self, step: int) -> None:
         """A step has ended, for the timeline: it may be told of twice, by `progress` and `edge`."""
@@ -242,23 +220,11 @@ class Run:
         """
         self._mark(step)
         if self._edge is None:
-            self._edge = StepEdge(self.comm, self._keeper, self._asked_to_stop, self._told_outputs)
+            self._edge = StepEdge(self.comm, self._keeper, self.stops.asked, self._told_outputs)
         return self._edge.come(step, state)
 
     def _told_outputs(self) -> dict[str, Any]:
         return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
-
-    def _time_is_up(self) -> bool:
-        """Rank 0: a checkpoint now ends about when the elapsed time does."""
-        if self.rank or self._limit is None:
-            return False
-        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
-        return _clock() - self._began + need >= self._limit
-
-    def listen(self) -> None:
-        """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
 
     def stop_requested(self) -> bool:
         """Collective: the user (stop file in the run directory) or the batch system (signal to any rank) wants an
@@ -266,7 +232,7 @@ class Run:
         """
         from mpi4py import MPI
 
-        flag = np.array([self._asked_to_stop()], dtype=np.int32)
+        flag = np.array([self.stops.asked()], dtype=np.int32)
         self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
         return bool(flag[0])
 
@@ -284,11 +250,6 @@ class Run:
                 do="start it with hpckit run",
             )
         return self._start_app(self, target, settings, name)
-
-    def _asked_to_stop(self) -> bool:
-        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
-        asked = self._stop or self._time_is_up() or (self.rank == 0 and self.directory.stop_requested())
-        return asked or (self._parent is not None and self._parent._asked_to_stop())
 
     def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
         """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done", "stopped" or
@@ -344,28 +305,6 @@ class Run:
         if timelines is not None:
             self.directory.write_text(trace.FILE, trace.text(trace.merge(timelines, logs, self.title)))
         return split(logs)
-
-    def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
-        """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
-        assert self._start is not None
-        began, first_step, first_time = self._start
-        elapsed = now - began
-        gone = time - first_time
-        return {
-            "status": "running",
-            "step": step,
-            "time": time,
-            "end": end,
-            "fraction": min(1.0, time / end) if end > 0 else 1.0,
-            "steps_per_second": (step - first_step) / elapsed if elapsed > 0 and step > first_step else None,
-            "eta_seconds": max(0.0, end - time) * elapsed / gone if gone > 0 else None,
-            "elapsed_seconds": elapsed,
-            "rate": rate,
-            "updated": utc_now(),
-        }
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        self._stop = True
 
 
 Start = Callable[[Run, str, Mapping[str, Any], str], RunDirectory]

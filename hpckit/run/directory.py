@@ -1,4 +1,4 @@
-"""The folder of one run: its files are replaced whole, named safely, and never written through links.
+"""The folder of one run.
 
 2026-11-21T0415-weather-thermal-p2-ab12cd/
   run.toml  resolved.json  provenance.json  progress.json  metrics.jsonl  summary.json
@@ -7,57 +7,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator
+from hpckit.errors import InputError, SetupError
+from hpckit.io.files import utc_now
+from hpckit.io.folder import Folder
 
-from hpckit.comm.json_bytes import plain
-from hpckit.errors import CorruptDataError, InputError, SetupError
-
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FOLDERS = ("output", "report", "attempts", "attempts/000", "attempts/000/ranks")
-STOP_FILE = "stop"
-MOST_JSON = 1 << 28  # bytes of a file that is read whole
-INPUT_FILE_FORMAT = "input-file"
-
-
-def _existing_file(path: Path) -> Path:
-    """`path` where it is a file that can be read; the sentence of the error goes into the list of mistakes."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:  # too long a name, a folder that is not to be entered, a null character
-        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    if stat.S_ISDIR(mode):
-        raise ValueError(f"{path} is a folder; give a file")
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"there is no file {path}")
-    if not os.access(path, os.R_OK):
-        raise ValueError(f"{path} cannot be read by this user")
-    return path
-
-
-class RelativeToSource:
-    """Mark of a path that is relative to the file that names it; the front end finds it by the schema's format and
-    makes it absolute.
-    """
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
-        return {**handler(core_schema), "format": INPUT_FILE_FORMAT}
-
-
-InputFile = Annotated[Path, RelativeToSource(), AfterValidator(_existing_file)]
+STOP_FILE, METRICS = "stop", "metrics.jsonl"
 
 
 def safe_name(text: str) -> str:
@@ -71,22 +34,8 @@ def run_name(app: str, title: str, ranks: int) -> str:
     return "-".join([time.strftime("%Y-%m-%dT%H%M", time.gmtime()), *parts, f"p{ranks}", secrets.token_hex(3)])
 
 
-class RunDirectory:
-    """The folder of a run that exists. Names of files are relative to it and may go through its own folders only.
-
-    Raises `InputError` where `path` is no folder, is a link, or belongs to another user.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).absolute()
-        try:
-            status = self.path.lstat()
-        except OSError as error:
-            raise InputError(f"no run directory {self.path} ({error.strerror})", do="hpckit ls") from None
-        if not stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{self.path} is not a folder, or is a link to one", do="give the run directory itself")
-        if status.st_uid != os.geteuid():
-            raise InputError(f"{self.path} belongs to another user", do="copy it, or give a directory of your own")
+class RunDirectory(Folder):
+    """The folder of a run that exists: its parts, its attempts, and how far the run is."""
 
     @classmethod
     def create(cls, path: Path | str) -> RunDirectory:
@@ -178,135 +127,25 @@ class RunDirectory:
 
     def cut_metrics(self, size: int) -> None:
         """Forget the lines of `metrics.jsonl` that were written after it had `size` bytes."""
-        folder, last = self._folder_of("metrics.jsonl")
-        try:
-            descriptor = os.open(last, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        except FileNotFoundError:
-            return
-        finally:
-            os.close(folder)
-        try:
-            os.ftruncate(descriptor, min(size, os.fstat(descriptor).st_size))
-        finally:
-            os.close(descriptor)
+        self.cut(METRICS, size)
 
     def metrics_size(self) -> int:
         """Bytes in `metrics.jsonl`."""
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         return path.lstat().st_size if path.exists() else 0
-
-    def write_text(self, name: str, text: str) -> None:
-        """Replace the file `name` by `text`, or leave the old one: never half of it."""
-        folder, last = self._folder_of(name)
-        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
-        try:
-            try:
-                _write_new(folder, temporary, text)
-                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                _remove(folder, temporary)
-                raise
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Replace the file `name` by `value` as JSON (see `plain`)."""
-        self.write_text(name, json.dumps(plain(value), indent=1) + "\n")
-
-    def create_json(self, name: str, value: Any) -> bool:
-        """Write `name` only where it does not exist: True for the one caller, of all ranks, that was first.
-
-        The file appears with all of its content (written beside it, then linked to its name).
-        """
-        folder, last = self._folder_of(name)
-        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
-        text = json.dumps(plain(value), indent=1) + "\n"
-        try:
-            _write_new(folder, temporary, text)
-            try:
-                os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            except PermissionError:  # a file system without hard links
-                _write_new(folder, last, text)
-            return True
-        except FileExistsError:
-            return False
-        finally:
-            _remove(folder, temporary)
-            os.close(folder)
 
     def is_done(self) -> bool:
         """The run has come to its end, whatever its numbers are."""
         return (self.read_json("summary.json") or {}).get("status") in ("done", "missed")
 
-    def read_json(self, name: str) -> Any:
-        """The record in the file `name`; None where there is no such file, or nothing in it.
-
-        Raises `CorruptDataError` where it is no file, a link or no JSON object, or cannot be read.
-        """
-        try:
-            folder, last = self._folder_of(name)
-        except FileNotFoundError:
-            return None
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait for a writer
-            with open(os.open(last, flags, dir_fd=folder), "rb") as file:
-                record = json.loads(file.read(MOST_JSON) or b"")
-            if isinstance(record, dict) or not record:
-                return record or None
-            raise CorruptDataError(f"{self.path / name} is no JSON object: {str(record)[:40]}")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
-            raise CorruptDataError(f"{self.path / name} is not JSON: {error}") from None
-        finally:
-            os.close(folder)
-
     def append_metrics(self, values: Mapping[str, Any]) -> None:
         """Add one line to `metrics.jsonl`."""
-        folder, last = self._folder_of("metrics.jsonl")
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with open(os.open(last, flags, 0o600, dir_fd=folder), "ab") as file:
-                file.write(json.dumps(plain(values)).encode() + b"\n")
-        finally:
-            os.close(folder)
+        self.append_line(METRICS, values)
 
     def request_stop(self) -> None:
         """Ask the run for an early, complete end (see `Run.stop_requested`)."""
-        self.create_json(STOP_FILE, {"asked": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        self.create_json(STOP_FILE, {"asked": utc_now()})
 
     def stop_requested(self) -> bool:
         """Somebody asked for an early end."""
         return os.path.lexists(self.path / STOP_FILE)
-
-    def _folder_of(self, name: str) -> tuple[int, str]:
-        """The open folder that holds `name`, reached without following any link below the run directory."""
-        parts = name.split("/")
-        if not all(SAFE_NAME.fullmatch(part) for part in parts):
-            raise ValueError(f"{name!r} is no safe file name: letters, digits, dots, dashes, within the run directory")
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        folder = os.open(self.path, flags)
-        for part in parts[:-1]:
-            try:
-                inner = os.open(part, flags, dir_fd=folder)
-            finally:
-                os.close(folder)
-            folder = inner
-        return folder, parts[-1]
-
-
-def _write_new(folder: int, name: str, text: str) -> None:
-    """Create `name` in the open folder, with all of `text` on disk when this returns."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(name, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _remove(folder: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)

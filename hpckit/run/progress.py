@@ -1,9 +1,64 @@
-"""How far a run is, as a line of text."""
+"""How far a run is: lines for people, and `progress.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hpckit.io.files import utc_now
+
+if TYPE_CHECKING:
+    from hpckit.run.directory import RunDirectory
+
+LINE_SECONDS = 5.0  # between two lines
+FILE_SECONDS = 0.5  # between two writes of progress.json
+
+
+class Progress:
+    """Tells how far a run is, from rank 0: to `progress.json`, and by `say`, where there is one, in lines."""
+
+    def __init__(self, directory: RunDirectory, say: Callable[[str], None] | None) -> None:
+        self._directory, self._say = directory, say
+        self._start: tuple[float, int, float] | None = None
+        self._next_line = self._next_file = 0.0
+
+    def tell(self, step: int, time: float, end: float, rate: str) -> None:
+        """A plain line early, then one every few seconds and one at `time` >= `end`; the file more often."""
+        now = monotonic()
+        last = time >= end
+        if self._start is None:
+            # The rate counts from the second call on: the first step compiles kernels.
+            self._start = (now, step, time)
+            self._next_line = now + 1.0
+        elif not (last or now >= self._next_file or now >= self._next_line):
+            return
+        state = self._state(now, step, time, end, rate)
+        if last or now >= self._next_file:
+            self._next_file = now + FILE_SECONDS
+            self._directory.write_json("progress.json", state)
+        if self._say is not None and (last or now >= self._next_line):
+            self._next_line = now + LINE_SECONDS
+            self._say(progress_line(state))
+
+    def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
+        """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
+        assert self._start is not None
+        began, first_step, first_time = self._start
+        elapsed = now - began
+        gone = time - first_time
+        return {
+            "status": "running",
+            "step": step,
+            "time": time,
+            "end": end,
+            "fraction": min(1.0, time / end) if end > 0 else 1.0,
+            "steps_per_second": (step - first_step) / elapsed if elapsed > 0 and step > first_step else None,
+            "eta_seconds": max(0.0, end - time) * elapsed / gone if gone > 0 else None,
+            "elapsed_seconds": elapsed,
+            "rate": rate,
+            "updated": utc_now(),
+        }
 
 
 def progress_line(state: Mapping[str, Any]) -> str:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, Field, create_model, model_validator
 
-from hpckit.io.checkpoint.settings import Checkpoint
+from hpckit.io.settings import Checkpoint, Section
 
 WARN_SECONDS = 60.0  # no step of an app and no message takes so long; compiling and writing are allowed for
 ABORT_SECONDS = 600.0  # ten times: file systems and swapping hosts come back within minutes
-
-
-class Section(BaseModel):
-    """Settings that refuse names they do not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class WatchSettings(Section):

@@ -2,63 +2,60 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpckit.io.checkpoint.state import MakeState, Restored, State
+from hpckit.io.checkpoint.state import MakeState
 from hpckit.run.nan_guard import require_finite
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpckit.io.checkpoint.manager import Keeper
+    from hpckit.run.directory import RunDirectory
+
 __communicates__ = True  # its frames are not call sites
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 LOOK_SECONDS = 0.25  # between two agreements
 MOST_STEPS = 1 << 20  # between two agreements, however short the steps
 
 
-class Keeper(Protocol):
-    """Checkpoints as a run sees them (`hpckit.io.checkpoint.manager`)."""
+class Stops:
+    """Wishes for an early end of a run, as this rank knows of them: a signal, the stop file in `directory`, the end of
+    the elapsed time `limit` (s), a wish for the run around it.
+    """
 
-    resumed: bool
-    notes: list[str]
+    def __init__(
+        self, directory: RunDirectory, rank: int, limit: float | None, keeper: Keeper | None, outer: Stops | None
+    ) -> None:
+        self._directory, self._rank, self._limit, self._keeper, self._outer = directory, rank, limit, keeper, outer
+        self._began = time.monotonic()
+        self._signaled = False
 
-    @property
-    def restored(self) -> Restored | None:
-        """What the run goes on from."""
+    def listen(self) -> None:
+        """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
 
-    @property
-    def is_pending(self) -> bool:
-        """A checkpoint was begun and does not count yet."""
+    def asked(self) -> bool:
+        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
+        asked = self._signaled or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
+        return asked or (self._outer is not None and self._outer.asked())
 
-    @property
-    def is_written(self) -> bool:
-        """The part of this rank is on disk."""
+    def _time_is_up(self) -> bool:
+        """A checkpoint now ends about when the elapsed time does."""
+        if self._limit is None:
+            return False
+        need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
+        return time.monotonic() - self._began + need >= self._limit
 
-    @property
-    def seconds(self) -> float:
-        """How long a checkpoint takes."""
-
-    def is_due_after(self, step: int) -> bool:
-        """By the number of the step, the same on every rank."""
-
-    def is_due_now(self) -> bool:
-        """By this rank's clock."""
-
-    def save(self, step: int, state: State, outputs: Mapping[str, Any], now: bool = False) -> None:
-        """Collective: write the state; with `now` it counts when this returns."""
-
-    def finish(self) -> None:
-        """Collective: let the checkpoint that was begun count."""
-
-    def close(self) -> None:
-        """Collective: finish, and let nothing run on."""
-
-    def summary(self) -> dict[str, Any]:
-        """What was written."""
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._signaled = True
 
 
 class StepEdge:

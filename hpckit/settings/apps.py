@@ -7,14 +7,13 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from pydantic import BaseModel
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.run.settings import with_common
 
 ENTRY_POINTS = "hpckit.apps"
@@ -63,6 +62,11 @@ class App:
     def summary(self) -> str:
         """One line about it."""
         return self.config_module.SUMMARY
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each of its metrics, for reports, as far as its `config` says: `METRICS`."""
+        return getattr(self.config_module, "METRICS", {})
 
     @property
     def has_gpu_form(self) -> bool:
@@ -139,9 +143,3 @@ def find_preset(name: str) -> tuple[App, str]:
     raise InputError(
         f"{name!r} is no file, preset or app", likely=did_you_mean(name, known), do="hpckit init lists apps and presets"
     )
-
-
-def did_you_mean(name: str, known: object) -> str:
-    """The nearest of the `known` names as a question; empty where none is near."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)  # type: ignore[call-overload]
-    return f"did you mean {near[0]!r}?" if near else ""

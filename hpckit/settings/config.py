@@ -8,14 +8,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.errors import InputError
-from hpckit.settings.apps import App, apps, did_you_mean, find_preset
+from hpckit.errors import InputError, did_you_mean
+from hpckit.settings.apps import App, apps, find_preset
 from hpckit.settings.layers import (
     USER_FILE,
     Layer,
@@ -25,9 +24,8 @@ from hpckit.settings.layers import (
     environment_layer,
     read_toml,
 )
-from hpckit.settings.run_file import run_file_text
+from hpckit.settings.run_file import Key, run_file_text
 from hpckit.settings.schema import Schema, dotted, repr_toml
-from hpckit.settings.toml_lines import Key
 
 BEYOND = "these settings lead to numbers that the computer cannot hold"
 
@@ -245,8 +243,8 @@ def _sentence(entry: Any, path: Key, schema: Schema) -> str:
     allowed = schema.allowed(path)
     message = entry["msg"].replace("Input should be", "must be")
     text = f"{f'{key} = {shown}' if shown else key}: {message if not allowed else 'expected ' + allowed}"
-    close = get_close_matches(given, _choices(schema, path), n=1) if isinstance(given, str) else []
-    return f"{text}; did you mean {close[0]!r}?" if close else text
+    close = did_you_mean(given, _choices(schema, path)) if isinstance(given, str) else ""
+    return f"{text}; {close}" if close else text
 
 
 def _choices(schema: Schema, path: Key) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
+from hpckit.settings.run_file import Key, key_lines, line_of
 from hpckit.settings.schema import Schema, dotted, repr_toml
-from hpckit.settings.toml_lines import Key, key_lines, line_of
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
 RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are no settings

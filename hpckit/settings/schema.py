@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel
 
-from hpckit.run.directory import INPUT_FILE_FORMAT
+from hpckit.errors import nearest
+from hpckit.io.settings import INPUT_FILE_FORMAT
 
 Node = dict[str, Any]
 
@@ -98,12 +98,11 @@ class Schema:
     def nearest(self, path: tuple[str | int, ...]) -> str:
         """The known key that is nearest to the unknown one at `path`: a sibling, else the same name elsewhere."""
         *parents, last = path
-        near = get_close_matches(str(last), self.keys(parents), n=1, cutoff=0.6)
-        if near:
-            return dotted((*parents, near[0]))
+        if near := nearest(last, self.keys(parents)):
+            return dotted((*parents, near))
         leaves = {leaf[-1]: leaf for leaf in reversed(list(self.leaves()))}
-        near = get_close_matches(str(last), list(leaves), n=1, cutoff=0.8)
-        return dotted(leaves[near[0]]) if near else ""
+        near = nearest(last, leaves, cutoff=0.8)
+        return dotted(leaves[near]) if near else ""
 
     def _words(self, node: Node) -> str:
         """One alternative in words: `a whole number, at least 1`."""

@@ -122,11 +122,6 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} {units[power]}" if power == 0 or 100 <= abs(count) < 1e6 else f"{count:.3g} {units[power]}"
 
 
-def ranks_text(ranks: int) -> str:
-    """`1 rank`, `2 ranks`."""
-    return f"{ranks} rank{'' if ranks == 1 else 's'}"
-
-
 def rate_text(rate: float, unit: str) -> str:
     """A rate with its prefix: `84.2 M cell-steps/s`."""
     for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

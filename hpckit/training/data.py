@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.collectives import LocalSGD
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
+from hpckit.training.averaging.gossip import LocalSGD
 from hpckit.training.replicas import Replicas, add_second
 from hpckit.training.stage import Stage
 

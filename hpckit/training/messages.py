@@ -10,7 +10,6 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import MOST_TAGS, axis_of
-from hpckit.collectives.work import advance_all, flying
 from hpckit.comm.checksums import Due, SingleSeals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.clocks import clock_offset
@@ -49,6 +48,7 @@ class Messages:
 
     def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
         self._axis = axis_of(comm)
+        self._progress = self._axis.progress
         self._comm = self._axis.comm  # of the collectives, whose tags are others
         self._device, self._observer = device, self._axis.observer
         self._seals = (
@@ -117,8 +117,8 @@ class Messages:
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
         self._look_at_coming()
-        if flying:
-            advance_all()
+        if self._progress.runs:
+            self._progress.advance()
 
     def _look_at_coming(self) -> None:
         """A large message arrives only while its receiver is in MPI; what has come is not kept here."""
@@ -186,8 +186,8 @@ class Messages:
 
     def _wait(self, request: MPI.Request) -> None:
         looks = 0
-        while flying and not request.Test():
-            looks = 0 if advance_all() else looks + 1
+        while self._progress.runs and not request.Test():
+            looks = 0 if self._progress.advance() else looks + 1
             if looks > PATIENCE:
                 os.sched_yield()
         request.Wait()

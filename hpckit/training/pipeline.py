@@ -17,8 +17,8 @@ from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters
-from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of

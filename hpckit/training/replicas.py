@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives import Work, all_reduce, broadcast
+from hpckit.collectives import Request, all_reduce, broadcast
 from hpckit.collectives.axis import axis_of
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
@@ -32,7 +32,7 @@ class Replicas:
         self.comm, self.rank, self.size = axis.given, axis.rank, axis.size
         self.deterministic, self.device = deterministic, device
         self.share_node = axis.layout == "node"
-        self._works: list[Work] = []
+        self._sums: list[Request] = []
 
     def allocate(self, count: int, dtype: Any) -> Any:
         """A zeroed vector that all replicas make at once: on the host in memory that they share, so that sums copy
@@ -45,18 +45,18 @@ class Replicas:
     def start_sum(self, part: Any) -> None:
         """Start to sum a contiguous part of a vector over the replicas, in place; the same part on all, in turn."""
         if self.size > 1 and part.size:
-            self._works.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
+            self._sums.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
 
     def move(self) -> None:
         """Let the sums under way go on."""
-        if self._works:
-            self._works[-1].test()
+        if self._sums:
+            self._sums[-1].test()
 
     def finish_sums(self) -> None:
         """Wait until all sums are there."""
-        for work in self._works:
-            work.wait()
-        self._works.clear()
+        for each in self._sums:
+            each.wait()
+        self._sums.clear()
 
     def total(self, number: float) -> float:
         """The sum of a number over the replicas, on all of them."""

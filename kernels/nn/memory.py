@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.kernels import device_array
+
 SMALLEST = 1 << 16  # bytes; below it NumPy's own memory is as quick
 ALIGNMENT = 64
 _kept: dict[int, list[np.ndarray]] = defaultdict(list)
@@ -34,13 +36,11 @@ def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None)
     """A C-contiguous array of the kind of `like`, and of its dtype if none is given; what it holds is left open."""
     dtype = np.dtype(like.dtype if dtype is None else dtype)
     if type(like).__module__ == "cupy":
-        import cupy
-
-        return cupy.empty(shape, dtype)
+        return device_array.empty(shape, like, dtype)
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     if nbytes < SMALLEST:
-        return np.empty(shape, dtype).view(type(like))
+        return device_array.empty(shape, like, dtype)
     size = _size_class(nbytes)
     free = _kept[size]
     if not free:

@@ -36,8 +36,10 @@ how far this rank has come; a call record holds one bound collective. Times are 
     BEGUN,  # when it came, where it does not wait
     SEEN,  # when it looked at the processes of the others
     PART_BYTES,  # from a rank's slots to those of the next
+    PLACES,  # address of int64[PLACE_COUNT][first address, end, number]: this rank's parts of symmetric buffers
+    PLACE_COUNT,
     GROUP_FIELDS,
-) = range(31)
+) = range(33)
 
 # ---- a call record
 (
@@ -56,9 +58,18 @@ how far this rank has come; a call record holds one bound collective. Times are 
     ROOT,
     STARTS,  # address of int64[SIZE + 1]: where the blocks start in the longer of the two buffers, in elements
     PATIENCE,  # looks at the flags of the others on entering, 0 to wait for them
-    FROM,  # the same for what arrives in an all-to-all
+    FROM,  # as STARTS, for what arrives in an all-to-all
+    WITHIN,  # number of the symmetric buffer that what is sent lies in, 0 where it lies in none
+    BLOCK_AT,  # bytes from what is sent to what is received, where they may overlap; APART where they may not
+    SENT,  # what is sent: ARRAY_FIELDS from here on
+    TAKEN,  # the same of what is received, where that is another array
     CALL_FIELDS,
-) = range(17)
+) = (*range(19), 23, 28)
+
+# What an array must be so that a call takes it. Its class and its dtype are addresses of objects of Python.
+CLASS, DTYPE, ELEMENTS, BYTES, FLAGS, ARRAY_FIELDS = range(6)
+NO_ARRAY = 0  # as the dtype of None
+APART = 2**62
 
 CACHE_LINE = 64
 LINE = 128  # bytes: two cache lines, which processors fetch together
@@ -69,7 +80,8 @@ BLOCK = 256  # elements that are reduced at a time, in L1
 SCRATCH_BYTES = 8 * BLOCK
 
 # ---- what a collective returns
-GOOD, MISMATCH, UNMATCHED, NO_WEIGHT, STALLED, LOST, ABORTED, NOT_YET = range(8)
+# (UNFIT: nothing was done, since the arrays are not such as the call takes.)
+GOOD, MISMATCH, UNMATCHED, NO_WEIGHT, STALLED, LOST, ABORTED, NOT_YET, UNFIT = range(9)
 
 OPS = ("sum", "max", "min", "mean", "average", "prod")
 FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from traces import arrows, check_trace
 
 import hpckit.apps.train.report as extension
-from hpckit.apps.train import balance
+from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
+from hpckit.apps.train.data import Bytes, Pieces, read_text
+from hpckit.apps.train.evaluation import chosen
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
-from hpckit.apps.train.sampling import chosen
-from hpckit.apps.train.tokens import Bytes, Pieces, read_text
 from hpckit.comm.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
@@ -202,14 +202,14 @@ def test_layers_are_dealt_to_stages_by_what_they_take(monkeypatch):
     costs = iter([4.0, 1.0, 1.0, 1.0, 1.0])
     said = [Layer(name, 0.0, 0.0, next(costs)) for name in laid.model.names]
     with monkeypatch.context() as patched:
-        patched.setattr(balance, "measure_layers", lambda *_, **options: said)
-        found = balance.balanced(config, laid, MPI.COMM_SELF, HOST)
+        patched.setattr(trainer, "measure_layers", lambda *_, **options: said)
+        found = trainer.balanced(config, laid, MPI.COMM_SELF, HOST)
         assert (found.plan.partition.starts, found.plan.partition.loads) == ((0, 1, 5), (4.0, 4.0))
         as_before = Config.model_validate({**given, "pipeline": {"balance": "arithmetic"}})
-        assert balance.balanced(as_before, laid, MPI.COMM_SELF, HOST) is laid
+        assert trainer.balanced(as_before, laid, MPI.COMM_SELF, HOST) is laid
     alone = layout(Config.model_validate({**given, "mesh": {"pp": 1}}), 1)
-    assert balance.balanced(config, alone, MPI.COMM_SELF, HOST) is alone
-    found = balance.balanced(config, laid, MPI.COMM_SELF, HOST)
+    assert trainer.balanced(config, alone, MPI.COMM_SELF, HOST) is alone
+    found = trainer.balanced(config, laid, MPI.COMM_SELF, HOST)
     assert min(found.plan.partition.loads) > 0
     assert found.plan.program is laid.plan.program
     assert all(parameter.value is None and parameter.grad is None for parameter in laid.model.parameters())

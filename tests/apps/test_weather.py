@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import h5py
 import numpy as np
@@ -102,6 +103,7 @@ GOLDEN = {  # what the mini-app itself prints for the relative change of its tot
     "golden thermal 100x50": -4.141519e-05,
     "golden thermal 200x100": -9.067297e-06,
     "golden collision 200x100": 3.163635e-04,
+    "golden gravity_waves 100x50": -1.536896e-07,
 }
 
 
@@ -275,6 +277,42 @@ def test_the_force_of_compat_is_three_times_that_of_the_default():
     )
     assert plain.max() == pytest.approx(0.01 * base.column[0][3], rel=0.3)
     np.testing.assert_array_equal(compat, 3 * plain)
+
+
+def mini_app_start(nx: int, nz: int) -> np.ndarray:
+    """The momentum rho u at the start of miniWeather's mountain waves, float64[nz, nx], written from its C++ program
+    (its case `DATA_SPEC_GRAVITY_WAVES`): the hydrostatic density times 15 m/s at 3 x 3 Gauss points a cell.
+    """
+    points = [0.112701665379258311482073460022, 0.5, 0.887298334620741688517926539980]
+    weights = [0.277777777777777777777777777779, 0.444444444444444444444444444444, 0.277777777777777777777777777779]
+    found = np.zeros((nz, nx))
+    for k in range(nz):
+        for point, weight in zip(points, weights, strict=True):
+            z = (k + 0.5) * 1e4 / nz + (point - 0.5) * 1e4 / nz
+            theta = 300.0 * math.exp(0.02**2 / 9.8 * z)
+            exner = 1.0 - 9.8 * 9.8 / (1004.0 * 0.02**2) * (theta - 300.0) / (theta * 300.0)
+            rho_theta = (1e5 * exner ** (1004.0 / 287.0) / 27.5629410929725921310572974482) ** (
+                1 / 1.40027894002789400278940027894
+            )
+            found[k] += rho_theta / theta * 15.0 * weight * sum(weights)
+    return found
+
+
+def test_the_mountain_waves_of_compat_start_as_those_of_the_mini_app():
+    settings = {**PRESETS["gravity_waves"][1], "grid": {"nx": 20, "nz": 10}, "compat": True}
+    config = Config.model_validate(settings)
+    profile = profile_of(config.base)
+    base = base_state(profile, 10, config.grid.dz, compat=True)
+    start = initial_state(config, profile, base, np.arange(20))
+    np.testing.assert_allclose(start[RHO_U], mini_app_start(20, 10), rtol=1e-14)
+    assert not start[[RHO, RHO_THETA]].any()
+
+
+def test_the_jet_of_compat_has_the_steps_of_the_mini_app():
+    injection = PRESETS["injection"][1]
+    assert [Config.model_validate({**injection, "compat": it}).time.cfl for it in (True, False)] == [1.5, 1.35]
+    given = {**injection, "time": {"end": 800.0, "cfl": 1.2}}
+    assert Config.model_validate(given).time.cfl == 1.2
 
 
 def test_inflow_rows_are_those_of_the_mini_app():

@@ -18,9 +18,8 @@ from conftest import mpiexec, run_limited, wait_until
 from hpckit.errors import SetupError
 from hpckit.launch import first_exit
 from hpckit.launch import mpiexec as launch
-from hpckit.launch.first_exit import FirstExit
+from hpckit.launch.first_exit import FirstExit, ProcessEnds
 from hpckit.launch.launcher import Joined, leave
-from hpckit.launch.process_ends import ProcessEnds
 from hpckit.launch.provenance import VARIABLES, git_state, provenance
 
 
@@ -191,7 +190,7 @@ def test_what_is_to_end_with_its_parent_does_not_begin_when_that_is_gone(tmp_pat
     slow.chmod(0o755)
     program = f"""
 import os, subprocess, sys
-from hpckit.jobs.with_parent import with_parent
+from hpckit.jobs.process import with_parent
 real, sys.executable = sys.executable, {str(slow)!r}
 subprocess.Popen(with_parent("/bin/sh", ["-c", "touch {tmp_path}/begun"]), pass_fds=(int(sys.argv[1]),))
 os._exit(0)

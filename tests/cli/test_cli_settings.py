@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hpckit.errors import HpckitError, InputError
 from hpckit.settings.apps import apps
 from hpckit.settings.config import load
-from hpckit.settings.toml_lines import key_lines
+from hpckit.settings.run_file import key_lines
 
 pytestmark = pytest.mark.usefixtures("probe_app")
 

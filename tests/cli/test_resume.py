@@ -19,8 +19,8 @@ from hpckit.cli.main import main
 from hpckit.cli.verbs import ckpt
 from hpckit.cli.verbs.resume import _changed
 from hpckit.errors import InUseError
-from hpckit.io.checkpoint.durations import seconds_of
 from hpckit.io.checkpoint.manifest import committed, generations
+from hpckit.io.settings import seconds_of
 from hpckit.launch.lock import locked
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.config import load

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import CorruptDataError, InputError, SetupError
-from hpckit.run.directory import FOLDERS, RunDirectory, plain, run_name, safe_name
+from hpckit.run.directory import FOLDERS, RunDirectory, run_name, safe_name
 from hpckit.run.progress import clock_text, progress_line
 
 
@@ -71,7 +72,7 @@ def test_json_goes_in_and_out(directory: RunDirectory) -> None:
         directory.read_json("torn.json")
     for name, text in (("number", "5"), ("text", '"x"'), ("list", "[1]")):
         (directory.path / f"{name}.json").write_text(text)
-        with pytest.raises(CorruptDataError, match="is no JSON object"):
+        with pytest.raises(CorruptDataError, match="JSON object"):
             directory.read_json(f"{name}.json")
     (directory.path / "deep.json").write_text("[" * 10**5)
     os.mkfifo(directory.path / "pipe.json")

@@ -42,7 +42,6 @@ def test_every_verb_and_every_benchmark_has_its_options_on_the_page_of_commands(
         "--against",
         "### hpckit plan pipeline",
         "### hpckit plan halo",
-        "--tier",
         "ckpt verify",
     ):
         assert words in page
@@ -59,8 +58,9 @@ def test_every_key_of_every_app_is_on_its_page():
 
 def test_every_public_name_is_in_the_reference():
     page = python.index()
-    for name in hpckit.__all__:
-        assert name.startswith("__") or f"### `hp.{name}`" in page, name
+    names = {*hpckit.__all__} - {*hpckit.NAMESPACES, "__version__"}
+    for name in (*names, *(f"plan.{name}" for name in hpckit.plan.__all__), "bc.mirror", "training.LocalSGD"):
+        assert f"### `hp.{name}`" in page, name
     assert "## Others" not in page  # a new name belongs to a group of docs/generate/python.py
     for name in python.PAGES:
         assert python.page(name).count("\n## hpckit.") >= 1
@@ -73,7 +73,7 @@ def test_every_error_code_is_explained():
 
 def test_the_readme_has_the_numbers_of_the_figures():
     rows = figures.readme_rows()
-    assert len(rows) > 30
+    assert len(rows) >= 15
     for key, (words, printed, bench) in rows.items():
         ratio = figures.ratios(bench)[key]["median"]
         digits = len(printed.partition(".")[2])

@@ -22,8 +22,7 @@ from hpckit.errors import InputError
 from hpckit.jobs.graph.draw import columns, draw_svg, draw_text
 from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
 from hpckit.jobs.graph.slurm import chains
-from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json
-from hpckit.jobs.task_states import stragglers, task_states
+from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json, stragglers, task_states
 from hpckit.launch import mpiexec as launch
 
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
@@ -211,7 +210,7 @@ def test_of_two_jobs_that_do_the_same_the_first_to_end_counts(here, monkeypatch)
     (work,) = state.attempts("slow")
     for since, late in ((0.4, []), (0.6, ["slow"])):
         now = read_json(work / ATTEMPT)["started"] + since
-        monkeypatch.setattr("hpckit.jobs.task_states.time", SimpleNamespace(time=lambda now=now: now))
+        monkeypatch.setattr("hpckit.jobs.graph.state.time", SimpleNamespace(time=lambda now=now: now))
         known = task_states(graph, state)
         assert (known, stragglers(graph, state, known)) == ({"slow": "running"}, late)
     assert main(["graph", "task", str(path), "slow", "--copy"]) == 0

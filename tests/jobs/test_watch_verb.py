@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpckit.cli.main import main
-from hpckit.cli.verbs import ls, run_jobs
+from hpckit.cli.verbs import ls
 from hpckit.cli.verbs import watch as verb
-from hpckit.cli.verbs.run_jobs import GONE, status_with_job
+from hpckit.cli.verbs.ls import GONE, status_with_job
 from hpckit.cli.verbs.watch import RunWatch, last_metrics, lines
 from hpckit.jobs import slurm
 from hpckit.jobs.slurm import JobState
@@ -82,7 +82,7 @@ def test_the_states_of_slurm_are_asked_once_for_all_runs(run, monkeypatch):
     other, task = RunDirectory.create("runs/other"), RunDirectory.create("runs/array/000")
     for directory, job in ((run, "17"), (other, "99"), (task, "18_3")):
         directory.write_json("job.json", {"job": job})
-    states = run_jobs.job_states([run, other, task])
+    states = ls.job_states([run, other, task])
     assert len(asked) == 1
     assert states["17"] == JobState("RUNNING", "n1", "2026-11-21T10:00:00", "1:02")
     assert (states["18_3"].state, states["99"]) == ("PENDING", GONE)

@@ -95,14 +95,14 @@ def test_norms_are_the_published_ones(kind):
 @pytest.mark.parametrize("context", [0, 7])
 def test_embedding(context):
     check(Embedding(11, 3, context=context), TOKENS)
-    with pytest.raises(InputError, match="tokens go from 0 to 10, not 1 to 12"):
+    with pytest.raises(InputError, match=r"0 to 10.* 1 to 12"):
         _embedded(context).forward(TOKENS + np.array([[0, 0, 0, 0, 1], [3, 0, 0, 0, 0]]), Pass())
-    with pytest.raises(InputError, match="tokens go from 0 to 10, not 11 to 11"):
+    with pytest.raises(InputError, match=r"0 to 10.* 11 to 11"):
         _embedded(context).forward(np.array([[11]]), Pass())
     with pytest.raises(InputError, match=r"tokens are \[samples, context\], not \[3\]"):
         _embedded(context).forward(np.ones(3, int), Pass())
     if context:
-        with pytest.raises(InputError, match="more than the context of 7"):
+        with pytest.raises(InputError, match="context of 7"):
             _embedded(context).forward(np.ones((1, 8), int), Pass())
 
 
@@ -216,13 +216,13 @@ def _torch_llama(torch, w, tokens):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: gpt2(11, 2, 8, 3, 7), "does not divide into 3 heads"),
+        (lambda: gpt2(11, 2, 8, 3, 7), "3 heads"),
         (lambda: llama(11, 2, 8, 4, 3, 6, 7), "on 3 heads of keys"),
-        (lambda: llama(11, 2, 12, 4, 2, 6, 7), "a head has 3"),
+        (lambda: llama(11, 2, 12, 4, 2, 6, 7), "even width, not 3"),
         (lambda: gpt2(0, 2, 8, 2, 0), "vocab = 0, context = 0"),
-        (lambda: Dropout(1.0), "leaves nothing over"),
-        (lambda: gpt2(11, 2, 8, 2, 7, attention_dropout=-0.1), "leaves nothing over"),
-        (lambda: gpt2(11, 2, 8, 2, 7, activation="tanh"), "'tanh' is no activation"),
+        (lambda: Dropout(1.0), "dropout rate"),
+        (lambda: gpt2(11, 2, 8, 2, 7, attention_dropout=-0.1), "dropout rate"),
+        (lambda: gpt2(11, 2, 8, 2, 7, activation="tanh"), "'tanh'"),
     ],
 )
 def test_models_that_cannot_be(make, message):

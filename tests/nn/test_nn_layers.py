@@ -46,7 +46,7 @@ def test_activations(activation):
 
 def test_an_activation_that_there_is_not_is_refused_where_none_is_used_too():
     for sizes in ([5, 3], [5, 7, 3]):
-        with pytest.raises(InputError, match="'reul' is no activation"):
+        with pytest.raises(InputError, match="'reul'"):
             mlp(sizes, "reul")
 
 
@@ -72,9 +72,9 @@ def test_cross_entropy():
     slope = loss.backward(saved, 0.5)
     assert not slope[:, 2].any()
     np.testing.assert_allclose(slope[:, 4], 7.5 * wanted[:, 4], rtol=1e-6, atol=1e-9)
-    with pytest.raises(InputError, match="none of 7 classes"):
+    with pytest.raises(InputError, match="7 classes"):
         loss.forward(logits.copy(), targets + 1)
-    with pytest.raises(InputError, match="targets are integers, not float64"):
+    with pytest.raises(InputError, match=r"targets .* float64"):
         loss.forward(logits.copy(), targets.astype(float))
     with pytest.raises(InputError, match="need logits"):
         loss.forward(logits[..., :7].copy(), targets)
@@ -95,7 +95,7 @@ def test_parameters_lie_in_flat_vectors():
     assert np.count_nonzero(parameters.values) == 66
     parameters.values[:] = 1
     assert (model.layers[1].weight.value == 1).all()
-    with pytest.raises(InputError, match=r"one name: linear\.bias, linear\.weight"):
+    with pytest.raises(InputError, match=r"linear\.bias, linear\.weight"):
         Parameters([*Linear(2, 2).parameters(), *Linear(2, 2).parameters()])
 
 
@@ -116,11 +116,11 @@ def test_a_shared_parameter_gets_both_gradients_once():
 def test_settings_that_no_optimizer_has_are_told_together():
     layer = Linear(5, 3)
     parameters = Parameters(layer.parameters())
-    with pytest.raises(InputError, match=r"betas\[1\] is 1.0: .*; weight_decay is nan"):
+    with pytest.raises(InputError, match=r"betas\[1\] = 1.0 .*; weight_decay = nan"):
         AdamW(parameters, (0.9, 1.0), weight_decay=float("nan"))
-    with pytest.raises(InputError, match=r"momentum is -0\.1"):
+    with pytest.raises(InputError, match=r"momentum = -0\.1"):
         SGD(parameters, -0.1)
-    with pytest.raises(InputError, match="was given a Linear"):
+    with pytest.raises(InputError, match="not a Linear"):
         AdamW(layer)
 
 

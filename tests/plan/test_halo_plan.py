@@ -9,7 +9,8 @@ import pytest
 
 from hpckit.errors import PlanError
 from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.grid.halo import BACK, JOINED, MEMORY, PACKED, SINGLE, HaloField, HaloPlan, halo_plan
+from hpckit.plan.grid.halo import HaloField, HaloPlan, halo_plan
+from hpckit.plan.grid.halo_cells import BACK, JOINED, MEMORY, PACKED, SINGLE
 from hpckit.plan.price import price
 from hpckit.plan.protocol import transposed
 from hpckit.plan.prove import prove

@@ -28,9 +28,9 @@ def fields_on(comm):
     mesh = Mesh(comm, y=y, x=x, periodic="x")
     centers = Decomposition(SHAPE, mesh.topology, halo=2)
     made = [
-        Field.zeros(centers, mesh, name="height"),
-        Field.zeros(centers.at(("face", "center")), mesh, name="flow/v"),
-        Field.zeros(centers, mesh, np.float32, name="stack", components=3),
+        Field.zeros(mesh, centers, name="height"),
+        Field.zeros(mesh, centers.at(("face", "center")), name="flow/v"),
+        Field.zeros(mesh, centers, np.float32, name="stack", components=3),
     ]
     for field in made:
         field.data[...] = np.nan

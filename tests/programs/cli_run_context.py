@@ -13,7 +13,7 @@ from mpi4py import MPI
 from hpckit.comm.json_bytes import gather_json, share_json
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
-from hpckit.run import context
+from hpckit.run import context, progress
 from hpckit.run.context import Run
 
 comm = MPI.COMM_WORLD
@@ -25,10 +25,10 @@ else:
 assert share_json(comm, {"from": comm.rank}) == {"from": 0}
 
 ticks = itertools.count()
-context._clock = lambda: 0.01 * next(ticks)  # quick steps, however busy this machine is
+progress.monotonic = lambda: 0.01 * next(ticks)  # quick steps, however busy this machine is
 context.COMPILE_SECONDS = 3600.0
 run = Run(comm, sys.argv[1], app="diffusion", title="by hand")
-run.listen()
+run.stops.listen()
 for step in range(1, 4):
     with run.timer("compute"):
         time.sleep(0.01)

@@ -115,7 +115,6 @@ def check_in_node(mesh):
     held = hp.all_reduce(first, mesh["dp"])
     held.wait()
     again = hp.all_reduce(first, mesh["dp"])
-    assert again is not held, "a work that somebody holds is not used again"
     assert held.test()
     again.wait()
     works = [hp.all_reduce(first, mesh["dp"]), hp.all_reduce(second, mesh["dp"])]

@@ -9,10 +9,12 @@ import pytest
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.comm.checksums import Checksums
 from hpckit.comm.device import HOST
 from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.observe.observer import Observer
 from hpckit.comm.simulated_gpu import SimulatedGpu
-from hpckit.errors import InputError
+from hpckit.errors import InputError, SilentCorruptionError
 from hpckit.kernels import stencil
 from hpckit.kernels.device_array import is_device_array
 
@@ -24,8 +26,8 @@ FILLS = [{"y": hp.bc.mirror}, {"y": (hp.bc.zero_gradient, hp.bc.fixed(3.0))}, {"
 
 def both(dec, mesh, dtype, components=(), rng=None):
     """The same random values on the host and on the device, halo and all."""
-    host = hp.Field.zeros(dec, mesh, dtype, components=components)
-    there = hp.Field.zeros(dec, mesh, dtype, components=components, device=DEVICE)
+    host = hp.Field.zeros(mesh, dec, dtype, components=components)
+    there = hp.Field.zeros(mesh, dec, dtype, components=components, device=DEVICE)
     host.data[...] = (100 * rng.normal(size=host.data.shape)).astype(dtype)
     there.data[...] = DEVICE.to_device(host.data)
     return host, there
@@ -86,8 +88,8 @@ def fields(rng):
     values = rng.normal(size=(13, 17)) if WORLD.rank == 0 else None
     with hp.Mesh(WORLD, y=0, x=0) as mesh:
         dec = hp.Decomposition((13, 17), mesh.topology)
-        host = hp.Field.from_global(values, dec, mesh)
-        there = hp.Field.from_global(values, dec, mesh, device=DEVICE)
+        host = hp.Field.from_global(mesh, dec, values)
+        there = hp.Field.from_global(mesh, dec, values, device=DEVICE)
         assert is_device_array(there.data)
         assert is_device_array(there.like().data)
         np.testing.assert_array_equal(there.to_host(), host.interior)
@@ -101,7 +103,7 @@ def fields(rng):
         assert np.isclose(there.sum(), host.sum(), rtol=1e-14)
         there.set_from_host(7)
         assert there.sum() == 7 * 13 * 17
-        numbers = hp.Field.zeros(dec, mesh, np.int32, device=DEVICE)
+        numbers = hp.Field.zeros(mesh, dec, np.int32, device=DEVICE)
         numbers.set_from_host(3)
         assert numbers.sum() == 3 * 13 * 17
         assert numbers.max() == 3
@@ -111,7 +113,7 @@ def refusals():
     """What is on one side is not taken for what is on the other."""
     with hp.Mesh(WORLD, y=0, x=0, periodic=("y", "x")) as mesh:
         dec = hp.Decomposition((12, 12), mesh.topology)
-        host, there = hp.Field.zeros(dec, mesh), hp.Field.zeros(dec, mesh, device=DEVICE)
+        host, there = hp.Field.zeros(mesh, dec), hp.Field.zeros(mesh, dec, device=DEVICE)
         halo = hp.HaloExchange(mesh, there)
         with pytest.raises(InputError, match="field 0 is on the host, the exchange was made for fields on a GPU"):
             halo(host)
@@ -120,15 +122,35 @@ def refusals():
         with pytest.raises(InputError, match="some of the fields are on a GPU"):
             hp.HaloExchange(mesh, [host, there])
         with pytest.raises(InputError, match="the array is on a GPU, the device of the field is CPU"):
-            hp.Field(there.data, dec, mesh)
+            hp.Field(mesh, dec, there.data)
         if isinstance(DEVICE, SimulatedGpu):
             with pytest.raises(TypeError, match="copy it with"):
                 there.interior[...] = np.ones(there.interior.shape)
         with pytest.raises(TypeError):
             _ = there.data + host.data
         with pytest.raises(InputError, match="float16"):
-            hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, np.float16, device=DEVICE))
+            hp.HaloExchange(mesh, hp.Field.zeros(mesh, dec, np.float16, device=DEVICE))
         halo.close()
+
+
+def sealed(rng):
+    """Checksums follow the messages of a device, and tell a value that changed on the way."""
+    if WORLD.size == 1:
+        return
+    with hp.Mesh(WORLD, Observer(Checksums()), y=0, x=1, periodic="y") as mesh:
+        dec = hp.Decomposition((12, 5), mesh.topology)
+        check(mesh, [both(dec, mesh, np.float64, rng=rng)], "sealed")
+        field = both(dec, mesh, np.float64, rng=rng)[1]
+        halo = hp.HaloExchange(mesh, field)
+        halo.start(field)
+        if mesh.rank == 1:  # the first of its halo is another once it has come
+            ((binding, _),) = [halo._flying]
+            binding.there[-1].after.append((field.data.__setitem__, ((0, 0), 7.5)))
+            with pytest.raises(SilentCorruptionError, match="halo along y"):
+                halo.finish(field)
+            halo._flying = None
+        else:
+            halo.finish(field)
 
 
 def heat():
@@ -145,7 +167,7 @@ def heated(comm, device, start, steps):
     """The whole field at the end, on rank 0 of `comm`."""
     with hp.Mesh(comm, z=0, y=0, x=0, periodic="x", shape=start.shape) as mesh:
         cells = hp.Decomposition(start.shape, mesh.topology)
-        now = hp.Field.from_global(start if mesh.rank == 0 else None, cells, mesh, device=device)
+        now = hp.Field.from_global(mesh, cells, start if mesh.rank == 0 else None, device=device)
         after = now.like()
         with hp.HaloExchange(mesh, now, walls={"z": "mirror", "y": ("zero_gradient", 0.5)}) as exchange:
             for _ in range(steps):
@@ -168,6 +190,7 @@ def main():
             count += halos(rng)
             several_fields_walls_and_components(rng)
     fields(np.random.default_rng(5))
+    sealed(np.random.default_rng(WORLD.rank))
     refusals()
     heat()
     hp.print_root(f"all good {count}")

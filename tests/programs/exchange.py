@@ -24,12 +24,12 @@ def serial_and_parallel(location, walls, width, periodic=()):
     alone = hp.Decomposition(SHAPE, whole_axes, width, location)
     values = np.random.default_rng(1).random(alone.global_shape)
     with hp.Mesh(MPI.COMM_SELF, y=1, x=1, periodic=periodic) as one:
-        field = hp.Field.from_global(values, alone, one)
+        field = hp.Field.from_global(one, alone, values)
         hp.HaloExchange(one, field, walls)(field)
         expected = field.data.copy()
     mesh = hp.Mesh(COMM, y=0, x=0, periodic=periodic, shape=SHAPE, halo=width)
     dec = hp.Decomposition(SHAPE, mesh.topology, width, location)
-    part = hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh)
+    part = hp.Field.from_global(mesh, dec, values if mesh.rank == 0 else None)
     box = tuple(slice(s, s + n) for s, n in zip(dec.start(mesh.rank), dec.local_shape(mesh.rank), strict=True))
     return mesh, part, expected, expected[box]
 
@@ -55,7 +55,7 @@ def test_walls_are_what_they_say():
     with hp.Mesh(MPI.COMM_SELF, x=1) as mesh:
         for location, n in (("center", 5), ("face", 6)):
             dec = hp.Decomposition((5,), mesh.topology, 2, location)
-            field = hp.Field.zeros(dec, mesh)
+            field = hp.Field.zeros(mesh, dec)
             inside = 1.0 + np.arange(n)
             for fill, low in (
                 (hp.bc.mirror, [2, 1] if n == 5 else [3, 2]),
@@ -77,8 +77,8 @@ def test_accumulate_adds_every_halo_value_to_its_owner():
     for periodic, width, components in itertools.product(((), ("x",), ("y", "x")), (1, 2), ((), (2,))):
         with hp.Mesh(COMM, y=0, x=0, periodic=periodic, shape=SHAPE, halo=width) as mesh:
             dec = hp.Decomposition(SHAPE, mesh.topology, width)
-            field = hp.Field.zeros(dec, mesh, np.int64, components=components)
-            twin = hp.Field.zeros(dec.at("face"), mesh, np.float32, components=components)
+            field = hp.Field.zeros(mesh, dec, np.int64, components=components)
+            twin = hp.Field.zeros(mesh, dec.at("face"), np.float32, components=components)
             halo = hp.HaloExchange(mesh, [field, twin])
             weight = field.like()
             weight.interior[...] = 1
@@ -106,7 +106,7 @@ def test_overlap_equals_the_exchange_in_one():
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 1)
         values = np.random.default_rng(2).random(SHAPE)
-        field = hp.Field.from_global(values if mesh.rank == 0 else None, dec, mesh)
+        field = hp.Field.from_global(mesh, dec, values if mesh.rank == 0 else None)
         halo, at_once, split = hp.HaloExchange(mesh, field), field.like(), field.like()
 
         def average(out, box):
@@ -127,7 +127,7 @@ def test_overlap_equals_the_exchange_in_one():
 def test_wrong_use_is_refused_on_every_rank():
     with hp.Mesh(COMM, y=0, x=0, periodic=("x",), shape=SHAPE) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 1)
-        field = hp.Field.zeros(dec, mesh)
+        field = hp.Field.zeros(mesh, dec)
         halo = hp.HaloExchange(mesh, field)
         refused(lambda: halo.finish(field), "has not been started")
         refused(lambda: halo(field.data.astype(np.float32)), "float32")
@@ -142,7 +142,7 @@ def test_wrong_use_is_refused_on_every_rank():
         halo.finish(field)
         if mesh.size > 1:
             dtype = np.float32 if mesh.rank == mesh.size - 1 else np.float64
-            refused(lambda: hp.HaloExchange(mesh, hp.Field.zeros(dec, mesh, dtype)), f"on rank {mesh.size - 1}")
+            refused(lambda: hp.HaloExchange(mesh, hp.Field.zeros(mesh, dec, dtype)), f"on rank {mesh.size - 1}")
         halo.start(field)
         refused(halo.close, "under way")
         halo.finish(field)
@@ -150,11 +150,11 @@ def test_wrong_use_is_refused_on_every_rank():
         refused(lambda: halo(field), "closed")
         refused(lambda: hp.HaloExchange(mesh, field, hp.bc.mirror), "walls map axis names")
         refused(lambda: hp.HaloExchange(mesh, field)(3), "not of int")
-        counts = hp.Field.zeros(dec, mesh, np.int8)
+        counts = hp.Field.zeros(mesh, dec, np.int8)
         refused(lambda: hp.HaloExchange(mesh, counts, {"y": 3.7}), "fixed(3.7) of axis y does not fit fields of int8")
         refused(lambda: hp.HaloExchange(mesh, counts, {"y": hp.bc.fixed(300)}), "does not fit")
         hp.HaloExchange(mesh, counts, {"y": np.int64(3)})(counts)
-        unsigned = hp.Field.zeros(dec, mesh, np.uint8)
+        unsigned = hp.Field.zeros(mesh, dec, np.uint8)
         refused(lambda: hp.HaloExchange(mesh, unsigned, {"y": hp.bc.antisymmetric}), "does not fit")
         with hp.Mesh(COMM, y=0, x=0) as other:
             refused(lambda: hp.HaloExchange(other, field), "another mesh")
@@ -171,7 +171,7 @@ def test_chosen_axes_only():
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE, halo=2) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 2)
         values = np.arange(13.0 * 17).reshape(SHAPE) if mesh.rank == 0 else None
-        whole, part = (hp.Field.from_global(values, dec, mesh) for _ in range(2))
+        whole, part = (hp.Field.from_global(mesh, dec, values) for _ in range(2))
         hp.HaloExchange(mesh, whole)(whole)
         for axes, box in (("x", np.s_[2:-2, :]), (("y",), np.s_[:, 2:-2]), ((), np.s_[2:-2, 2:-2])):
             part.data[...] = -1.0
@@ -188,7 +188,7 @@ def test_chosen_axes_only():
 def test_arrays_are_not_kept_alive():
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 1)
-        fields = [hp.Field.zeros(dec, mesh) for _ in range(3)]
+        fields = [hp.Field.zeros(mesh, dec) for _ in range(3)]
         halo = hp.HaloExchange(mesh, fields[0])
         for _ in range(3):
             for field in fields:
@@ -199,15 +199,15 @@ def test_arrays_are_not_kept_alive():
         gc.collect()
         assert len(halo._bound) == 2
         for _ in range(20):
-            halo(hp.Field.zeros(dec, mesh))
+            halo(hp.Field.zeros(mesh, dec))
         assert len(halo._bound) <= 8
 
 
 def test_new_views_of_the_same_memory_share_their_requests():
     with hp.Mesh(COMM, y=0, x=0, periodic=("y", "x"), shape=SHAPE) as mesh:
         dec = hp.Decomposition(SHAPE, mesh.topology, 1)
-        state = hp.Field.zeros(dec, mesh, components=3)
-        one = hp.Field.zeros(dec, mesh)
+        state = hp.Field.zeros(mesh, dec, components=3)
+        one = hp.Field.zeros(mesh, dec)
         halo = hp.HaloExchange(mesh, one)
         for turn in range(30):
             state.interior[...] = turn + mesh.rank

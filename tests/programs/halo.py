@@ -33,7 +33,7 @@ def index_places(field):
 
 def prepared(dec, mesh, dtype, components):
     """A field whose owned points are coded and whose halo is `OUTSIDE`, and what it must become."""
-    field = hp.Field.zeros(dec, mesh, dtype, components=components)
+    field = hp.Field.zeros(mesh, dec, dtype, components=components)
     number = coded(dec, index_places(field))
     stack = np.arange(np.prod(components, dtype=int)).reshape(*components, *(1,) * dec.ndim) * 3
     expected = np.where(number == OUTSIDE, OUTSIDE, number + stack).astype(dtype)

@@ -1,8 +1,9 @@
-"""Calls in shared memory that are kept for buffers that come again: what may change between two calls, by name."""
+"""Calls in shared memory that an axis keeps for buffers that come again: what may change between two calls, by name."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import weakref
 
@@ -11,11 +12,10 @@ from checks import run_checks
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.collectives import kept, work
+from hpckit.collectives import node
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.table import Entry
-from hpckit.comm.checksums import Checksums
-from hpckit.comm.observe.observer import observer_of
+from hpckit.comm.observe.observer import Listener
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.plan.blocks import block
@@ -200,26 +200,89 @@ def test_a_work_keeps_its_buffers():
 
 def test_only_so_many_are_kept_and_none_of_a_freed_communicator():
     line = COMM.Dup()
-    buffers = [np.full(4, float(RANK + i)) for i in range(2 * kept.MOST)]
+    buffers = [np.full(4 + i, float(RANK + i)) for i in range(2 * node.MOST)]
     for turn in range(2):
         for i, x in enumerate(buffers):
             x[...] = RANK + i + turn
             hp.broadcast(x, line).wait()
             assert (x == i + turn).all()
-    assert len(kept.calls) <= kept.MOST
-    assert len(kept.latest) <= kept.MOST
-    assert P == 1 or any(bound.axis is line for bound in kept.calls.values())
+    calls = axis_of(line).calls
+    assert len(calls) <= node.MOST
+    assert P == 1 or len(calls) > 1
+    known = weakref.ref(axis_of(line))
+    del calls
+    line.Free()
     with hp.Mesh(COMM, dp=0) as mesh:
         axis = mesh["dp"]
         hp.broadcast(buffers[0], axis).wait()
         hp.all_reduce(buffers[0], axis).wait()
-    line.Free()
-    assert not [bound for bound in kept.calls.values() if bound.axis in (line, axis)]
-    assert set(map(id, kept.latest.values())) <= set(map(id, kept.calls.values()))
+    gc.collect()
+    assert known() is None
+    refused(InputError, "is none", lambda: hp.all_reduce(buffers[0], axis))
     with hp.Mesh(COMM, dp=0) as mesh:
         x = buffers[0]
         x[...] = RANK + 3
         same(hp.broadcast(x, mesh["dp"], P - 1).wait(), np.full(4, P + 2.0), "a new mesh")
+
+
+def test_symmetric_buffers_beside_private_ones():
+    """Of one size and dtype: each is reduced where it is, and memory that takes the place of a freed one is private."""
+    for count in (5, 3000):
+        shared = [hp.empty_shared(COMM, count).array for _ in range(2)]
+        every = [*shared, np.empty(count), np.empty(count)]
+        for turn in range(4):
+            for x in every:
+                x[...] = given(count, float, turn)
+                total = sum(given(count, float, turn, rank) for rank in range(P))
+                same(hp.all_reduce(x, COMM).wait(), total, "symmetric and private")
+        del x, every, shared
+        gc.collect()
+        for turn in range(4):
+            y = np.empty((count + 4095) // 4096 * 4096)[:count]
+            y[...] = given(count, float, turn)
+            same(hp.all_reduce(y, COMM).wait(), sum(given(count, float, turn, r) for r in range(P)), "after symmetric")
+
+
+def test_requests_that_a_program_keeps():
+    for count in (0, 3, LARGE):
+        sizes = even(count)
+        own = own_of(sizes)
+        x, y, whole, part = np.empty(count), np.empty(count), np.empty(count), np.empty(sizes[RANK])
+        blocks, taken = np.empty(P * count), np.empty(P * count)
+        requests = [
+            hp.all_reduce_init(x, COMM),
+            hp.all_reduce_init(y, COMM, "average", "ring", weight=1.0),
+            hp.all_gather_init(part, COMM, whole),
+            hp.all_to_all_init(blocks, COMM, taken),
+            hp.broadcast_init(part if RANK == 0 else np.empty(sizes[0]), COMM),
+        ]
+        scattered = hp.reduce_scatter_init(x, COMM)
+        for turn in range(3):
+            x[...] = given(count, float, turn)
+            y[...] = x
+            part[...] = x[own]
+            for rank in range(P):
+                blocks[rank * count : (rank + 1) * count] = given(count, float, turn + rank)
+            for request in requests:
+                assert request.start() is request
+            results = [requests[i].wait() for i in np.random.default_rng(RANK + turn).permutation(5)]
+            assert len(results) == 5
+            total = sum(given(count, float, turn, rank) for rank in range(P))
+            same(x, total, "all_reduce_init")
+            same(y, total / P, "all_reduce_init by messages")
+            every = [given(count, float, turn, rank)[int(sizes[:rank].sum()) :][: sizes[rank]] for rank in range(P)]
+            same(whole, np.concatenate(every), "all_gather_init")
+            same(
+                taken, np.concatenate([given(count, float, turn + RANK, rank) for rank in range(P)]), "all_to_all_init"
+            )
+            same(requests[4].wait(), every[0], "broadcast_init")
+            same(scattered.start().wait(), P * total[own], "reduce_scatter_init")
+    refused(InputError, "not started", hp.all_reduce_init(x, COMM).wait)
+    begun = hp.all_reduce_init(x, COMM, algorithm="ring").start() if P > 1 else None
+    if begun is not None and not begun.done:
+        refused(InputError, "under way", begun.start)
+    if begun is not None:
+        begun.wait()
 
 
 def test_many_in_flight_in_any_order():
@@ -238,7 +301,7 @@ def test_many_in_flight_in_any_order():
         ]
         for i in np.random.default_rng(RANK * 100 + turn).permutation(len(works)):
             works[i].wait()
-        assert not work.flying
+        assert not axis_of(COMM).progress.runs
         same(whole, np.concatenate([given(count, float, turn, rank) for rank in range(P)]), "gathered in flight")
         same(taken, np.concatenate([given(count, float, turn + RANK, rank) for rank in range(P)]), "in flight")
         same(works[2].wait(), total, "reduced in flight")
@@ -300,26 +363,33 @@ def test_wrong_sizes_are_told_by_a_kept_call_too():
     matrix = np.full((P, P), 6)
     hp.all_to_all(x, line, out, counts=matrix).wait()
     refused(InputError, "counts", lambda: hp.all_to_all(x, line, out, counts=matrix.reshape(-1)))
-    assert not work.flying
+    assert not axis_of(COMM).progress.runs
     same(hp.broadcast(x, line).wait(), np.ones(6 * P), "after a refusal")
     line.Free()
 
 
-def test_a_call_that_is_watched_is_seen():
-    x, out = np.ones(5), np.ones(5 * P)
-    for _ in range(2):
+def test_a_call_that_is_observed_is_heard_of():
+    class Heard(Listener):
+        def __init__(self):
+            self.heard = []
+
+        def begun(self, operation):
+            self.heard.append((operation.name[0], operation.count, operation.root))
+
+        def ended(self, operation, note, result, waited):
+            self.heard.append(operation.name[0])
+
+    x, out, listener = np.ones(5), np.ones(5 * P), Heard()
+    for turn in range(3):
+        if turn == 1:
+            axis_of(COMM).observer.listen(listener)
         hp.all_gather(x, COMM, out).wait()
-    with hp.Watch(COMM, limit=60, check=True):
-        assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
-        hp.all_gather(x, COMM, out).wait()
-    assert P == 1 or kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is not None
-    checksums = Checksums()
-    observer_of(COMM).listen(checksums)
-    try:
-        assert kept.kept(x, out, COMM, ("all_gather", id(out), None), "auto") is None
         hp.broadcast(x, COMM).wait()
-    finally:
-        observer_of(COMM).forget(checksums)
+        hp.all_reduce(x, COMM, algorithm="ring").wait()
+        if turn == 1:
+            axis_of(COMM).observer.forget(listener)
+    told = [("all_gather", -1, -1), "all_gather", ("broadcast", 5, 0), "broadcast", ("all_reduce", 5, -1), "all_reduce"]
+    assert listener.heard == told
 
 
 def test_a_rank_that_does_not_come_or_is_gone_is_told():
@@ -343,7 +413,7 @@ def test_a_rank_that_does_not_come_or_is_gone_is_told():
                 f"rank {P - 1}" if trouble is RankLostError else "did not come",
                 lambda x=x, line=line: hp.broadcast(x, line).wait(),
             )
-            assert not work.flying
+            assert not axis_of(COMM).progress.runs
         COMM.Barrier()
         line.Free()
 

@@ -17,7 +17,7 @@ FIELDS = {"tag": "U3", "when": "M8[s]", "spin": (">f4", 3), "steps": "i2"}
 
 
 def plate(mesh):
-    field = hp.Field.zeros(hp.Decomposition(SHAPE, mesh.topology), mesh, name="T", components=2)
+    field = hp.Field.zeros(mesh, hp.Decomposition(SHAPE, mesh.topology), name="T", components=2)
     y, x = field.coords(1.0)
     field.interior[...] = np.stack([np.sin(x) + y, np.cos(y) * x])
     return field, hp.HaloExchange(mesh, field, {"y": hp.bc.mirror})
@@ -102,9 +102,9 @@ if __name__ == "__main__":
             again = hp.Swarm(the_mesh, 0.0, (7.0, 5.0), **FIELDS)
             hp.Checkpoints(the_mesh, folder, every="never", walkers=again).close()
             assert same_crowd(walkers.data, again.data)
-        other = hp.Field.zeros(hp.Decomposition((14, 17), the_mesh.topology), the_mesh, name="T")
+        other = hp.Field.zeros(the_mesh, hp.Decomposition((14, 17), the_mesh.topology), name="T")
         refused("(14, 17) points has (2, 13, 17)", the_mesh, folder, other)
-        nameless = hp.Field.zeros(T.decomposition, the_mesh)
+        nameless = hp.Field.zeros(the_mesh, T.decomposition)
         refused("U of (13, 17) points is not there", the_mesh, folder, U=nameless)
         refused("by their names", the_mesh, folder, nameless)
         refused("by their names", the_mesh, folder, T, T=nameless)

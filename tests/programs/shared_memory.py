@@ -12,6 +12,7 @@ from checks import run_checks
 from mpi4py import MPI
 
 from hpckit.comm.shared import memory as segments
+from hpckit.comm.shared.calls import barrier, bind, takes
 from hpckit.comm.shared.symmetric import empty_shared, node_group
 from hpckit.errors import InputError, RankLostError, StallError
 from hpckit.kernels.shared_memory import constants as c
@@ -22,6 +23,13 @@ COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size
 GROUP = node_group(COMM)
 COUNTS = sorted({0, 1, 2, SIZE - 1, SIZE, SIZE + 1, 37, 5003})
+
+
+def run(group, operation, buffer, second=None, **options):
+    """One collective. second: `op` or `root` of those in place, `out` of the others."""
+    if second is not None:
+        options[{"all_reduce": "op", "broadcast": "root"}.get(operation, "out")] = second
+    bind(group, operation, buffer, **options)()
 
 
 def random_parts(count, dtype, seed=0):
@@ -49,16 +57,16 @@ def test_all_reduce_in_the_order_of_the_ranks():
         for algorithm in ("flat", "staged", "symmetric", "direct"):
             if algorithm == "direct" and not GROUP.reads:
                 continue
-            if not GROUP.takes("all_reduce", algorithm, dtype, parts[0].nbytes) and algorithm == "flat":
+            if not takes(GROUP, "all_reduce", algorithm, dtype, parts[0].nbytes) and algorithm == "flat":
                 continue
             array = place(algorithm, parts[RANK])
-            call = GROUP.bind("all_reduce", array, op=op, algorithm=algorithm)
+            call = bind(GROUP, "all_reduce", array, op=op, algorithm=algorithm)
             for _ in range(2):
                 array[...] = parts[RANK]
-                GROUP.barrier()
+                barrier(GROUP)
                 call()
                 assert array.tobytes() == expected.tobytes(), (dtype, op, count, algorithm)
-                GROUP.barrier()
+                barrier(GROUP)
 
 
 def test_cutting_does_not_change_a_bit():
@@ -68,12 +76,12 @@ def test_cutting_does_not_change_a_bit():
     for stage in (256, 1024, 20_480, whole):
         GROUP.record[c.STAGE_BYTES] = stage
         array = parts[RANK].copy()
-        GROUP.all_reduce(array, algorithm="staged")
+        run(GROUP, "all_reduce", array, algorithm="staged")
         assert array.tobytes() == expected.tobytes(), stage
         if stage >= 8 * SIZE:
             starts = block_starts(array.size, SIZE)
             out = np.empty(starts[RANK + 1] - starts[RANK], np.float32)
-            GROUP.reduce_scatter(parts[RANK], out)
+            run(GROUP, "reduce_scatter", parts[RANK], out)
             assert out.tobytes() == expected[starts[RANK] : starts[RANK + 1]].tobytes(), stage
     GROUP.record[c.STAGE_BYTES] = whole
 
@@ -82,16 +90,16 @@ def test_average_bfloat16_complex_and_truth():
     weights = np.arange(SIZE) + 0.5
     bits = [(part.view(np.uint32) >> 16).astype(np.uint16) for part in random_parts(131, "float32")]
     mine = bits[RANK].copy()
-    GROUP.all_reduce(mine, "average", kind="bfloat16", weight=weights[RANK])
+    run(GROUP, "all_reduce", mine, "average", kind="bfloat16", weight=weights[RANK])
     expected = reference.fold(bits, "average", weights / weights.cumsum()[-1], "bfloat16")
     assert np.array_equal(mine, expected)
     array = random_parts(5, "float64")[RANK] * (1 + 2j)
-    GROUP.all_reduce(array)
+    run(GROUP, "all_reduce", array)
     assert np.array_equal(array, reference.fold(random_parts(5, "float64"), "sum") * (1 + 2j))
     some = np.array([RANK == 0, False, True])
-    GROUP.all_reduce(some, "max")
+    run(GROUP, "all_reduce", some, "max")
     assert some.tolist() == [True, False, True]
-    refused(InputError, "add up to nothing", lambda: GROUP.all_reduce(np.ones(3), "average", weight=0.0))
+    refused(InputError, "add up to nothing", lambda: run(GROUP, "all_reduce", np.ones(3), "average", weight=0.0))
 
 
 def test_views_and_dropped_buffers_stay_symmetric():
@@ -100,21 +108,22 @@ def test_views_and_dropped_buffers_stay_symmetric():
     parts = random_parts(50, "float32", 5)
     row = array[RANK + 1]  # at another offset on each rank
     row[:] = parts[RANK]
-    GROUP.all_reduce(row, algorithm="symmetric")
+    run(GROUP, "all_reduce", row, algorithm="symmetric")
     assert np.array_equal(row, reference.fold(parts, "sum"))
     assert not array[: RANK + 1].any()
     assert not array[RANK + 2 :].any()
     buffer = empty_shared(COMM, 3, np.int64)
     buffer.array[:] = RANK
-    GROUP.barrier()
+    barrier(GROUP)
     assert [int(part[1]) for part in buffer.parts] == list(range(SIZE))
-    GROUP.barrier()
+    barrier(GROUP)
     where = buffer.array.ctypes.data
     memory = weakref.ref(buffer)
     del buffer
     gc.collect()
     assert memory() is None
-    assert where not in segments._places
+    assert where not in GROUP.places._places
+    assert GROUP.record[c.PLACE_COUNT] == len(GROUP.places._places)
 
 
 def test_movement():
@@ -126,9 +135,9 @@ def test_movement():
             for counts in (sizes, uneven):
                 move(parts, counts, algorithm)
             array = place(algorithm, parts[RANK])
-            GROUP.broadcast(array, SIZE - 1, algorithm=algorithm)
+            run(GROUP, "broadcast", array, SIZE - 1, algorithm=algorithm)
             assert np.array_equal(array, parts[SIZE - 1])
-            GROUP.barrier()
+            barrier(GROUP)
 
 
 def move(parts, counts, algorithm):
@@ -138,23 +147,23 @@ def move(parts, counts, algorithm):
     options = {"algorithm": algorithm, "counts": counts}
     array = place(algorithm, parts[RANK])
     out = np.full(counts[RANK], 99, array.dtype)
-    GROUP.reduce_scatter(array, out, **options)
+    run(GROUP, "reduce_scatter", array, out, **options)
     assert np.array_equal(out, reference.fold(parts, "sum")[own])
     gathered = np.full_like(array, 99)
-    GROUP.all_gather(array[own], gathered, **options)
+    run(GROUP, "all_gather", array[own], gathered, **options)
     expected = np.concatenate([part[a:b] for part, a, b in zip(parts, starts[:-1], starts[1:], strict=True)])
     assert np.array_equal(gathered, expected)
     # what rank q sends to this one: its block of the number of this rank
     taken = np.full(SIZE * counts[RANK], 99, array.dtype)
-    GROUP.all_to_all(array, taken, **options)
+    run(GROUP, "all_to_all", array, taken, **options)
     assert np.array_equal(taken, np.concatenate([part[own] for part in parts]))
-    GROUP.barrier()
-    GROUP.reduce_scatter(array, array[own], **options)  # in place
+    barrier(GROUP)
+    run(GROUP, "reduce_scatter", array, array[own], **options)  # in place
     assert np.array_equal(array[own], reference.fold(parts, "sum")[own])
-    GROUP.barrier()
-    GROUP.all_gather(array[own], array, **options)
+    barrier(GROUP)
+    run(GROUP, "all_gather", array[own], array, **options)
     assert np.array_equal(array, reference.fold(parts, "sum"))
-    GROUP.barrier()
+    barrier(GROUP)
 
 
 def test_all_to_all_of_blocks_that_differ_by_rank():
@@ -162,12 +171,16 @@ def test_all_to_all_of_blocks_that_differ_by_rank():
     array = np.concatenate([np.full(n, 10 * RANK + taker, np.int64) for taker, n in enumerate(sent[RANK])])
     taken = [sent[sender][RANK] for sender in range(SIZE)]
     out = np.zeros(sum(taken), np.int64)
-    GROUP.all_to_all(array, out, counts=sent[RANK], out_counts=taken)
+    run(GROUP, "all_to_all", array, out, counts=sent[RANK], out_counts=taken)
     assert np.array_equal(out, np.concatenate([np.full(n, 10 * q + RANK, np.int64) for q, n in enumerate(taken)]))
     if SIZE > 1:
         wrong = [n + (RANK == 1 and q == 0) for q, n in enumerate(taken)]
         out = np.zeros(sum(wrong), np.int64)
-        refused(InputError, "of other sizes", lambda: GROUP.all_to_all(array, out, counts=sent[RANK], out_counts=wrong))
+        refused(
+            InputError,
+            "of other sizes",
+            lambda: run(GROUP, "all_to_all", array, out, counts=sent[RANK], out_counts=wrong),
+        )
 
 
 def refused(error, text, action):
@@ -183,17 +196,17 @@ def refused(error, text, action):
 def test_refusals():
     values = np.ones(6)
     for text, action in (
-        ("no collective", lambda: GROUP.bind("scan", values)),
-        ("no algorithm 'flat'", lambda: GROUP.broadcast(values, algorithm="flat")),
-        ("not a symmetric one", lambda: GROUP.all_reduce(values, algorithm="symmetric")),
-        ("C-contiguous", lambda: GROUP.all_reduce(values[::2])),
-        ("not a NumPy array", lambda: GROUP.all_reduce([1.0])),
-        ("cannot reduce", lambda: GROUP.all_reduce(np.array(["a"]))),
-        ("use sum", lambda: GROUP.all_reduce(np.ones(3, int), "mean")),
-        ("up to 65536 bytes", lambda: GROUP.all_reduce(np.ones(10_000), algorithm="flat")),
-        ("has 6 elements on rank", lambda: GROUP.all_gather(values, np.ones(5 * SIZE))),
-        ("overlap", lambda: GROUP.all_to_all(values[:SIZE], values[:SIZE])),
-        ("the root", lambda: GROUP.broadcast(values, root=SIZE)),
+        ("no collective", lambda: bind(GROUP, "scan", values)),
+        ("no algorithm 'flat'", lambda: run(GROUP, "broadcast", values, algorithm="flat")),
+        ("not a symmetric one", lambda: run(GROUP, "all_reduce", values, algorithm="symmetric")),
+        ("C-contiguous", lambda: run(GROUP, "all_reduce", values[::2])),
+        ("not a NumPy array", lambda: run(GROUP, "all_reduce", [1.0])),
+        ("cannot reduce", lambda: run(GROUP, "all_reduce", np.array(["a"]))),
+        ("use sum", lambda: run(GROUP, "all_reduce", np.ones(3, int), "mean")),
+        ("up to 65536 bytes", lambda: run(GROUP, "all_reduce", np.ones(10_000), algorithm="flat")),
+        ("has 6 elements on rank", lambda: run(GROUP, "all_gather", values, np.ones(5 * SIZE))),
+        ("overlap", lambda: run(GROUP, "all_to_all", values[:SIZE], values[:SIZE])),
+        ("the root", lambda: run(GROUP, "broadcast", values, root=SIZE)),
         ("above 0", lambda: setattr(GROUP, "deadline", 0)),
     ):
         refused(InputError, text, action)
@@ -203,16 +216,22 @@ def test_a_mismatch_is_told_on_every_rank_and_harms_nothing():
     if SIZE == 1:
         return
     odd = RANK == SIZE - 1
-    refused(InputError, f"rank {SIZE - 1} called", lambda: GROUP.all_reduce(np.ones(5 + odd)))
-    refused(InputError, f"rank {SIZE - 1} called", lambda: GROUP.all_reduce(np.ones(5), "max" if odd else "sum"))
-    refused(InputError, "rank 0 called barrier", lambda: GROUP.barrier() if not RANK else GROUP.all_reduce(np.ones(1)))
+    refused(InputError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5 + odd)))
+    refused(
+        InputError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5), "max" if odd else "sum")
+    )
+    refused(
+        InputError,
+        "rank 0 called barrier",
+        lambda: barrier(GROUP) if not RANK else run(GROUP, "all_reduce", np.ones(1)),
+    )
     both = [empty_shared(COMM, 5), empty_shared(COMM, 5)]
-    refused(InputError, "different symmetric", lambda: GROUP.all_reduce(both[odd].array, algorithm="symmetric"))
+    refused(InputError, "different symmetric", lambda: run(GROUP, "all_reduce", both[odd].array, algorithm="symmetric"))
     counts = [5, *[1] * (SIZE - 2), 6] if odd else [6, *[1] * (SIZE - 2), 5]
     whole, out = np.ones(SIZE + 9), np.ones(counts[RANK])
-    refused(InputError, "other sizes of blocks", lambda: GROUP.reduce_scatter(whole, out, counts=counts))
+    refused(InputError, "other sizes of blocks", lambda: run(GROUP, "reduce_scatter", whole, out, counts=counts))
     array = np.array([float(RANK)])
-    GROUP.all_reduce(array)
+    run(GROUP, "all_reduce", array)
     assert array[0] == SIZE * (SIZE - 1) / 2
 
 
@@ -226,12 +245,12 @@ def test_a_deadline_names_the_late_rank():
     if late_rank == RANK:  # comes when the others have given up: were they to wait for it, all would wait for ever
         for rank in range(late_rank):
             COMM.Recv(np.empty(0), rank)
-        refused(StallError, "has given up waiting", lambda: group.all_reduce(np.ones(3)))
+        refused(StallError, "has given up waiting", lambda: run(group, "all_reduce", np.ones(3)))
     else:
-        refused(StallError, "", lambda: group.all_reduce(np.ones(3)))
+        refused(StallError, "", lambda: run(group, "all_reduce", np.ones(3)))
         COMM.Send(np.empty(0), late_rank)
     if RANK == 0 and SIZE == 2:
-        refused(StallError, "given up", group.barrier)
+        refused(StallError, "given up", lambda: barrier(group))
     COMM.Barrier()
     comm.Free()
 
@@ -243,7 +262,7 @@ def test_the_deadline_message():
     group = node_group(comm)
     group.deadline = 0.2
     if RANK == 0:
-        refused(StallError, "rank 1 did not come to it within 0.2 s", lambda: group.all_reduce(np.ones(3)))
+        refused(StallError, "rank 1 did not come to it within 0.2 s", lambda: run(group, "all_reduce", np.ones(3)))
     COMM.Barrier()
     comm.Free()
 
@@ -258,7 +277,7 @@ def test_a_process_that_is_gone_is_named():
         known = group._segment.memory[start - group._segment.address :][: 8 * SIZE].view(np.int64)
         known[SIZE - 1] = 2**22 + 1  # more than Linux ever gives to a process
         assert group.deadline == 600
-        refused(RankLostError, f"rank {SIZE - 1} is gone", lambda: group.all_reduce(np.ones(70_000)))
+        refused(RankLostError, f"rank {SIZE - 1} is gone", lambda: run(group, "all_reduce", np.ones(70_000)))
     COMM.Barrier()
     comm.Free()
 
@@ -268,7 +287,7 @@ def test_attempts_do_not_wait_and_lose_nothing():
     group = node_group(comm)
     parts = random_parts(40, "float32", 9)
     array = parts[RANK].copy()
-    call = group.bind("all_reduce", array)
+    call = bind(group, "all_reduce", array)
     if RANK == SIZE - 1:
         COMM.Barrier()  # the others have tried in vain
         assert call.attempt() or SIZE > 1
@@ -278,7 +297,7 @@ def test_attempts_do_not_wait_and_lose_nothing():
         COMM.Barrier()
     while not np.array_equal(array, reference.fold(parts, "sum")):
         call.attempt()
-    group.barrier()
+    barrier(group)
     if SIZE > 1 and RANK == 0:
         group.deadline = 0.2
         refused(StallError, "did not come", lambda: [call.attempt() for _ in range(10**9)])
@@ -303,7 +322,7 @@ def test_memory_without_a_name():
         assert not os.listdir(folder)
     for buffer in buffers:
         buffer.array[:] = RANK
-        GROUP.all_reduce(buffer.array, "max", algorithm="symmetric")
+        run(GROUP, "all_reduce", buffer.array, "max", algorithm="symmetric")
         assert (buffer.array == SIZE - 1).all()
         COMM.Barrier()
 

@@ -91,7 +91,7 @@ def test_particles_of_a_grid_are_with_their_cells(mesh):
     swarm = hp.Swarm.on_grid(grid, mesh, spacing, origin)
     places = origin + np.random.default_rng(4).random((COUNT, len(shape))) * spacing * shape
     swarm.add(places if mesh.rank == 0 else None)
-    field = hp.Field.zeros(grid, mesh)
+    field = hp.Field.zeros(mesh, grid)
     cells = np.floor((swarm["position"] - origin) / spacing).astype(int) - np.array(grid.start(mesh.rank))
     assert (cells >= 0).all()
     assert (cells < np.array(grid.owned(mesh.rank))).all()

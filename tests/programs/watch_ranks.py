@@ -242,7 +242,7 @@ def exchange():
         else:
             raise AssertionError(wrong)
     mesh = hp.Mesh(comm, x=0, periodic="x")
-    field = hp.Field.zeros(hp.Decomposition((12,), mesh.topology), mesh)
+    field = hp.Field.zeros(mesh, hp.Decomposition((12,), mesh.topology))
     halo = hp.HaloExchange(mesh, field)
     with hp.Watch(comm, limit=LIMIT, folder=FOLDER):
         try:

@@ -42,6 +42,9 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
     wide = {"nx": 200, "nz": 100}
     model, found["golden thermal 200x100"] = simulate("thermal", 300.0, mesh, grid=wide, compat=True)
     _, found["golden collision 200x100"] = simulate("collision", 300.0, mesh, grid=wide, compat=True)
+    _, found["golden gravity_waves 100x50"] = simulate(
+        "gravity_waves", 150.0, mesh, grid={"nx": 100, "nz": 50}, compat=True
+    )
     state = model.state.gather()
     if comm.rank == 0:
         mirror = state[..., ::-1] * np.array([1, -1, 1, 1])[:, None, None]

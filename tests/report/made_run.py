@@ -53,7 +53,8 @@ def make_run(directory: Path, shape=(50, 100), noise: float = 0.0) -> Path:
     provenance = {"hpckit": "0.1.0", "started": "2026-01-01T00:00:00Z", "hosts": ["node0"], "placement": placement}
     values = {"grid": {"nx": shape[1], "nz": shape[0]}, "note": "<script>alert(1)</script>"}
     origins = {"grid.nx": "run.toml:3", "grid.nz": "default", "note": "command line"}
-    resolved = {"app": "weather", "title": "a thermal", "values": values, "origins": origins}
+    units = {"mass": "kg/m", "energy": "J/m", "w_max": "m/s"}
+    resolved = {"app": "weather", "title": "a thermal", "units": units, "values": values, "origins": origins}
     for name, record in (("summary", summary), ("provenance", provenance), ("resolved", resolved)):
         (directory / f"{name}.json").write_text(json.dumps(record))
     lines = [

@@ -22,7 +22,6 @@ from hpckit.report.extension import Work
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.roofline import roofline, roofline_section
 from hpckit.run import peaks as measured
-from hpckit.run import peaks_of_run as cli_peaks
 from hpckit.run.directory import RunDirectory
 
 pytest.importorskip("matplotlib")
@@ -157,15 +156,15 @@ def test_peaks_are_measured_and_kept(tmp_path, monkeypatch):
     assert min(record["copy"], record["triad"], record["flops"], *record["caches"].values()) > 0
     host = socket.gethostname()
     faster = {**record, "copy": 2 * record["copy"], "flops": 0.5 * record["flops"], "undisturbed": True}
-    cli_peaks.keep(host, record)
-    best = cli_peaks.keep(host, faster)
+    measured.keep(host, record)
+    best = measured.keep(host, faster)
     assert (best["copy"], best["flops"]) == (faster["copy"], record["flops"])
-    monkeypatch.setattr(cli_peaks, "measure", lambda threads: pytest.fail("measured again"))
-    assert cli_peaks.find_peaks(host, 1) == best
-    assert "hpckit bench machine" in cli_peaks.find_peaks("elsewhere", 1)["reason"]
-    assert "10000 cores" in cli_peaks.find_peaks(host, 10_000)["reason"]
-    cli_peaks.cache_file(host).write_text("{")
-    assert cli_peaks.read_cache(host) == {}
+    monkeypatch.setattr(measured, "measure", lambda threads: pytest.fail("measured again"))
+    assert measured.find_peaks(host, 1) == best
+    assert "hpckit bench machine" in measured.find_peaks("elsewhere", 1)["reason"]
+    assert "10000 cores" in measured.find_peaks(host, 10_000)["reason"]
+    measured.cache_file(host).write_text("{")
+    assert measured.read_cache(host) == {}
 
 
 def test_cache_sizes_are_read_from_the_system(tmp_path):
@@ -186,9 +185,9 @@ def place(rank, host="a", cores=(0, 1), threads=1):
 
 def test_cores_of_a_run():
     two = [place(0), place(1)]
-    assert cli_peaks.cores_of({"placement": two}, {}) == {"host": "a", "threads": 2, "nodes": 1}
+    assert measured.cores_of({"placement": two}, {}) == {"host": "a", "threads": 2, "nodes": 1}
     bound = [place(0, cores=(0,)), place(1, cores=(1,)), place(2, "b", (0,)), place(3, "b", (1,))]
-    assert cli_peaks.cores_of({"placement": bound}, {}) == {"host": "a", "threads": 2, "nodes": 2}
+    assert measured.cores_of({"placement": bound}, {}) == {"host": "a", "threads": 2, "nodes": 2}
     for places, summary, words in (
         ([], {}, "not recorded"),
         ([*two, place(2)], {}, "3 ranks with 3 threads share 2 cores"),
@@ -196,7 +195,7 @@ def test_cores_of_a_run():
         (two, {"device": "gpu"}, "GPU"),
         ([*two, place(2, "b")], {}, "different numbers"),
     ):
-        assert words in cli_peaks.cores_of({"placement": places}, summary)["reason"]
+        assert words in measured.cores_of({"placement": places}, summary)["reason"]
 
 
 def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
@@ -209,13 +208,13 @@ def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
         measurements.append(threads)
         return {**PEAKS, "threads": threads}
 
-    monkeypatch.setattr(cli_peaks, "measure", measure)
-    monkeypatch.setattr(cli_peaks, "cpu_name", lambda: PEAKS["cpu"])
-    first = cli_peaks.machine_of(directory)
+    monkeypatch.setattr(measured, "measure", measure)
+    monkeypatch.setattr(measured, "cpu_name", lambda: PEAKS["cpu"])
+    first = measured.machine_of(directory)
     assert first["peaks"]["threads"] == 1
     assert json.loads((tmp_path / "run/machine.json").read_text()) == first
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    assert cli_peaks.machine_of(directory) == first
+    assert measured.machine_of(directory) == first
     assert measurements == [1]
 
 

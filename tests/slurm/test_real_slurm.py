@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import is_open_mpi, mpiexec
 
-from hpckit.cli.verbs.graph.verb import main as graph
+from hpckit.cli.verbs.graph import main as graph
 from hpckit.cli.verbs.ls import main as ls
 from hpckit.cli.verbs.submit import main
 from hpckit.cli.verbs.watch import main as watch

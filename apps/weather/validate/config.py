@@ -6,9 +6,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from hpckit.apps.atmosphere.settings import Section
+from hpckit.io.settings import InputFile, Section
 from hpckit.report.settings import Report
-from hpckit.run.directory import InputFile
 
 SUMMARY = "validation suite of the weather and shallow-water apps: exact solutions, published benchmarks, orders"
 

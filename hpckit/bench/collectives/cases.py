@@ -13,10 +13,9 @@ from hpckit.bench.collectives.plot import pyplot_for
 from hpckit.bench.collectives.values import BLOCKS, DTYPES, REDUCING, ROOTED, array_dtype, reduction
 from hpckit.collectives.choice import NODE_ALGORITHMS, OTHERS
 from hpckit.collectives.reduction import UFUNCS
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.launch.memory import available_bytes
 from hpckit.plan.collective.algorithms import ALGORITHMS, operation_of
-from hpckit.settings.apps import did_you_mean
 from hpckit.settings.sizes import parse_sizes
 from hpckit.settings.table import bytes_text
 

@@ -33,7 +33,7 @@ def halo(device: Device, n: int) -> dict[str, Any]:
     """Microseconds of an exchange between blocks of n^3 doubles, periodic, halo 1, until the GPU has done it."""
     comm = MPI.COMM_WORLD
     with Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x")) as mesh:
-        field = Field.zeros(Decomposition((n * comm.size, n, n), mesh.topology), mesh, device=device)
+        field = Field.zeros(mesh, Decomposition((n * comm.size, n, n), mesh.topology), device=device)
         with HaloExchange(mesh, field) as exchange:
             times = []
             for _ in range(size(device, EXCHANGES, 2)):

@@ -89,7 +89,7 @@ def case(n: int, count: int, rounds: int, rival: bool) -> dict[str, Any]:
     """Times for `count` fields of n^3 cells a rank, all dims periodic, ranks along z."""
     with Mesh(MPI.COMM_WORLD, z=0, y=1, x=1, periodic=NAMES) as mesh:
         decomposition = Decomposition((n * mesh.size, n, n), mesh.topology, halo=1)
-        fields = [Field.zeros(decomposition, mesh) for _ in range(count)]
+        fields = [Field.zeros(mesh, decomposition) for _ in range(count)]
         halo = HaloExchange(mesh, fields)
         plain = [np.zeros(field.data.shape) for field in fields]
         candidates: dict[str, tuple[Candidate, list[np.ndarray]]] = {

@@ -146,18 +146,20 @@ def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call
     """What is timed."""
     from hpckit import collectives
     from hpckit.collectives.axis import axis_of
-    from hpckit.collectives.column import column_of
+    from hpckit.collectives.buffers import even_slots
+    from hpckit.collectives.rank_program import program_of
     from hpckit.collectives.reduction import Reduction
+    from hpckit.collectives.request import MessageRun
     from hpckit.collectives.runner import Runner
-    from hpckit.collectives.slots import even_slots
-    from hpckit.collectives.work import start
 
     if operation == PROBE:
         axis = axis_of(comm)
-        column = column_of(probe_plan(algorithm, comm.size), comm.rank)
-        slots = even_slots(buffer, column.slots)
+        program = program_of(probe_plan(algorithm, comm.size), comm.rank)
+        slots = even_slots(buffer, program.slots)
         add = Reduction(buffer.dtype, "sum").combine
-        return lambda: start(Runner(axis, axis.tag(), column, slots, add).steps(), lambda: buffer).wait()
+        return lambda: MessageRun(
+            axis.progress, Runner(axis, axis.tag(), program, slots, add).steps(), lambda: buffer
+        ).wait()
     run = getattr(collectives, operation)
     return lambda: run(buffer, comm, algorithm=algorithm).wait()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hpckit.bench.measure import Ratios, Rows, machine, result, spread
 from hpckit.errors import InputError
-from hpckit.run.peaks import cores, measure
-from hpckit.run.peaks_of_run import keep
+from hpckit.jobs.process import cores
+from hpckit.run.peaks import keep, measure
 
 RANKS = {2: 45.0, 4: 60.0}  # and for how many seconds they are timed
 

@@ -44,7 +44,7 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
 
     comm = MPI.COMM_WORLD
     mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
-    field = Field.zeros(Decomposition((edge, edge, edge), mesh.topology, halo=1), mesh)
+    field = Field.zeros(mesh, Decomposition((edge, edge, edge), mesh.topology, halo=1))
     fields = [field, field.like()]
     halo = HaloExchange(mesh, field)
 

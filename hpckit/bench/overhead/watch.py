@@ -84,7 +84,7 @@ def _case(rounds: int) -> dict[str, Any]:
     comm = MPI.COMM_WORLD
     one, total, dtype = np.ones(1), np.ones(1), np.dtype("f8")
     mesh = Mesh(comm, x=0, y=1, z=1, periodic="x")
-    field = Field.zeros(Decomposition((32 * comm.size, 32, 32), mesh.topology), mesh)
+    field = Field.zeros(mesh, Decomposition((32 * comm.size, 32, 32), mesh.topology))
     halo = HaloExchange(mesh, field)
     times: Times = {}
 

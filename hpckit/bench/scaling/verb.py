@@ -18,6 +18,7 @@ from hpckit.bench.scaling.model import machine_for
 from hpckit.bench.scaling.study import Study, evaluated, studied
 from hpckit.comm.gpu_driver import missing, no_gpu
 from hpckit.errors import InputError
+from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec
 from hpckit.launch.provenance import provenance
 from hpckit.run.directory import run_name
@@ -87,9 +88,9 @@ def run(quick: bool = False, **options: Any) -> dict[str, Any]:
     named = None if options["machine"] is None else machine_for(options["machine"], 0, quick)
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{folder}\n", file=sys.stderr, flush=True)
-    if max(counts) > mpiexec.cores():
+    if max(counts) > cores():
         mpiexec.warn_if_crowded(max(counts))
-    model = named or machine_for(None, mpiexec.cores(), quick)
+    model = named or machine_for(None, cores(), quick)
     rows: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for key, study in studies.items():
@@ -179,5 +180,5 @@ def _counts(text: str) -> tuple[int, ...]:
 def _default_counts() -> Sequence[int]:
     """Powers of two up to the tasks of the allocation, or the cores of this machine."""
     tasks = os.environ.get("SLURM_NTASKS", "")
-    most = int(tasks) if tasks.isdigit() and int(tasks) > 0 else mpiexec.cores()
+    most = int(tasks) if tasks.isdigit() and int(tasks) > 0 else cores()
     return tuple(sorted({*(2**power for power in range(most.bit_length())), most}))

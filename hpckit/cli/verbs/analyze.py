@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.report import observed
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
-from hpckit.io.files import replace_file, write_error
-from hpckit.io.particles.frames import read_frames
-from hpckit.io.particles.unwrapping import with_images
+from hpckit.io.files import write_file
+from hpckit.io.particles.frames import read_frames, with_images
 from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
 from hpckit.md.units import UNITS
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.page import caption, escape, page, section
 from hpckit.report.units import with_error
-from hpckit.run.directory import plain
 
 SPACINGS = 4.0  # mean distances between particles that g(r) reaches to by itself
 MOST_PLACES = 10**6  # bins, shells, slabs, lags
@@ -225,7 +224,4 @@ def _print(found: dict[str, Any]) -> None:
 def _write_page(path: Path, found: dict[str, Any]) -> None:
     parts = [section(one.title, one.html) for one in observed(found, found["units"])]
     said = caption(f"{found['frames']} frames of {found['particles']} particles. {' '.join(found['notes'])}")
-    try:
-        replace_file(path, page(found["file"], f"<h1>{escape(Path(found['file']).name)}</h1>", said, *parts).encode())
-    except OSError as error:
-        raise write_error(error, path) from error
+    write_file(path, page(found["file"], f"<h1>{escape(Path(found['file']).name)}</h1>", said, *parts).encode())

@@ -7,8 +7,7 @@ import importlib
 
 from hpckit.bench import BENCHMARKS
 from hpckit.bench.command import add_common, perform
-from hpckit.errors import InputError
-from hpckit.settings.apps import did_you_mean
+from hpckit.errors import InputError, did_you_mean
 
 
 def main(arguments: list[str]) -> int:

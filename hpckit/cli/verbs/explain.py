@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from textwrap import fill
 
-from hpckit.errors import EXIT_CODES, InputError
-from hpckit.settings.apps import did_you_mean
+from hpckit.errors import EXIT_CODES, InputError, did_you_mean
 
 # Code -> (what it means, what causes it, what to do).
 EXPLANATIONS = {

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.ending import likely, lost_rank, stall_that_ended
-from hpckit.cli.user_rank import Guests, run_words, start_watch
-from hpckit.cli.user_traceback import OwnLines, tell_own_lines, user_lines
+from hpckit.cli.user_rank import Guests, OwnLines, run_words, start_watch, tell_own_lines, user_lines
 from hpckit.errors import HpckitError, InputError, RankLostError, StallError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world

@@ -58,7 +58,7 @@ def build(directory: RunDirectory, **options: Any) -> Path:
     """Build the report of a run with what its app adds; `options` come before those of the run file."""
     from hpckit.report.build import build_report
     from hpckit.report.settings import settings_of
-    from hpckit.run.peaks_of_run import machine_of
+    from hpckit.run.peaks import machine_of
 
     extension = extension_of(directory)
     settings = settings_of(directory.read_json("resolved.json") or {}, [], **options)

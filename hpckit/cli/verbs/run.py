@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
 from hpckit.comm.gpu_driver import missing, no_gpu
 from hpckit.errors import InputError
+from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_plan, joined
 from hpckit.launch.lock import locked
 from hpckit.launch.memory import lacking
+from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory, run_name
 from hpckit.run.settings import WatchSettings
 from hpckit.settings.apps import App, apps
-from hpckit.settings.table import bytes_text, print_table, ranks_text
+from hpckit.settings.table import bytes_text, print_table
 
 if TYPE_CHECKING:
     from hpckit.settings.config import Configuration
@@ -99,7 +101,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
             show_config(configuration)
         if options.dry_run:
             plan = dry_run(configuration, ranks)
-            here = not options.gpu and ranks <= mpiexec.cores()  # not what many ranks would do elsewhere
+            here = not options.gpu and ranks <= cores()  # not what many ranks would do elsewhere
             if here and (problem := lacking(plan.memory_per_rank, ranks)):
                 print(f"note: too large for this machine: {problem}")
         return 0
@@ -121,7 +123,7 @@ def dry_run(configuration: Configuration, ranks: int) -> Any:
     plan = _plan(configuration, ranks)
     print(
         f"{configuration.app.name} {configuration.title}".rstrip()
-        + f" on {ranks_text(ranks)}: {plan.steps} steps, nothing started"
+        + f" on {counted(ranks, 'rank')}: {plan.steps} steps, nothing started"
     )
     for line in plan.decomposition:
         print(f"  {line}")
@@ -139,7 +141,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
 
     `elsewhere`: another machine starts the ranks, so that this one needs no GPU.
     """
-    from hpckit.cli.prepared import is_run, prepared
+    from hpckit.cli.job import is_run, prepared
     from hpckit.launch.provenance import provenance
 
     if len(options.words) == 1 and is_run(options.words[0]):
@@ -164,6 +166,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "gpu": gpu,
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
         "trace": options.trace,
+        "units": configuration.app.units,
         "values": configuration.values(),
         "origins": configuration.origins,
     }

@@ -15,16 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.prepared import JOB, has_begun
+from hpckit.cli.job import JOB, has_begun
 from hpckit.cli.verbs import run
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import utc_now
 from hpckit.jobs import slurm
 from hpckit.jobs.script import RUN, SETTINGS, Job, job_script, seconds
-from hpckit.jobs.site import Site, load_site
-from hpckit.jobs.toml_file import read_toml_file
+from hpckit.jobs.site import Site, load_site, read_toml_file
 from hpckit.launch import mpiexec
-from hpckit.launch.mpi_kind import OPEN_MPI, PMI
+from hpckit.launch.launcher import OPEN_MPI, PMI
 from hpckit.run.directory import RunDirectory, run_name, safe_name
 from hpckit.settings.apps import find_preset
 from hpckit.settings.config import is_run_file

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.ls import status_of
-from hpckit.cli.verbs.run_jobs import job_of, job_states, records_of, run_directories
+from hpckit.cli.verbs.ls import job_of, job_states, records_of, run_directories, status_of
 from hpckit.comm.observe.status_file import node_lines, read_nodes
 from hpckit.errors import EXIT_STOPPED, HpckitError, InputError
 from hpckit.jobs.slurm import JobState

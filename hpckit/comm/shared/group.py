@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
-from hpckit.comm.shared.binding import KERNELS, REDUCTIONS, bind, bind_barrier, kind_of
-from hpckit.comm.shared.bound import Call
-from hpckit.comm.shared.memory import PAGE, Place, make_segment, place_of, whole_pages
+from hpckit.comm.shared.memory import PAGE, Segment, make_segment, whole_pages
 from hpckit.errors import InputError
+from hpckit.jobs.process import cores
 from hpckit.kernels.shared_memory import constants as c
 from hpckit.kernels.shared_memory import direct
 
@@ -27,12 +28,59 @@ SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks
 ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
 
 
+@dataclass(frozen=True)
+class Place:
+    """A symmetric buffer: this rank's part of a segment, and where the parts of all ranks are mapped here.
+
+    number: which of the buffers of its group it is, from 1.
+    """
+
+    number: int
+    address: int
+    nbytes: int
+    bases: np.ndarray  # int64[ranks]
+
+
+class Places:
+    """The symmetric buffers of a group that are still there; the compiled calls look them up too."""
+
+    def __init__(self, record: np.ndarray) -> None:
+        self._record, self._places = record, dict[int, Place]()
+        self._made = 0
+        self._note()
+
+    def make(self, segment: Segment, address: int, nbytes: int, bases: np.ndarray) -> None:
+        """Note a buffer, for as long as its memory is there."""
+        self._made += 1
+        self._places[address] = Place(self._made, address, nbytes, bases)
+        self._note()
+        weakref.finalize(segment.mapping, self._forget, address)
+
+    def of(self, array: Any) -> Place | None:
+        """The symmetric buffer that an array lies in with all its elements; None for other arrays."""
+        if self._places and isinstance(array, np.ndarray):
+            start = array.ctypes.data
+            for place in self._places.values():
+                if place.address <= start and start + array.nbytes <= place.address + place.nbytes:
+                    return place
+        return None
+
+    def _forget(self, address: int) -> None:
+        del self._places[address]
+        self._note()
+
+    def _note(self) -> None:
+        rows = [(place.address, place.address + place.nbytes, place.number) for place in self._places.values()]
+        self._table = np.array(rows, np.int64).reshape(-1)
+        self._record[c.PLACES], self._record[c.PLACE_COUNT] = self._table.ctypes.data, len(rows)
+
+
 class NodeGroup:
     """The ranks of `comm`, which share a node, with their flags and slots in one shared segment.
 
-    Made by `node_group`; collective. Collectives on it are bound to buffers once (`bind`) and called often; those of
-    one group must be called in the same order by all its ranks, by one thread at a time. `deadline` is how long a rank
-    waits for another, in seconds. Raises `SetupError` where no memory can be shared.
+    Made by `node_group`; collective. Collectives on it (`hpckit.comm.shared.calls`) are called in the same order by
+    all its ranks, by one thread at a time. `deadline` is how long a rank waits for another, in seconds. Raises
+    `SetupError` where no memory can be shared.
     """
 
     def __init__(self, comm: MPI.Comm, deadline: float = DEADLINE) -> None:
@@ -64,8 +112,8 @@ class NodeGroup:
         if self._segment.same_processes:
             record[c.PROCESSES] = processes.ctypes.data
         self.reads = self._reads_others()
-        self.buffers = 0  # symmetric ones, that were ever made
-        self._barrier = bind_barrier(self)
+        self.places = Places(record)
+        self.calls: dict[str, Any] = {}  # that are kept for it: see `hpckit.comm.shared.calls`
         comm.Barrier()
 
     def _reads_others(self) -> bool:
@@ -106,57 +154,13 @@ class NodeGroup:
         """The rank that gave up first; -1 where none did."""
         return int(self._segment.memory[ABORT_AT : ABORT_AT + 8].view(np.int64)[0]) - 1
 
-    def takes(
-        self, operation: str, algorithm: str, dtype: npt.DTypeLike, nbytes: int, buffer: Any = None, op: str = "sum"
-    ) -> bool:
-        """Whether `bind` has the algorithm for such data: flat ones are small, symmetric ones are in `empty_shared`."""
-        if (operation, algorithm) not in KERNELS:
-            return False
-        if operation in REDUCTIONS and kind_of(np.dtype(dtype), op) is None:
-            return False
-        if algorithm == "direct":
-            return self.reads
-        place = place_of(buffer)
-        return nbytes <= FLAT_BYTES if algorithm == "flat" else algorithm == "staged" or self._owns(place)
-
-    def bind(self, operation: str, buffer: Any, **options: Any) -> Call:
-        """One collective bound to its buffers, to be called again and again: see `hpckit.comm.shared.binding.bind`."""
-        return bind(self, operation, buffer, **options)
-
-    def all_reduce(self, buffer: np.ndarray, op: str = "sum", **options: Any) -> None:
-        """Reduce the buffers of all ranks, element by element in the order of the ranks, into all of them."""
-        bind(self, "all_reduce", buffer, op=op, **options)()
-
-    def reduce_scatter(self, buffer: np.ndarray, out: np.ndarray, op: str = "sum", **options: Any) -> None:
-        """Reduce the buffers of all ranks, and give block r of the result to rank r."""
-        bind(self, "reduce_scatter", buffer, out=out, op=op, **options)()
-
-    def all_gather(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
-        """Put the buffers of all ranks side by side, on every rank."""
-        bind(self, "all_gather", buffer, out=out, **options)()
-
-    def broadcast(self, buffer: np.ndarray, root: int = 0, **options: Any) -> None:
-        """Copy the buffer of the root to all ranks."""
-        bind(self, "broadcast", buffer, root=root, **options)()
-
-    def all_to_all(self, buffer: np.ndarray, out: np.ndarray, **options: Any) -> None:
-        """Send block q of the buffer to rank q."""
-        bind(self, "all_to_all", buffer, out=out, **options)()
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        self._barrier()
-
-    def _owns(self, place: Place | None) -> bool:
-        return place is not None and place.group is self
-
 
 def node_comm(comm: MPI.Comm) -> MPI.Comm:
     """The communicator of the ranks of `comm` on this rank's node: `comm` itself where those are all.
 
     Collective at the first call for a communicator; kept on it, and freed with it.
     """
-    return _kept(comm, _node_key, _split_by_node)
+    return _kept(comm, _node_key(), _split_by_node)
 
 
 def node_group(comm: MPI.Comm) -> NodeGroup | None:
@@ -166,12 +170,7 @@ def node_group(comm: MPI.Comm) -> NodeGroup | None:
     """
     if node_comm(comm) is not comm:
         return None
-    return _kept(comm, _group_key, NodeGroup)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _kept(comm, _group_key(), NodeGroup)
 
 
 def _split_by_node(comm: MPI.Comm) -> MPI.Comm:
@@ -184,24 +183,28 @@ def _split_by_node(comm: MPI.Comm) -> MPI.Comm:
     return comm
 
 
-def _kept(comm: MPI.Comm, key: list[int], make: Any) -> Any:
+def _kept(comm: MPI.Comm, key: int, make: Any) -> Any:
     """What is kept on a communicator as an MPI attribute, made at the first call."""
     if comm == MPI.COMM_NULL:
         raise InputError("shared memory needs a communicator, and this is COMM_NULL")
-    if not key:
-        key.append(MPI.Comm.Create_keyval(delete_fn=_let_go))
-    found = comm.Get_attr(key[0])
+    found = comm.Get_attr(key)
     if found is None:
         found = make(comm)
-        comm.Set_attr(key[0], found)
+        comm.Set_attr(key, found)
     return found
 
 
-def _let_go(comm: MPI.Comm, key: int, kept: Any) -> None:
-    """A communicator is freed: so is that of its node. The memory goes when nothing looks at it."""
-    if isinstance(kept, MPI.Comm) and kept != comm:
-        kept.Free()
+@functools.cache
+def _node_key() -> int:
+    return MPI.Comm.Create_keyval(delete_fn=_let_go)
 
 
-_node_key: list[int] = []
-_group_key: list[int] = []
+@functools.cache
+def _group_key() -> int:
+    return MPI.Comm.Create_keyval()
+
+
+def _let_go(comm: MPI.Comm, key: int, node: MPI.Comm) -> None:
+    """A communicator is freed: so is that of its node."""
+    if node != comm:
+        node.Free()

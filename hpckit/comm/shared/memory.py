@@ -11,10 +11,8 @@ import errno
 import mmap
 import os
 import tempfile
-import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -43,39 +41,6 @@ class Segment:
     def address(self) -> int:
         """Where it is mapped."""
         return self.memory.ctypes.data
-
-
-@dataclass(frozen=True)
-class Place:
-    """A symmetric buffer: this rank's part of a segment, and where the parts of all ranks are mapped here.
-
-    group: the ranks that share it (`hpckit.comm.shared.group.NodeGroup`); number: which of their buffers it is.
-    """
-
-    group: Any
-    number: int
-    address: int
-    nbytes: int
-    bases: np.ndarray  # int64[ranks]
-
-
-_places: dict[int, Place] = {}
-
-
-def register(segment: Segment, place: Place) -> None:
-    """Have `place_of` find the buffer for as long as the memory is there."""
-    _places[place.address] = place
-    weakref.finalize(segment.mapping, _places.pop, place.address, None)
-
-
-def place_of(array: Any) -> Place | None:
-    """The symmetric buffer that an array lies in with all its elements; None for other arrays."""
-    if isinstance(array, np.ndarray):
-        start = array.ctypes.data
-        for place in list(_places.values()):
-            if place.address <= start and start + array.nbytes <= place.address + place.nbytes:
-                return place
-    return None
 
 
 def whole_pages(nbytes: int) -> int:

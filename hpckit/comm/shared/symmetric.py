@@ -1,7 +1,6 @@
 """Symmetric buffers: memory of which every rank of a node owns a part and sees all.
 
-A collective on them copies nothing, and a rank can read another's part without a message. `node_group(comm)` is what
-the collectives of such ranks are bound on (`hpckit.comm.shared.group`).
+A collective on them copies nothing, and a rank can read another's part without a message.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import require_same
 from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
-from hpckit.comm.shared.memory import Place, make_segment, register, whole_pages
+from hpckit.comm.shared.memory import make_segment, whole_pages
 from hpckit.errors import InputError
 
 __all__ = ["NodeGroup", "SharedBuffer", "empty_shared", "node_comm", "node_group"]
@@ -25,16 +24,15 @@ class SharedBuffer:
     """A symmetric buffer of a group of ranks.
 
     array: the own part, shape and dtype as asked for. parts: those of all ranks, in their order; what a rank may read
-    there and when is up to the program (`group.barrier`). The memory lives as long as any array on it.
+    there and when is up to the program (`calls.barrier`). The memory lives as long as any array on it.
     """
 
     def __init__(self, group: NodeGroup, shape: tuple[int, ...], dtype: np.dtype) -> None:
         nbytes = math.prod(shape) * dtype.itemsize
         part = whole_pages(nbytes)
         segment = make_segment(group.comm, part)
-        group.buffers += 1
         bases = segment.address + part * np.arange(group.size, dtype=np.int64)
-        register(segment, Place(group, group.buffers, int(bases[group.rank]), nbytes, bases))
+        group.places.make(segment, int(bases[group.rank]), nbytes, bases)
         self.group = group
         self.parts = [np.ndarray(shape, dtype, segment.memory, offset=rank * part) for rank in range(group.size)]
         self.array = self.parts[group.rank]

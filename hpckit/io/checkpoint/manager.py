@@ -9,9 +9,9 @@ from typing import Any
 
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.reader import Generation
-from hpckit.io.checkpoint.settings import Checkpoint
 from hpckit.io.checkpoint.state import State
 from hpckit.io.checkpoint.writer import Writer
+from hpckit.io.settings import Checkpoint
 
 
 class Keeper:

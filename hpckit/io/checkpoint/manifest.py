@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io import disk
 from hpckit.io.checkpoint.hashes import hash_named
-from hpckit.io.checkpoint.manifest_form import require_form
 
 SCHEMA = 1  # of manifests that are written
 READABLE = (1,)  # those of files up to two versions back
@@ -31,6 +33,9 @@ REFUSED = "REFUSED"  # why a generation was passed over when a run was resumed
 NUMBERED = re.compile(r"g\d{6,12}")  # the name of a generation
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a part of the name of an array
 MOST_MANIFEST, MOST_COMMIT = 256 << 20, 4096  # bytes that are read
+SHARD = re.compile(r"shard-\d{5,9}\.h5")
+MOST = 2**62  # of any number in it
+KINDS = {"step": int, "piece_bytes": int, "hash": str, "values": dict, "outputs": dict, "arrays": dict, "shards": list}
 
 
 def folder(root: Path, generation: int) -> Path:
@@ -171,3 +176,62 @@ def remove(root: Path, generation: int) -> None:
     for path in sorted(place.iterdir()):
         disk.unlink(path, "prune.unlink")
     place.rmdir()
+
+
+class Values(dict):
+    """Values of a state, of which one that is not there is corrupt data."""
+
+    def __missing__(self, key: str) -> Any:
+        raise CorruptDataError(
+            f"the checkpoint has no value {key!r}", likely="another version of the app has written it, or no app"
+        )
+
+
+def require_form(manifest: Any) -> None:
+    """Raise `CorruptDataError` where a manifest is not one that `publish` writes: files outside of its folder, arrays
+    of objects, places outside of an array or a file, arrays that the pieces do not make whole.
+    """
+    try:
+        for key, kind in KINDS.items():
+            _require(type(manifest[key]) is kind, f"{key} is no {kind.__name__}")
+        _require(manifest["step"] >= 0 and 0 < manifest["piece_bytes"] < MOST, "negative numbers")
+        missing = {name: _size(array) for name, array in manifest["arrays"].items()}
+        for shard in manifest["shards"]:
+            _require(SHARD.fullmatch(shard["file"]) is not None, f"it names the file {shard['file']!r}")
+            _require(_is_count(shard["size"]) and type(shard["structure"]) is str, f"{shard['file']} has no size")
+            for piece in shard["pieces"]:
+                array = manifest["arrays"][piece["name"]]
+                missing[piece["name"]] -= _elements(piece, array["shape"], f"a piece of {piece['name']}")
+                nbytes = math.prod(piece["shape"]) * np.dtype(array["dtype"]).itemsize
+                ends = _is_count(piece["offset"]) and piece["offset"] + nbytes <= shard["size"]
+                _require(ends, f"{piece['name']} does not lie in {shard['file']}")
+                hashes = piece["hashes"]
+                whole = type(hashes) is list and len(hashes) == -(-nbytes // manifest["piece_bytes"])
+                _require(whole and all(type(each) is str for each in hashes), f"{piece['name']} has not all its hashes")
+        for name, count in missing.items():
+            _require(count == 0, f"the pieces of {name} are not all of it")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptDataError(f"the manifest is not one of a checkpoint: {type(error).__name__}: {error}") from None
+
+
+def _size(array: dict[str, Any]) -> int:
+    """The elements of an array."""
+    _require(type(array["dtype"]) is str and not np.dtype(array["dtype"]).hasobject, f"the dtype {array['dtype']!r}")
+    return _elements({"start": [0] * len(array["shape"]), **array}, array["shape"], "an array")
+
+
+def _elements(box: dict[str, Any], whole: list[int], what: str) -> int:
+    """The elements of a box, which lies in an array of the shape `whole`."""
+    start, shape = box["start"], box["shape"]
+    counts = len(start) == len(shape) == len(whole) and all(map(_is_count, (*start, *shape)))
+    _require(counts and all(a + n <= m for a, n, m in zip(start, shape, whole, strict=True)), f"{what} has no such box")
+    return math.prod(shape)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _require(good: bool, problem: str) -> None:
+    if not good:
+        raise CorruptDataError(f"the manifest is not one of a checkpoint: {problem}")

@@ -12,8 +12,7 @@ import numpy as np
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.checkpoint.hashes import hash_named
-from hpckit.io.checkpoint.manifest import folder, parse, read_manifest
-from hpckit.io.checkpoint.manifest_form import Values
+from hpckit.io.checkpoint.manifest import Values, folder, parse, read_manifest
 from hpckit.io.checkpoint.shard import gaps
 
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
+from hpckit.io.fields.hdf5 import write_mpio_frame
 from hpckit.io.fields.layout import make_layout
 from hpckit.io.fields.master import write_master
-from hpckit.io.fields.mpio import write_mpio_frame
 from hpckit.io.files import sync_directory
 from hpckit.io.together import bcast_json, together
 from hpckit.plan.grid.decomposition import Decomposition

@@ -6,7 +6,6 @@ velocities travel as columns `id`, `type`, `image` and `velo` in the numbers of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError, SetupError
-from hpckit.io.files import write_error
+from hpckit.io.files import replacing
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 
 MOST_DIGITS = 40  # of a number of particles, blanks and the end of the line among them
@@ -83,13 +82,8 @@ def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -
 
     path = Path(path)
     frames = [snapshots] if isinstance(snapshots, Snapshot) else snapshots
-    temporary = path.with_name(path.name + ".tmp")
-    try:
+    with replacing(path) as temporary:
         write(temporary, [_atoms(frame) for frame in frames], format="extxyz", parallel=False)  # for this rank alone
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise write_error(error, path) from error
 
 
 def _snapshot(atoms: Any, where: str) -> Snapshot:

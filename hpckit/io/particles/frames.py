@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.particles.extended_xyz import read_extended_xyz
@@ -67,3 +70,17 @@ def _reader_of(path: Path) -> Callable[[Path], Iterator[Snapshot]] | None:
     if head.startswith(b"ITEM:"):
         return read_lammps_dump
     return read_h5md if head.startswith(b"\x89HDF") else None
+
+
+def with_images(frames: Iterable[Snapshot]) -> Iterator[Snapshot]:
+    """The frames of a trajectory; those without images get them: each particle has gone the shortest way since the
+    frame before, which is so as long as none goes half of the box between two frames.
+    """
+    places = images = None
+    for frame in frames:
+        found = frame
+        if not frame.images.any() and places is not None and len(places) == frame.count:
+            turns = np.rint((places - frame.positions) / frame.edges) * np.array(frame.periodic)
+            found = replace(frame, images=(images + turns).astype(np.int32))
+        places, images = frame.positions, found.images
+        yield found

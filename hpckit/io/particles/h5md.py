@@ -6,7 +6,6 @@ datasets: a process killed at any instant leaves a trajectory that opens. At the
 
 from __future__ import annotations
 
-import os
 import shutil
 import time as clock
 from collections.abc import Mapping
@@ -17,9 +16,9 @@ import h5py
 import numpy as np
 
 import hpckit
-from hpckit.errors import CorruptDataError, InputError
+from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields.hdf5 import FORMAT, Source, memory_file, store_virtual
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import replace_file, replacing, write_error
 from hpckit.plan.particles.snapshot import Snapshot
 
 GROUP = "particles/all"
@@ -128,9 +127,8 @@ class H5mdWriter:
         if self._first is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             return
-        temporary = self.path.with_name(self.path.name + ".tmp")
         try:
-            with h5py.File(temporary, "w", libver=FORMAT) as file:
+            with replacing(self.path) as temporary, h5py.File(temporary, "w", libver=FORMAT) as file:
                 self._put_common(file)
                 for name, like in self._values(self._first).items():
                     shape, chunk = (len(self._frames), *like.shape), (1, *_chunk(like.shape))
@@ -139,13 +137,9 @@ class H5mdWriter:
                         with h5py.File(self._folder / _name(number), "r") as frame:
                             target[number] = frame[_value(name)][...]
                 self._put_units(file)
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary, self.path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
+        except SetupError:
             self._list()  # the table of the frames is whole; only the move into one file failed
-            raise write_error(error, self.path) from error
+            raise
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import write_file
 from hpckit.io.particles.text import Lines
 from hpckit.plan.particles.snapshot import Floats, Ints, Snapshot, sorted_by_id
 
@@ -293,10 +293,7 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
     if snapshot.velocities is not None:
         out.write("\nVelocities\n\n")
         _rows(out, snapshot.ids, *snapshot.velocities.T)
-    try:
-        replace_file(path, out.getvalue().encode())
-    except OSError as error:
-        raise write_error(error, path) from error
+    write_file(path, out.getvalue().encode())
 
 
 def _rows(out: io.StringIO, *columns: np.ndarray) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import write_file
 from hpckit.io.particles.text import Lines
 from hpckit.plan.particles.snapshot import Floats
 
@@ -81,10 +81,7 @@ def write_lammps_table(path: str | Path, table: PairTable) -> None:
     head = ["# written by hpckit", "", name, f"N {len(table.r)}{slopes}", ""]
     each = zip(table.r, table.energy, table.force, strict=True)
     body = [f"{number} {float(r)!r} {float(e)!r} {float(f)!r}" for number, (r, e, f) in enumerate(each, 1)]
-    try:
-        replace_file(Path(path), "\n".join([*head, *body, ""]).encode())
-    except OSError as error:
-        raise write_error(error, Path(path)) from error
+    write_file(Path(path), "\n".join([*head, *body, ""]).encode())
 
 
 def _content(lines: Lines) -> str | None:

@@ -12,16 +12,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from hpckit.errors import InputError
-from hpckit.jobs.site import one_line
-from hpckit.jobs.toml_file import read_toml_file
+from hpckit.errors import InputError, nearest
+from hpckit.jobs.site import one_line, read_toml_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
@@ -218,8 +216,8 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
 def _sentence(entry: Any) -> str:
     """What is wrong with a setting of a task, in the words of TOML."""
     if entry["type"] == "extra_forbidden":
-        near = get_close_matches(entry["loc"][-1], Task.model_fields, n=1)
-        return "unknown key; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(Task.model_fields)}")
+        near = nearest(entry["loc"][-1], Task.model_fields)
+        return "unknown key; " + (f"did you mean {near}?" if near else f"known: {', '.join(Task.model_fields)}")
     if entry["type"] in EXPECTED:
         return f"expected {EXPECTED[entry['type']]}"
     return entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.plan.collective import all_reduce
+from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan, backward, joined, segmented
 from hpckit.plan.collective.rows import one_line
 from hpckit.plan.collective.spreading import (
@@ -124,13 +124,13 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     """The plan of an operation by an algorithm; `ALGORITHMS` names both and the options of each.
 
     root: the rank that gives or gets. segments: parts into which each message is cut. servers: parameter servers.
-    node_size: ranks of a node (hierarchical). shape: rows and columns of the torus. counts: elements of each rank's
-    block, for all_to_all a matrix of what each rank sends to each. Raises `InputError` for names, numbers and options
-    that cannot be.
+    node_size: ranks of a node (hierarchical, nodes). across: the algorithm between nodes. shape: rows and columns of
+    the torus. counts: elements of each rank's block, for all_to_all a matrix of what each rank sends to each. Raises
+    `InputError` for names, numbers and options that cannot be.
     """
-    builders = ALGORITHMS.get(operation)
-    if builders is None:
+    if operation not in ALGORITHMS:
         raise _unknown("operation", operation, ALGORITHMS)
+    builders = ALGORITHMS[operation] | IN_MEMORY.get(operation, {})
     if algorithm not in builders:
         raise _unknown(f"algorithm of {operation}", algorithm, builders)
     build, takes = builders[algorithm]
@@ -146,7 +146,7 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
     root = whole(options.get("root", 0), "root")
     if not 0 <= root < ranks:
         raise InputError(f"root {root} is none of the {ranks} ranks", do=f"choose 0 to {ranks - 1}")
-    if operation == "all_to_all":
+    if algorithm == "pairwise":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
     sizes = _checked_counts(options.pop("counts", None), (ranks,))
     for name in set(WHOLE) & set(options):
@@ -193,10 +193,7 @@ def _checked_counts(counts: Sequence[Any] | None, shape: tuple[int, ...]) -> np.
 
 
 def _unknown(what: str, given: str, known: Any) -> InputError:
-    near = get_close_matches(given, known, n=1)
-    return InputError(
-        f"there is no {what} {given!r}", do=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(known)}"
-    )
+    return InputError(f"there is no {what} {given!r}", do=did_you_mean(given, known, f"choose {', '.join(known)}"))
 
 
 def busbw_factor(operation: str, ranks: int) -> float:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 
-from hpckit.errors import InputError, PlanError
+from hpckit.errors import InputError, PlanError, did_you_mean
 from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.numbers import count as whole_number
@@ -86,9 +85,8 @@ def gossip_plan(graph: str, ranks: int, turn: int = 0, *, shape: tuple[int, int]
     rank itself. Raises `InputError` for names and numbers that cannot be.
     """
     if graph not in GRAPHS:
-        near = get_close_matches(str(graph), GRAPHS, n=1)
-        known = f"choose {', '.join(GRAPHS)}"
-        raise InputError(f"there is no graph {graph!r}", do=f"did you mean {near[0]!r}?" if near else known)
+        do = did_you_mean(graph, GRAPHS, f"choose {', '.join(GRAPHS)}")
+        raise InputError(f"there is no graph {graph!r}", do=do)
     ranks, turn = whole_number(ranks, "the number of ranks"), whole_number(turn, "the turn")
     if ranks < 1 or turn < 0:
         raise InputError(f"round {turn} of gossip on {ranks} ranks", do="give 1 rank or more, and turns from 0 on")

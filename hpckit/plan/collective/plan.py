@@ -61,7 +61,7 @@ class CollectivePlan:
     counts: the elements of each slot where the caller chose them (int64[slots], or int64[ranks, slots] where ranks
     differ); else the block rule cuts the buffer. runs: stretches of steps (first, end) that are alike but for which
     slots they move; pricing need not walk through them. node: int64[ranks], of each rank, where steps run in the shared
-    memory of nodes.
+    memory of nodes. room: cells of shared memory that each rank has behind its slots.
     """
 
     operation: str
@@ -75,6 +75,7 @@ class CollectivePlan:
     counts: Ints | None = None
     runs: tuple[tuple[int, int], ...] = ()
     node: Ints | None = None
+    room: int = 0
 
     @property
     def blocks(self) -> int:
@@ -108,7 +109,13 @@ class CollectivePlan:
     def claim(self) -> Claim:
         """What the operation promises; slots without data of their own hold nothing."""
         start, end = self._held()
-        return Claim(start, end, node=self.node, cell_name=lambda rank, slot: f"slot {slot}")
+        if self.room:
+            behind = np.full((self.ranks, self.room), NOTHING)
+            start, end = np.hstack([start, behind]), np.hstack([end, behind])
+        return Claim(start, end, node=self.node, cell_name=self._cell_name)
+
+    def _cell_name(self, rank: int, slot: int) -> str:
+        return f"slot {slot}" if slot < self.slots else f"cell {slot - self.slots} of shared memory"
 
     def _held(self) -> tuple[Ints, Ints]:
         """The index of each slot of each rank before and after."""
@@ -146,15 +153,15 @@ class CollectivePlan:
         return np.concatenate([given, given.T], axis=1)
 
     def rounds(self) -> int:
-        """Steps in which any message flies between ranks."""
-        steps = map(self.step, range(self.length))
+        """Steps in which any message flies between ranks; those in shared memory are not counted."""
+        steps = [step for step in map(self.step, range(self.length)) if step.place == "messages"]
         return sum(bool(((step.sends.peer >= 0) & (step.sends.peer != step.sends.ranks())).any()) for step in steps)
 
     def sent(self, count: int) -> Ints:
-        """Elements that each rank sends to others, of a buffer of `count`: int64[ranks]."""
+        """Elements that each rank sends to others in messages, of a buffer of `count`: int64[ranks]."""
         total = np.zeros(self.ranks, np.int64)
         ends = _slot_ends(self.sizes(count))
-        for step in map(self.step, range(self.length)):
+        for step in [step for step in map(self.step, range(self.length)) if step.place == "messages"]:
             it, ranks = step.sends, step.sends.ranks()
             away = (it.peer >= 0) & (it.peer != ranks)
             np.add.at(total, ranks[away], _extent(ends, ranks, it.first, it.last)[away])
@@ -198,7 +205,10 @@ def joined(operation: str, algorithm: str, *plans: CollectivePlan) -> Collective
 
     starts = [0, *ends]
     runs = tuple((a + begin, b + begin) for plan, begin in zip(plans, starts, strict=False) for a, b in plan.runs)
-    return replace(plans[0], operation=operation, algorithm=algorithm, length=ends[-1], step=step, runs=runs)
+    node, room = next((plan.node for plan in plans if plan.node is not None), None), max(plan.room for plan in plans)
+    return replace(
+        plans[0], operation=operation, algorithm=algorithm, length=ends[-1], step=step, runs=runs, node=node, room=room
+    )
 
 
 def segmented(plan: CollectivePlan, segments: int) -> CollectivePlan:

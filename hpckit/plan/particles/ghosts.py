@@ -7,9 +7,10 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.protocol import EMPTY, NOTHING, Claim, Ends, Floats, Ints, Step
@@ -29,7 +30,7 @@ class Ghosts(NamedTuple):
     particle: Ints
     image: Ints
 
-    def of(self, chosen: Any) -> Ghosts:
+    def of(self, chosen: npt.NDArray[np.bool_] | Ints) -> Ghosts:
         """Some of them."""
         return Ghosts(*(each[chosen] for each in self))
 
@@ -132,7 +133,7 @@ class GhostPlan:
             place=place,  # type: ignore[arg-type]
             lag=lag,
             name=f"ghosts by {place}",
-            texts=lambda: [f"{n}>{r}" for n, r in zip(last - first, receiver, strict=True)],
+            texts=lambda: list(map(str, last - first)),
         )
         if amount is None:
             return step

@@ -57,7 +57,7 @@ class MigrationPlan:
             Ends(giver, begin[taker, giver], self._most + stop[taker, giver], taker, into),
             itemsize=self.itemsize,
             name="migration",
-            texts=lambda: [f"{n}>{r}" for n, r in zip(self.counts[sender, receiver], receiver, strict=True)],
+            texts=lambda: list(map(str, self.counts[sender, receiver])),
         )
 
     def claim(self) -> Claim:

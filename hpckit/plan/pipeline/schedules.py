@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, nearest
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.schedule import Action, Schedule
 
@@ -212,11 +211,9 @@ def schedule_name(given: str) -> str:
     wanted = "".join(letter for letter in given.lower() if letter.isalnum())
     if wanted in plain:
         return plain[wanted]
-    near = get_close_matches(wanted, plain, n=1)
+    near = nearest(wanted, plain)
     known = f"choose {', '.join(SCHEDULES)}, or a table in a file (.csv)"
-    raise InputError(
-        f"there is no schedule {given!r}", do=f"did you mean {plain[near[0]]!r}? {known}" if near else known
-    )
+    raise InputError(f"there is no schedule {given!r}", do=f"did you mean {plain[near]!r}? {known}" if near else known)
 
 
 def closed_form(schedule: Schedule) -> tuple[float, float] | None:

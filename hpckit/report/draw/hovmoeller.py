@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.report.draw.maps import color_scale, colorbar, edges
+from hpckit.report.draw.maps import colorbar, edges
 from hpckit.report.field_file import Dim, FieldFile, Variable
 from hpckit.report.page import caption, escape, grid, section
-from hpckit.report.sections.slices import BLANK, Slices, middle_of, sharing_scale
+from hpckit.report.sections.slices import BLANK, Slices, color_scale, middle_of, sharing_scale
 from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import length_scale, number, time_scale, with_units
 

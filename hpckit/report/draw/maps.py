@@ -9,43 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.report.sections.slices import Slices
+from hpckit.report.sections.slices import Slices, color_scale
 from hpckit.report.style import INK, pyplot, to_svg
 from hpckit.report.units import MINUS, length_scale, moment, number, pretty
 
 Array = npt.NDArray[Any]
-SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
-DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
-TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
-
-
-def color_scale(field: Slices) -> tuple[float, float, str]:
-    """Lowest and highest value of the scale and the name of the color map.
-
-    Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
-    makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
-    A field that brings its own scale keeps it.
-    """
-    if field.scale is not None:
-        return field.scale
-    values = field.values[np.isfinite(field.values)]
-    if not values.size:
-        return 0.0, 1.0, SEQUENTIAL
-    middle = field.middle
-    if middle is not None:
-        size = np.abs(values - middle)
-        top, most = float(np.quantile(size, 0.998)), float(size.max())
-        limit = top if top > 0.35 * most else most
-        return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
-    cmap = WARM if field.units in ("K", "degC") or "temperature" in field.long_name.lower() else SEQUENTIAL
-    low, high = (float(end) for end in np.quantile(values, TAILS))
-    if not high > low:  # nearly the same everywhere: the exception is what there is to see
-        low, high = float(values.min()), float(values.max())
-    return (low, high, cmap) if high > low else (low - 0.5, low + 0.5, cmap)
 
 
 def edges(points: Array) -> tuple[float, float]:

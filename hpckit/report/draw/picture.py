@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpckit.errors import InputError
 from hpckit.io.fields.reader import find_fields
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import write_file
 from hpckit.report.draw.maps import draw, extend_of, shown_range
 from hpckit.report.field_file import FieldFile
 from hpckit.report.sections.slices import Slices, read_slices
@@ -53,10 +53,7 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=160, facecolor="white")
     plt.close(figure)
-    try:
-        replace_file(file, buffer.getvalue())
-    except OSError as problem:
-        raise write_error(problem, file) from problem
+    write_file(file, buffer.getvalue())
     return file
 
 

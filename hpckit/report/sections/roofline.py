@@ -28,7 +28,7 @@ DISTURBED = " Other processes had part of the cores while this was measured: the
 def roofline(values: Record, work: Sequence[Work], machine: Record) -> Record | None:
     """Points and peaks: everything drawn, or `{"reason": …}`; None for an app that does not tell its work.
 
-    `values` are the numbers of the report, `machine` as `hpckit.run.peaks_of_run.machine_of` gives it.
+    `values` are the numbers of the report, `machine` as `hpckit.run.peaks.machine_of` gives it.
     """
     if not work:
         return None

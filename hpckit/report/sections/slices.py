@@ -14,6 +14,9 @@ from hpckit.report.units import pretty, scaled_place
 
 Array = npt.NDArray[Any]
 SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
+SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
+DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
+TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
 BLANK = 1e-3  # of the range of all times: a time with less of its own would be a panel of one color
 
 
@@ -65,10 +68,33 @@ def middle_of(words: str, low: float, high: float, first: Array) -> float | None
     return float(first.flat[0]) if np.ptp(first) <= 1e-6 * (high - low) else None
 
 
+def color_scale(field: Slices) -> tuple[float, float, str]:
+    """Lowest and highest value of the scale and the name of the color map.
+
+    Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
+    makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
+    A field that brings its own scale keeps it.
+    """
+    if field.scale is not None:
+        return field.scale
+    values = field.values[np.isfinite(field.values)]
+    if not values.size:
+        return 0.0, 1.0, SEQUENTIAL
+    middle = field.middle
+    if middle is not None:
+        size = np.abs(values - middle)
+        top, most = float(np.quantile(size, 0.998)), float(size.max())
+        limit = top if top > 0.35 * most else most
+        return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
+    cmap = WARM if field.units in ("K", "degC") or "temperature" in field.long_name.lower() else SEQUENTIAL
+    low, high = (float(end) for end in np.quantile(values, TAILS))
+    if not high > low:  # nearly the same everywhere: the exception is what there is to see
+        low, high = float(values.min()), float(values.max())
+    return (low, high, cmap) if high > low else (low - 0.5, low + 0.5, cmap)
+
+
 def sharing_scale(made: list[Slices]) -> list[Slices]:
     """The same fields with one color scale, that of all of them together."""
-    from hpckit.report.draw.maps import color_scale
-
     if not made:
         return []
     low, high = min(one.low for one in made), max(one.high for one in made)

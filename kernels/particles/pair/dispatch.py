@@ -46,7 +46,7 @@ def forces(
     """The forces of a part of the slots, float64 [slots, 4], and tallies [slots, 8] where the kernel measures.
 
     part, bounds, entries: of a neighbor list (`kernels.particles.cells.reference.Lists`); records: [all slots, 4] of
-    the form's precision. See `reference.forces`.
+    the form's precision. See `reference.forces_of_pairs`.
     """
     if form.isa == "cuda":
         _form(form).run(kernel, records, len(part), entries, bounds, table, form.types, out, tallies)

@@ -33,8 +33,8 @@ from hpckit.comm.observe.observer import observer_of
 from hpckit.errors import HpckitError
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.manager import Keeper
-from hpckit.io.checkpoint.settings import Checkpoint
 from hpckit.io.files import replace_file
+from hpckit.io.settings import Checkpoint
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.redundant_step import Kept

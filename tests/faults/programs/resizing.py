@@ -30,9 +30,9 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.manager import Keeper
 from hpckit.io.checkpoint.reader import Generation
-from hpckit.io.checkpoint.settings import Checkpoint
 from hpckit.io.checkpoint.writer import Writer
 from hpckit.io.files import replace_file
+from hpckit.io.settings import Checkpoint
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.redundant_step import Kept

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
-from hpckit.cli.verbs.ls import status_of
-from hpckit.cli.verbs.run_jobs import records_of, run_directories
+from hpckit.cli.verbs.ls import records_of, run_directories, status_of
+from hpckit.comm.json_bytes import plain
 from hpckit.errors import InputError
-from hpckit.run.directory import RunDirectory, plain
-from hpckit.settings.table import print_table, ranks_text
+from hpckit.report.units import counted
+from hpckit.run.directory import RunDirectory
+from hpckit.settings.table import print_table
 
 SIGNIFICANT = 0.05  # the chance below which a difference of times is called one
 MOST_SHUFFLES = 10_000
@@ -188,7 +189,7 @@ def _state(run: RunDirectory) -> str:
     resolved = run.read_json("resolved.json") or {}
     progress = run.read_json("progress.json") or {}
     done = f" at {100 * progress['fraction']:.0f} %" if progress.get("fraction", 1) < 1 else ""
-    return f"{resolved.get('app', '')} on {ranks_text(resolved.get('ranks', 0))}, {status_of(run, None)}{done}"
+    return f"{resolved.get('app', '')} on {counted(resolved.get('ranks', 0), 'rank')}, {status_of(run, None)}{done}"
 
 
 def _settings(a: RunDirectory, b: RunDirectory) -> list[dict[str, Any]]:

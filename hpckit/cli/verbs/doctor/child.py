@@ -55,7 +55,7 @@ def abi() -> None:
     """The MPI that mpi4py's module is for, and the library that it loaded."""
     from mpi4py import MPI
 
-    from hpckit.launch.mpi_kind import mpi_kind
+    from hpckit.launch.launcher import mpi_kind
 
     module = Path(MPI.__file__).name.split(".")
     wanted = next((ABI_LETTERS[part] for part in module if part in ABI_LETTERS), "unknown")
@@ -113,7 +113,7 @@ def _halo(comm: Any) -> None:
     shape = (7, 11)
     with Mesh(comm, y=1, x=0, periodic=("y", "x")) as mesh:
         cells = Decomposition(shape, mesh.topology, halo=2)
-        field = Field.zeros(cells, mesh, name="position")
+        field = Field.zeros(mesh, cells, name="position")
         field.data[...] = -1.0
         field.interior[...] = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)[cells.global_slices(mesh.rank)]
         HaloExchange(mesh, field)(field)

@@ -22,8 +22,9 @@ from typing import Any
 
 from hpckit.errors import HpckitError
 from hpckit.io.files import replace_file, sync_directory
-from hpckit.launch.mpi_kind import PMI, mpi_kind
-from hpckit.launch.mpiexec import THREAD_VARIABLES, command, cores, find_mpiexec, rank_environment
+from hpckit.jobs.process import cores
+from hpckit.launch.launcher import PMI, mpi_kind
+from hpckit.launch.mpiexec import THREAD_VARIABLES, command, find_mpiexec, rank_environment
 
 CHILD_SECONDS = 45.0  # for what takes 2 s on a quiet machine and compiles what a new one has not yet
 FEW_BYTES = 1 << 30  # free space below which a run may end early

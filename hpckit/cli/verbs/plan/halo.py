@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
-from hpckit.cli.verbs.svg_file import write_svg
+from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw
 from hpckit.plan.grid.draw import draw_halo_svg
 from hpckit.plan.grid.halo import HaloPlan, halo_plan
@@ -19,7 +19,8 @@ from hpckit.plan.machine.machine import shipped
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
-from hpckit.settings.table import bytes_text, print_table, ranks_text
+from hpckit.report.units import counted
+from hpckit.settings.table import bytes_text, print_table
 
 ROWS = 10  # of the table
 # So many messages are priced; splits that send more bytes than those are then only counted.
@@ -153,7 +154,7 @@ def _print(rows: list[Row], setting: Setting) -> None:
     closed = f", periodic in {', '.join(setting.periodic)}" if setting.periodic else ""
     halo = ", ".join(map(str, setting.halo if len(set(setting.halo)) > 1 else setting.halo[:1]))
     print(f"halo exchange of {what} ({setting.dtype.name}), halo {halo}{closed}")
-    print(f"on {ranks_text(setting.ranks)} of {setting.machine.name}; times in us")
+    print(f"on {counted(setting.ranks, 'rank')} of {setting.machine.name}; times in us")
     shown = _shown(rows)
     parts = ("latency", "transfer", "contention")
     table = [

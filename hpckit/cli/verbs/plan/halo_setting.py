@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.settings.table import ranks_text
+from hpckit.report.units import counted
 
 EXAMPLE = "hpckit plan halo --shape 4096x2048 --ranks 64 --halo 2 --fields 5"
 NAMES = "tzyx"  # of the axes, from the last dim on, as the apps call them
@@ -109,7 +109,7 @@ def _ranks(text: str | None, split: Mapping[str, int], names: tuple[str, ...]) -
         raise InputError(f"{ranks} ranks are too many", do=f"give at most {MOST_RANKS}")
     if (ranks != fixed) if complete else ranks % fixed:
         parts = " x ".join(str(size) for size in split.values() if size)
-        raise InputError(f"{ranks_text(ranks)} cannot be {parts}", do="mend --ranks or --split")
+        raise InputError(f"{counted(ranks, 'rank')} cannot be {parts}", do="mend --ranks or --split")
     return ranks
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.svg_file import write_svg
 from hpckit.errors import InputError
+from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
 from hpckit.plan.pipeline.draw import WIDE, draw_schedule, draw_schedule_svg, title
 from hpckit.plan.pipeline.partition import Layer, Partition, partition_layers, read_layers
@@ -23,8 +23,9 @@ from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_sche
 from hpckit.plan.pipeline.table import read_schedule, write_schedule
 from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.prove import prove
+from hpckit.report.units import counted
 from hpckit.settings.sizes import parse_bytes
-from hpckit.settings.table import print_table, ranks_text
+from hpckit.settings.table import print_table
 
 EXAMPLE = "hpckit plan pipeline --stages 4 --microbatches 16 --schedule zb_h1"
 STAGES, MICROBATCHES = 4, 16
@@ -231,7 +232,9 @@ def _print(
 ) -> None:
     unit, scale = ("in units of F = I = W", 1.0) if setting.in_units else ("in ms", 1e3)
     on = f" on {setting.machine.name}, messages of {setting.nbytes} bytes" if setting.machine else ""
-    print(f"pipeline of {ranks_text(schedule.ranks)}, {schedule.microbatches} microbatches{on}; proved; times {unit}")
+    print(
+        f"pipeline of {counted(schedule.ranks, 'rank')}, {schedule.microbatches} microbatches{on}; proved; times {unit}"
+    )
     if setting.machine and not (setting.share or setting.layers):
         print("a rank computes F, I and W in 1 ms each: give --times or --layers")
     table = [

@@ -7,15 +7,15 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import halo, pipeline
-from hpckit.cli.verbs.svg_file import write_svg
-from hpckit.errors import InputError
+from hpckit.cli.verbs.plan import halo, md, pipeline
+from hpckit.errors import InputError, nearest
+from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
+from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
@@ -31,9 +31,11 @@ MOST_RANKS = 10_000_000  # a step is arrays over all of them
 MOST_MESSAGES = 40_000_000
 # The spectral gap of gossip is told up to so many ranks.
 MOST_GAPS = 1024
+# So many ranks may share a node; each then looks at all others.
+MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
-OTHERS = {"pipeline": pipeline, "halo": halo}
+OTHERS = {"pipeline": pipeline, "halo": halo, "md": md}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
@@ -48,7 +50,7 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"a plan of {options.ranks} ranks", do=f"give at most {MOST_RANKS}")
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
-    chosen = options.algorithm or _all_of(operation, options.ranks)
+    chosen = options.algorithm or _all_of(operation, options.ranks, _node_size(machine, options))
     plans = [_plan(operation, name, machine, options) for name in chosen]
     if options.prove:
         for plan in plans:
@@ -66,10 +68,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _all_of(operation: str, ranks: int) -> list[str]:
-    """The algorithms of an operation that so many ranks can run."""
+def _all_of(operation: str, ranks: int, node_size: int) -> list[str]:
+    """The algorithms of an operation that so many ranks can run on nodes of `node_size`."""
     if operation != GOSSIP:
-        return list(ALGORITHMS[operation])
+        shared = [name for name in IN_MEMORY.get(operation, {}) if name != "nodes"]
+        if 1 < node_size < ranks and ranks % node_size == 0 and operation == "all_reduce":
+            return [*ALGORITHMS[operation], "nodes"]
+        return list(ALGORITHMS[operation]) + shared * (ranks <= min(node_size, MOST_ON_NODE))
     return [graph for graph in GRAPHS if graph != "hypercube" or ranks & (ranks - 1) == 0]
 
 
@@ -89,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--segments", type=int, help="parts into which messages are cut, where an algorithm can do it")
     it.add_argument("--root", type=int, help="the rank that gives or gets")
     it.add_argument("--node-size", type=int, help="ranks of a node (default: of the machine's innermost level)")
+    it.add_argument("--across", metavar="NAME", help="of nodes: ring (default) or halving_doubling between them")
     it.add_argument("--servers", type=int, help="parameter servers (default: about the square root of the ranks)")
     it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
     it.add_argument(
@@ -103,8 +109,8 @@ def _operation(name: str) -> str:
     operation = operation_of(name)
     known = [*ALGORITHMS, GOSSIP, *OTHERS]
     if operation not in known:
-        near = get_close_matches(name.lower(), known, 1)
-        do = f"did you mean {near[0]!r}: hpckit plan {near[0]}" if near else f"choose one of {', '.join(known)}"
+        near = nearest(name.lower(), known)
+        do = f"did you mean {near!r}: hpckit plan {near}" if near else f"choose one of {', '.join(known)}"
         raise InputError(f"there is no operation {name!r}", do=do)
     return operation
 
@@ -112,16 +118,20 @@ def _operation(name: str) -> str:
 def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
     if operation == GOSSIP:
         return gossip_plan(algorithm, options.ranks)
-    takes = ALGORITHMS[operation][algorithm][1] if algorithm in ALGORITHMS[operation] else ()
-    given: dict[str, Any] = {"segments": options.segments, "root": options.root, "servers": options.servers}
-    if options.node_size is not None and options.node_size < 1:
-        raise InputError(f"nodes of {options.node_size} ranks", do="give --node-size 1 or more, or leave it out")
-    node_size = options.node_size or machine.levels[0].ranks or options.ranks
-    given["node_size"] = node_size
+    known = ALGORITHMS[operation] | IN_MEMORY.get(operation, {})
+    takes = known[algorithm][1] if algorithm in known else ()
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("segments", "root", "servers", "across")}
+    node_size = given["node_size"] = _node_size(machine, options)
     if options.ranks > node_size and options.ranks % node_size == 0:
         given["shape"] = (options.ranks // node_size, node_size)
     wanted = {key: value for key, value in given.items() if value is not None and key in takes}
     return collective_plan(operation, algorithm, options.ranks, **wanted)
+
+
+def _node_size(machine: Machine, options: argparse.Namespace) -> int:
+    if options.node_size is not None and options.node_size < 1:
+        raise InputError(f"nodes of {options.node_size} ranks", do="give --node-size 1 or more, or leave it out")
+    return options.node_size or machine.levels[0].ranks or options.ranks
 
 
 def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_for: bool) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hpckit.run.directory import InputFile
+from hpckit.io.settings import InputFile
 
 SUMMARY = "counts steps, and fails where it is told to"
 PRESETS = {

@@ -1,0 +1,255 @@
+"""A run of an app on a grid: model, field files, metrics, summary; and its dry run."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpckit.apps.common.loop import Due, Evolution, time_loop
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import t_eff
+from hpckit.io.checkpoint.state import Restored, State
+from hpckit.io.fields.writer import FieldWriter
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
+from hpckit.run.context import DryRun, Run
+from hpckit.run.steps import is_frame
+
+
+class GridRun(Evolution):
+    """A model on a grid in its run. The app says its name, the bytes that a step moves for each cell, and its metrics.
+
+    The model has config, decomposition, exchange, steps_done; watch() -> a record of what is watched, output() -> the
+    fields to write, saved(**values) and restore(restored). metrics: the numbers of a watch that are told, each with its
+    unit; one that is None is left out. variables: the fields that are written, with their attributes.
+    """
+
+    app: ClassVar[str]
+    bytes_per_cell_step: ClassVar[int]
+    metrics: ClassVar[Mapping[str, str]]
+    variables: Mapping[str, Mapping[str, Any]]
+
+    def __init__(self, run: Run, model: Any) -> None:
+        super().__init__(run)
+        self.model, self.config = model, model.config
+        self.end, self.dt = model.config.time.end, 0.0
+        self.cells = math.prod(model.decomposition.global_shape)
+        self.writer: FieldWriter
+        self.first: Any = None
+        self.last: Any = None
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds in which this rank has waited in halo exchanges so far."""
+        return self.model.exchange.wait_seconds
+
+    @abstractmethod
+    def coords(self) -> dict[str, np.ndarray]:
+        """The places along each dim of the files, m."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Collective: raise `BlowUpError` where the last watch shows a solution that is lost."""
+
+    @abstractmethod
+    def cfl(self) -> float:
+        """The Courant number of the last step."""
+
+    @abstractmethod
+    def conserved(self) -> dict[str, dict[str, float]]:
+        """What should be conserved, by `apps.common.loop.conserved`."""
+
+    def more(self) -> Mapping[str, Any]:
+        """What the summary holds beside what every app tells."""
+        return {}
+
+    def begin(self) -> None:
+        """Collective: look at the start, write its frame."""
+        self.look()
+        self.first = self.last
+        self.write()
+
+    def restore(self, kept: Restored) -> None:
+        """Collective: go on from a checkpoint; its first watch is that of the run."""
+        self.model.restore(kept)
+        self.step = self.model.steps_done
+        self.last = self.model.watch()
+        self.check()
+        self.first = replace(self.last, **kept.values["first"])
+
+    def saved(self) -> State:
+        """Collective: what a checkpoint holds."""
+        return self.model.saved(first=asdict(self.first))
+
+    def look(self) -> None:
+        """Collective: watch, check, and tell the metrics."""
+        with self.run.timer("diagnostics"):
+            self.last = self.model.watch()
+            self.check()
+            values = {name: getattr(self.last, name) for name in self.metrics if hasattr(self.last, name)}
+            values |= getattr(self.last, "more", {})
+            told = {name: value for name, value in values.items() if value is not None}
+            self.run.metric(step=self.step, time=self.time, dt=self.dt, cfl=self.cfl(), **told)
+
+    def rate(self, steps: int, seconds: float) -> str:
+        """Cells times steps, a second."""
+        return f"{self.cells * steps / seconds / 1e6:.3g} million cell-steps/s"
+
+    def write(self) -> None:
+        """Collective: write the fields."""
+        self.writer.write(self.time, self.model.output())
+
+    def stop(self, due: Due) -> None:
+        """Collective: the last state is watched and written, too."""
+        if not due.look:
+            self.last = self.model.watch()
+        if not due.frame:
+            self.write()
+
+    def close(self) -> None:
+        """Wait for the device."""
+        self.run.device.wait()
+
+
+class FixedSteps(GridRun):
+    """Steps of `dt` (s), `steps` of them; the last one ends at `end`, None: it is as long as the others."""
+
+    def __init__(self, run: Run, model: Any, dt: float, steps: int, end: float | None) -> None:
+        super().__init__(run, model)
+        self.full, self.steps, self.dt = dt, steps, dt
+        self.end = steps * dt if end is None else end
+        self.last_dt = dt if end is None else end - (steps - 1) * dt
+
+    @property
+    def is_over(self) -> bool:
+        """All steps are done."""
+        return self.step >= self.steps
+
+    def restore(self, kept: Restored) -> None:
+        """Collective: as of any run on a grid."""
+        super().restore(kept)
+        self.time = self._time_of(self.step)
+
+    def at_once(self) -> int:
+        """How many steps the model takes at once now."""
+        return 1
+
+    def advance(self) -> Due:
+        """Collective: the next step."""
+        many = self.at_once()
+        step = self.step + many
+        self.dt = self.full if step < self.steps else self.last_dt
+        once = partial(self.model.step, self.dt, self.run.timer, *([many] if many > 1 else []))
+        self.run.advance(step, once, self.model.saved, self.model.restore)
+        self.step, self.time = step, self._time_of(step)
+        return Due(self.is_looked_at(step), self.is_frame(step))
+
+    def _time_of(self, step: int) -> float:
+        return self.end if step == self.steps else step * self.full
+
+    def is_looked_at(self, step: int) -> bool:
+        """Whether metrics follow a step."""
+        return step % self.config.time.monitor == 0 or step == self.steps
+
+    def is_frame(self, step: int) -> bool:
+        """Whether a frame follows a step."""
+        return is_frame(self.config, self.full, step, self.steps)
+
+
+def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, run: Run, mesh: Mesh) -> None:
+    """Collective: do the run on the ranks of `mesh`, and write its summary.
+
+    module: where `Model` is, and `warm_up`, which compiles its kernels; kind: what takes the model through its run.
+
+    Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
+    """
+    begin = clock.perf_counter()
+    with run.compiling():
+        module.warm_up(config, run.device)
+        model = module.Model(config, mesh, run.device)
+    run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
+    it = kind(run, model)
+    coords = it.coords()
+    with FieldWriter(
+        run.directory.output,
+        mesh,
+        model.decomposition,
+        coords=coords,
+        units=dict.fromkeys(coords, "m"),
+        variables=it.variables,
+        attributes={"title": run.title, "source": f"hpckit {it.app}"},
+        driver=config.output.driver,
+        compression=config.output.compression,
+        resume=run.kept("fields"),
+    ) as it.writer:
+        run.keep("fields", it.writer.kept)
+        ran = time_loop(it)
+    cell_steps = it.cells * ran.steps
+    run.finish(
+        {
+            "steps": it.step,
+            "cells": it.cells,
+            "wall_seconds": ran.seconds,
+            "simulated_seconds": it.time,
+            "cell_steps_per_second": cell_steps / ran.seconds,
+            "bytes_per_cell_step": it.bytes_per_cell_step,
+            "t_eff": t_eff(cell_steps * it.bytes_per_cell_step, ran.seconds),
+            "conserved": it.conserved(),
+            "decomposition": model.decomposition,
+            **it.more(),
+        },
+        status="done" if ran.complete else "stopped",
+    )
+
+
+def sent_bytes(decompositions: Sequence[Decomposition], itemsize: int = 8) -> int:
+    """Bytes that the rank which sends most sends in one exchange of a field on each of the decompositions."""
+    plans = [halo_plan(one) for one in decompositions]
+    ranks = decompositions[0].topology.size
+    return max(sum(plan.nbytes(rank, itemsize) for plan in plans) for rank in range(ranks))
+
+
+def local_cells(decomposition: Decomposition) -> int:
+    """Cells of the largest block, its halo included."""
+    return max(math.prod(decomposition.local_shape(rank)) for rank in range(decomposition.topology.size))
+
+
+def grid_dry_run(
+    config: Any,
+    decomposition: Decomposition,
+    spacing: Sequence[float],
+    *,
+    steps: int,
+    frames: int,
+    points: int,
+    note: str,
+    halo_bytes: int,
+    memory_per_rank: int,
+    sides: str = "",
+) -> DryRun:
+    """The dry run of an app on a grid. spacing: widths of a cell, m; points: values that a frame has; sides: what
+    follows in the first line.
+    """
+    topology, by = decomposition.topology, " x "
+    blocks = sorted({decomposition.owned(rank) for rank in range(topology.size)})
+    return DryRun(
+        ranks=topology.size,
+        decomposition=[
+            f"{by.join(map(str, decomposition.global_shape))} cells ({', '.join(topology.names)}) of "
+            f"{by.join(f'{width:.4g} m' for width in spacing)}{sides}",
+            f"{by.join(map(str, topology.sizes))} ranks, blocks of {' or '.join(by.join(map(str, b)) for b in blocks)}",
+        ],
+        halo_bytes=halo_bytes,
+        memory_per_rank=memory_per_rank,
+        output_bytes=frames * (4 if config.output.single else 8) * points,
+        frames=frames,
+        steps=steps,
+        notes=[f"{note}; output bytes are before compression"],
+    )

@@ -1,0 +1,153 @@
+"""The diffusion model on a mesh: the temperature, its step, what is watched and what is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.apps.diffusion.config import Config
+from hpckit.apps.diffusion.start import start, wall_fill
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import BlowUpError
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
+from hpckit.kernels import stencil
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.run.steps import count_steps
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run watches, over all ranks: heat (integral of the temperature, K m2 or K m3), extremes (K)."""
+
+    heat: float
+    temperature_min: float
+    temperature_max: float
+
+
+class Model:
+    """The temperature and what moves it on: `step` moves it, `watch` looks at the whole field.
+
+    `dt` is in s and divides the end into equal steps; `bounds` is what the temperature can never leave in K (maximum
+    principle): the extremes at the start and of the walls.
+    """
+
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
+        self.config, self.mesh = config, mesh
+        self.decomposition = decomposition = Decomposition(config.grid.shape, mesh.topology, halo=1)
+        self.dt, self.steps = time_step(config)
+        self.steps_done = 0
+        self.now = Field.zeros(mesh, decomposition, name="temperature", units="K", device=device)
+        self.now.set_from_host(start(config, decomposition.global_slices(mesh.rank)))
+        self.next = self.now.like()
+        self.core, self.rim = self.now.core, self.now.rim
+        fills = {
+            axis: tuple(wall_fill(wall) for wall in config.walls.of(axis))
+            for axis in config.grid.axes
+            if axis not in config.grid.periodic
+        }
+        self.exchange = HaloExchange(mesh, self.now, walls=fills)
+        self.overlaps = self.exchange.nbytes > 0  # else there is nothing to wait for, and no reason to cut the grid
+        held = [wall for axis in config.grid.axes for wall in config.walls.of(axis) if wall != "insulated"]
+        low, high = min([self.now.min(), *held]), max([self.now.max(), *held])
+        room = 1e-9 * max(abs(low), abs(high), high - low)
+        self.bounds = (low - room, high + room)
+
+    def step(self, dt: float, timer: PhaseTimer) -> None:
+        """Advance by dt (s): the core while the halo is on its way, then the rim; all at once where no halo travels."""
+        config, now, after = self.config, self.now.data, self.next.data
+        begun = perf_counter()
+        self.exchange.start(now)
+        if self.overlaps:
+            sent = perf_counter()
+            stencil.diffuse(after, now, config.diffusivity, dt, config.grid.spacing, self.core)
+            computed = perf_counter()
+            self.exchange.finish(now)
+            came = perf_counter()
+            stencil.diffuse(after, now, config.diffusivity, dt, config.grid.spacing, self.rim)
+            timer.overlapped(begun, sent, computed, came, perf_counter())
+        else:
+            self.exchange.finish(now)
+            came = perf_counter()
+            stencil.diffuse(after, now, config.diffusivity, dt, config.grid.spacing, self.decomposition.interior)
+            ended = perf_counter()
+            timer.overlapped(begun, came, ended, ended, ended)
+        self.now, self.next = self.next, self.now
+        self.steps_done += 1
+
+    def saved(self, **values: Any) -> State:
+        """What a checkpoint holds: the temperature, the step, and the values given."""
+        return State([Piece.of_field(self.now)], {"step": self.steps_done, **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Go on from a checkpoint."""
+        read_into(restored, self.now)
+        self.steps_done = restored.values["step"]
+
+    def watch(self) -> Watch:
+        """Collective: heat and extremes, the same on every rank.
+
+        Raises `BlowUpError` on all ranks where the temperature is not finite or leaves its bounds.
+        """
+        low, high = self.now.min(), self.now.max()
+        if not (self.bounds[0] <= low and high <= self.bounds[1]):
+            self._raise_blow_up()
+        volume = math.prod(self.config.grid.spacing)
+        return Watch(self.now.sum(repro=True) * volume, low, high)
+
+    def output(self) -> dict[str, np.ndarray]:
+        """The field that is written, of the owned cells."""
+        dtype = np.float32 if self.config.output.single else np.float64
+        return {"temperature": self.now.to_host().astype(dtype)}
+
+    def _raise_blow_up(self) -> None:
+        """Name the first cell, by rank and then by place, that is not finite or out of bounds."""
+        comm, values = self.mesh.comm, self.now.to_host()
+        bad = ~((values >= self.bounds[0]) & (values <= self.bounds[1]))
+        lowest = np.array([comm.rank if bad.any() else comm.size])
+        comm.Allreduce(MPI.IN_PLACE, lowest, MPI.MIN)
+        rank = int(lowest[0])
+        found = np.zeros(len(self.decomposition.shape) + 1)
+        if comm.rank == rank:
+            cell = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            found[:-1] = np.add(cell, self.decomposition.start(rank))
+            found[-1] = values[cell]
+        comm.Bcast(found, rank)
+        cell_text = ", ".join(f"{axis} {int(i)}" for axis, i in zip(self.config.grid.axes, found[:-1], strict=True))
+        safety = self.config.time.safety
+        low, high = self.bounds
+        raise BlowUpError(
+            f"the temperature is {found[-1]:g} K; it can only lie between {low:g} K and {high:g} K",
+            where=f"rank {rank}, step {self.steps_done}, cell ({cell_text}), field temperature",
+            likely=f"time.safety is {safety:g}, and above 1 the scheme is unstable" if safety > 1 else "",
+            do="set time.safety to 0.9" if safety > 1 else "look at the frames written before this step",
+        )
+
+
+def time_step(config: Config) -> tuple[float, int]:
+    """The step in s, at most `safety` times the stability limit, and how many make the run.
+
+    Raises `InputError` where there is no such step, or more than 2**53 of them.
+    """
+    with np.errstate(all="ignore"):  # cells too small for numbers: told by their time step
+        limit = config.time.safety * float(stencil.largest_step(config.diffusivity, config.grid.spacing))
+    if config.time.steps is not None:
+        return limit, count_steps(config.time.steps * limit, limit, 0.5)
+    steps = count_steps(config.time.end, limit)
+    return config.time.end / steps, steps
+
+
+def warm_up(config: Config, device: Device) -> None:
+    """Compile the kernel (or load it), on an array of 3 cells a dim, so that the time loop does not."""
+    shape = (3,) * len(config.grid.shape)
+    small = [device.zeros(shape), device.zeros(shape)]
+    stencil.diffuse(*small, config.diffusivity, 1e-6, config.grid.spacing)
+    device.wait()

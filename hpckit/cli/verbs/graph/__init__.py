@@ -1,1 +1,0 @@
-"""The verb `graph`: task graphs on Slurm or on this machine."""

@@ -1,0 +1,142 @@
+"""`hpckit plan md`: what molecular dynamics sends on so many ranks, proved, priced and drawn without MPI."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.io.files import write_svg
+from hpckit.errors import InputError
+from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.machine.machine import machine_of, shipped
+from hpckit.plan.particles.uniform import MdPlans, md_plans
+from hpckit.plan.price import Price, price
+from hpckit.plan.protocol import NOBODY, Plan
+from hpckit.plan.prove import prove
+from hpckit.plan.topology import Topology
+from hpckit.settings.table import bytes_text, print_table, ranks_text
+
+AXES = ("x", "y", "z")
+FINE = 1000  # parts of the longest edge, for a split with little surface
+PARTS = ("latency", "transfer", "contention")
+MOST_RANKS = 4096  # the domains of each are looked at
+EXAMPLE = "hpckit plan md --ranks 64 --particles 1000000 --density 0.8442 --cutoff 2.5 --skin 0.3"
+
+
+def main(arguments: list[str]) -> int:
+    """The operation `md` of the verb `plan`."""
+    options = _parser().parse_args(arguments)
+    machine, plans = machine_of(options.machine), _plans(options)
+    named: dict[str, Plan] = {"ghosts": plans.ghosts, "migration": plans.migration}
+    if options.prove:
+        for plan in named.values():
+            proof = prove(plan)
+            print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+    if options.draw is not None:
+        return _draw(named, options)
+    rows = {name: _row(plan, price(plan, machine)) for name, plan in named.items()}
+    if options.json:
+        print(json.dumps({"operation": "md", "ranks": options.ranks, "machine": machine.name, "plans": rows}))
+        return 0
+    sizes = " x ".join(map(str, plans.ghosts.domains.topology.sizes))
+    print(f"molecular dynamics on {ranks_text(options.ranks)} ({sizes}) of {machine.name}; times in us")
+    table = [
+        [
+            name,
+            row["messages"],
+            bytes_text(row["sent_bytes"]),
+            *(f"{1e6 * row[key]:.4g}" for key in ("seconds", *PARTS)),
+        ]
+        for name, row in rows.items()
+    ]
+    print_table(["plan", "messages", "sent", "time", *PARTS], table)
+    print("ghosts: their positions, in each step; migration: at each rebuild of the neighbor lists")
+    print("messages, sent: the most of a rank; latency to contention: what the path that ends last is made of")
+    if machine.source:
+        print(f"numbers of the machine: {machine.source}")
+    return 0
+
+
+def _plans(options: argparse.Namespace) -> MdPlans:
+    numbers = {name: getattr(options, name) for name in ("particles", "density", "cutoff", "skin")}
+    wrong = [f"--{name} is {value:g}" for name, value in numbers.items() if not 0 < value < float("inf")]
+    if not 1 <= options.ranks <= MOST_RANKS:
+        wrong.append(f"--ranks is {options.ranks}")
+    shape = np.array([float(part) if _is_number(part) else -1.0 for part in options.box.split("x")])
+    if len(shape) != len(AXES) or (shape <= 0).any():
+        wrong.append(f"--box is {options.box!r}")
+    unknown = sorted(set(filter(None, options.periodic.split(","))) - set(AXES))
+    if unknown:
+        wrong.append(f"--periodic names {', '.join(unknown)}")
+    if wrong:
+        limits = f"numbers above 0, 1 to {MOST_RANKS} ranks, a box as in 1x1x2, axes of {', '.join(AXES)}"
+        raise InputError("; ".join(wrong), do=f"give {limits}, as in: {EXAMPLE}")
+    edges = shape * (options.particles / options.density / shape.prod()) ** (1 / 3)
+    closed = tuple(filter(None, options.periodic.split(",")))
+    fine = tuple(max(1, round(FINE * float(edge / edges.max()))) for edge in edges)
+    sizes = best_factorization(options.ranks, fine, (0, 0, 0), [name in closed for name in AXES])
+    topology = Topology(AXES, sizes, closed)
+    return md_plans(edges, options.density, options.cutoff, options.skin, topology, options.node_size or 0)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _row(plan: Plan, it: Price) -> dict[str, Any]:
+    messages, sent = np.zeros(plan.ranks), np.zeros(plan.ranks)
+    for step in plan.steps():
+        ends = step.sends
+        away = (ends.peer != NOBODY) & (ends.peer != ends.ranks())
+        amount = ends.last - ends.first if ends.amount is None else ends.amount
+        np.add.at(messages, ends.ranks()[away], 1)
+        np.add.at(sent, ends.ranks()[away], amount[away] * step.itemsize)
+    most = {"messages": int(messages.max()), "sent_bytes": float(sent.max())}
+    return {**most, "seconds": it.seconds, **it.critical, "link_bytes": it.link_bytes}
+
+
+def _draw(plans: dict[str, Plan], options: argparse.Namespace) -> int:
+    if options.draw == "-":
+        print("\n\n".join(map(draw, plans.values())))
+        return 0
+    plan = plans[options.of]
+    write_svg(Path(options.draw), draw_svg(plan, machine_of(options.machine)))
+    print(f"{plan.title()}: drawn in {options.draw}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    it = argparse.ArgumentParser(
+        prog="hpckit plan md",
+        description="Price, prove and draw what molecular dynamics sends, for particles spread evenly over a box, "
+        "without MPI.",
+        epilog=f"example: {EXAMPLE}",
+    )
+    it.add_argument("--ranks", type=int, default=16, metavar="N", help="how many ranks (default 16)")
+    it.add_argument("--particles", type=float, default=1e6, metavar="N", help="how many particles (default 1e6)")
+    it.add_argument("--density", type=float, default=0.8442, help="particles per volume (default 0.8442)")
+    it.add_argument("--cutoff", type=float, default=2.5, help="of the forces (default 2.5)")
+    it.add_argument("--skin", type=float, default=0.3, help="by which lists reach further (default 0.3)")
+    it.add_argument("--box", default="1x1x1", metavar="EDGES", help="how the edges are to each other (default 1x1x1)")
+    it.add_argument("--periodic", default="x,y,z", metavar="AXES", help="axes that close on themselves (default x,y,z)")
+    it.add_argument("--node-size", type=int, help="ranks of a node, which exchange in its shared memory")
+    it.add_argument(
+        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
+    )
+    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
+    it.add_argument(
+        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
+    )
+    it.add_argument("--of", choices=MdPlans._fields, default="ghosts", help="which plan goes into the SVG")
+    it.add_argument("--json", action="store_true", help="print one JSON object")
+    return it

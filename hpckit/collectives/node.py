@@ -1,0 +1,229 @@
+"""Collectives in shared memory: started now, run in one compiled call once all ranks are there.
+
+A rank that waited inside the compiled call would leave its messages to others unattended, and a rank that needs them to
+come here would wait for ever. So the call is attempted: it says that this rank is there, looks for the others a while,
+and returns if some are missing; between attempts the rank looks after its messages.
+
+A call is made for an operation, a dtype and a size, and takes all such buffers. An axis keeps some of its calls: to
+make one takes longer than to run a small one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.collectives.request import Finished, Progress, Request, Run
+from hpckit.comm.observe.observer import Observer
+from hpckit.comm.shared.calls import Call, prepare
+from hpckit.comm.shared.group import NodeGroup
+from hpckit.kernels.device_array import address
+from hpckit.kernels.shared_memory import constants as c
+
+__communicates__ = True  # its frames are not call sites
+
+# Attempts, of some microseconds each, before MPI is looked after: the others are mostly just behind.
+TRIES = 4
+# Calls of an axis that are kept; then the oldest goes.
+MOST = 64
+# Bytes of a buffer that may be kept alive until the next call.
+SMALL = 64 * 1024
+
+
+class Prepared:
+    """A call, what an observer is told of it, and its last request, which serves again for the same small buffers.
+
+    what: as told to an observer. own: the part of the flat buffer that is the result, where there is no array that
+    receives. copies: the buffer is copied, since what is received lies over it.
+    """
+
+    __slots__ = ("_last", "call", "copies", "observer", "own", "progress", "run", "small", "what")
+
+    def __init__(
+        self, call: Call, observer: Observer, progress: Progress, what: tuple, own: slice | None, copies: bool
+    ) -> None:
+        self.call, self.run, self.observer, self.progress = call, call.run, observer, progress
+        self.what, self.own, self.copies = what, own, copies
+        sizes = call.record[c.SENT + c.BYTES], call.record[c.TAKEN + c.BYTES]
+        self.small = max(sizes) <= SMALL
+        self._last: tuple[Any, Any, Finished | None] = (None, None, None)
+
+    def result_of(self, buffer: Any, out: Any) -> Any:
+        """The array that holds the result."""
+        if out is not None:
+            return out
+        return buffer if self.own is None else buffer.reshape(-1)[self.own]
+
+    def request(self, buffer: Any, out: Any) -> Request:
+        """A request for some buffers, to be started."""
+        return Request(self.observer, self.what, lambda: self.begin(buffer, out))
+
+    def begin(self, buffer: Any, out: Any) -> Run:
+        """Start it. What is small is attempted at once: the others mostly are there."""
+        if self.copies:
+            buffer = buffer.copy()
+        if self.small and not self.progress.runs:
+            status = self.run(buffer, out)
+            if status == c.GOOD:
+                return self.finished(buffer, out)
+            self.call.came(status)
+        return NodeRun(self, buffer, out)
+
+    def finished(self, buffer: Any, out: Any) -> Finished:
+        """A request that is done."""
+        last, last_out, request = self._last
+        if request is not None and last is buffer and last_out is out:
+            return request
+        request = Finished(self.result_of(buffer, out))
+        if _may_be_kept(buffer) and (out is None or _may_be_kept(out)):
+            self._last = (buffer, out, request)
+        return request
+
+
+def _may_be_kept(array: np.ndarray) -> bool:
+    """Whether an array is small and keeps no large one alive."""
+    base = array.base
+    return array.nbytes <= SMALL and (not isinstance(base, np.ndarray) or base.nbytes <= SMALL)
+
+
+class Calls:
+    """The calls that an axis keeps, by what is asked for: names, dtypes and sizes. There are several for one such key
+    where buffers are symmetric.
+    """
+
+    def __init__(self, group: NodeGroup | None, observer: Observer, progress: Progress) -> None:
+        self._group, self._observer, self._progress, self._runs = group, observer, progress, progress.runs
+        self._latest: dict[Hashable, Prepared] = {}  # by the names alone: looked up in half the time
+        self._kept: dict[Hashable, list[Prepared]] = {}
+
+    def start(self, how: Hashable, buffer: Any, out: Any) -> Request | None:
+        """Start a collective by a call that is kept, None where none takes the buffers. Small ones are attempted at
+        once: the others mostly are there.
+        """
+        prepared = self._latest.get(how)
+        if prepared is None:
+            return None
+        if self._runs or not prepared.small or (status := prepared.run(buffer, out)) == c.UNFIT:
+            prepared = self.find(how, buffer, out)
+            if prepared is None:
+                return None
+            if self._runs or not prepared.small:
+                return Request.of(NodeRun(prepared, buffer, out))
+            status = prepared.run(buffer, out)
+        if status == c.GOOD:
+            return prepared.finished(buffer, out)
+        prepared.call.came(status)
+        return Request.of(NodeRun(prepared, buffer, out))
+
+    def find(self, how: Hashable | None, buffer: Any, out: Any) -> Prepared | None:
+        """The call that is kept for such buffers."""
+        if how is not None and isinstance(buffer, np.ndarray) and (out is None or isinstance(out, np.ndarray)):
+            for prepared in self._kept.get(_key(how, buffer, out), ()):
+                if prepared.call.fits(buffer, out) == c.GOOD:
+                    self._latest[how] = prepared
+                    return prepared
+        return None
+
+    def make(
+        self,
+        operation: str,
+        algorithm: str,
+        what: tuple,
+        how: Hashable | None,
+        buffer: Any,
+        out: Any,
+        own: slice | None = None,
+        **options: Any,
+    ) -> Prepared:
+        """A call for such buffers, of an algorithm in shared memory. It is kept unless `how` is None. own: the part of
+        the flat buffer that is the result where there is no `out`; options: as of `prepare`.
+        """
+        assert self._group is not None
+        copies = out is not None and _lies_over(self._group, operation, buffer, out, options.get("counts"))
+        source = buffer.copy() if copies else buffer
+        call = prepare(self._group, operation, source, out=out, algorithm=algorithm, **options)
+        made = Prepared(call, self._observer, self._progress, what, own, copies)
+        if how is not None and not copies:
+            self._keep(how, made, buffer, out)
+        return made
+
+    def _keep(self, how: Hashable, made: Prepared, buffer: Any, out: Any) -> None:
+        if len(self._kept) >= MOST:
+            gone = self._kept.pop(next(iter(self._kept)))
+            self._latest = {name: one for name, one in self._latest.items() if one not in gone}
+        same = self._kept.setdefault(_key(how, buffer, out), [])
+        same.insert(0, made)
+        del same[MOST:]
+        self._latest[how] = made
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+
+def _key(how: Hashable, buffer: np.ndarray, out: np.ndarray | None) -> Hashable:
+    """What tells calls apart: names, dtypes and sizes."""
+    return how, buffer.dtype, buffer.size, None if out is None else (out.dtype, out.size)
+
+
+def _lies_over(group: NodeGroup, operation: str, buffer: np.ndarray, out: np.ndarray, counts: Any) -> bool:
+    """Whether `out` lies over what is sent, and not in the place of this rank's block of the other, as it may."""
+    if not np.may_share_memory(buffer, out):
+        return False
+    long, short = (out, buffer) if operation == "all_gather" else (buffer, out)
+    begin = int(np.sum(counts[: group.rank]))
+    return address(long) + begin * long.itemsize != address(short)
+
+
+def key_of(counts: Any) -> tuple | None:
+    """What stands for the sizes of blocks: the same for the same numbers."""
+    if counts is None:
+        return None
+    sizes = np.asarray(counts)
+    return sizes.dtype.char, sizes.shape, sizes.tobytes()
+
+
+class NodeRun:
+    """A run of a call on two arrays, which live as long. Those of the same ranks run in the order of their starts."""
+
+    __slots__ = ("_arrays", "_prepared", "done")
+
+    def __init__(self, prepared: Prepared, buffer: Any, out: Any) -> None:
+        self._prepared, self._arrays = prepared, (buffer, out)
+        self.done = False
+        prepared.progress.runs.append(self)
+
+    def test(self) -> bool:
+        """Whether it is done; lets it and all others go on as far as they can without waiting."""
+        if not self.done:
+            self._prepared.progress.advance()
+        return self.done
+
+    def wait(self) -> Any:
+        """Its result, once it is done."""
+        tries, progress = 0, self._prepared.progress
+        while not self.done:
+            if not (self.advance() if len(progress.runs) == 1 else progress.advance()):
+                tries += 1
+                if tries > TRIES:  # let MPI and other processes go on
+                    MPI.COMM_WORLD.Iprobe()
+                    os.sched_yield()
+        return self._prepared.result_of(*self._arrays)
+
+    def advance(self) -> bool:
+        """Run it if all ranks are there, and nothing that was started before it waits for the same ranks."""
+        call, runs = self._prepared.call, self._prepared.progress.runs
+        if next(run for run in runs if isinstance(run, NodeRun) and run._prepared.call.group is call.group) is not self:
+            return False
+        try:
+            self.done = call.came(call.run(*self._arrays))
+        except BaseException:
+            self.done = True
+            runs.remove(self)
+            raise
+        if self.done:
+            runs.remove(self)
+        return self.done

@@ -1,0 +1,83 @@
+"""A rank's own program of a collective plan: its moves in order, and what each must wait for."""
+
+from __future__ import annotations
+
+import functools
+from itertools import zip_longest
+from typing import NamedTuple
+
+from hpckit.plan.collective.algorithms import collective_plan
+from hpckit.plan.collective.plan import CollectivePlan
+from hpckit.plan.protocol import NOBODY, Ends, Step
+
+Range = tuple[int, int]
+NOTHING = (0, 0)
+
+
+class Move(NamedTuple):
+    """What a rank does in one step: slots that it sends, slots that arrive, each first to end (excluded).
+
+    Counts of earlier moves tell what must be over first. send_after: receives that complete what is sent. take_after:
+    sends that read what the arriving message overwrites; receives_before: receives into the same slots.
+    """
+
+    send_to: int
+    send: Range
+    recv_from: int
+    recv: Range
+    reduce: bool
+    send_after: int
+    take_after: int
+    receives_before: int
+
+
+class RankProgram(NamedTuple):
+    """The moves of one rank; `slots` and `lag` as in the plan."""
+
+    moves: tuple[Move, ...]
+    slots: int
+    lag: int
+
+
+@functools.lru_cache(maxsize=256)
+def rank_program(
+    operation: str, algorithm: str, ranks: int, rank: int, options: tuple[tuple[str, int | tuple[int, int]], ...] = ()
+) -> RankProgram:
+    """The program of `rank` of `collective_plan(operation, algorithm, ranks, **options)`."""
+    return program_of(collective_plan(operation, algorithm, ranks, **dict(options)), rank)
+
+
+def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
+    """The program of `rank` of a plan."""
+    moves: list[Move] = []
+    last_send, last_recv = [0] * plan.slots, [0] * plan.slots
+    for step in plan.steps():
+        for send_to, send, recv_from, recv in _parts(step, rank, plan.slots):
+            number = len(moves) + 1
+            send_after = max(last_recv[slice(*send)], default=0)
+            take_after = max(last_send[slice(*recv)], default=0)
+            if step.add and send[0] < recv[1] and recv[0] < send[1]:
+                take_after = number  # it adds to what it sends itself
+            receives_before = max(last_recv[slice(*recv)], default=0)
+            moves.append(Move(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
+            last_send[slice(*send)] = [number] * (send[1] - send[0])
+            last_recv[slice(*recv)] = [number] * (recv[1] - recv[0])
+    return RankProgram(tuple(moves), plan.slots, plan.lag)
+
+
+def _parts(step: Step, rank: int, slots: int) -> list[tuple[int, Range, int, Range]]:
+    """The messages of a rank in a step; two of them where a range goes on at the first slot."""
+    send_to, recv_from = int(step.sends.peer[rank]), int(step.receives.peer[rank])
+    sent = _unwrapped(step.sends, rank, slots) if send_to != NOBODY else []
+    taken = _unwrapped(step.receives, rank, slots) if recv_from != NOBODY else []
+    return [
+        (send_to if send else NOBODY, send or NOTHING, recv_from if recv else NOBODY, recv or NOTHING)
+        for send, recv in zip_longest(sent, taken)
+    ]
+
+
+def _unwrapped(ends: Ends, rank: int, slots: int) -> list[Range]:
+    first, last = int(ends.first[rank]), int(ends.last[rank])
+    if first >= slots:
+        first, last = first - slots, last - slots
+    return [(first, last)] if last <= slots else [(first, slots), (0, last - slots)]

@@ -1,0 +1,145 @@
+"""A folder that may be anybody's: its files are replaced whole, named safely, and never reached through links."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+from hpckit.comm.json_bytes import plain
+from hpckit.errors import CorruptDataError, InputError
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MOST_JSON = 1 << 28  # bytes of a file that is read whole
+
+
+class Folder:
+    """A folder that exists. Names of files are relative to it and may go through its own folders only.
+
+    Raises `InputError` where `path` is not a folder, is a link, or belongs to another user.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        try:
+            status = self.path.lstat()
+        except OSError as error:
+            raise InputError(f"no run directory {self.path} ({error.strerror})", do="hpckit ls") from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise InputError(f"{self.path} is not a folder, or is a link to one", do="give the run directory itself")
+        if status.st_uid != os.geteuid():
+            raise InputError(f"{self.path} belongs to another user", do="copy it, or give a directory of your own")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace the file `name` by `text`, or leave the old one: never half of it."""
+        folder, last = self._folder_of(name)
+        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
+        try:
+            try:
+                _write_new(folder, temporary, text)
+                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                _remove(folder, temporary)
+                raise
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace the file `name` by `value` as JSON (see `plain`)."""
+        self.write_text(name, json.dumps(plain(value), indent=1) + "\n")
+
+    def create_json(self, name: str, value: Any) -> bool:
+        """Write `name` only where it does not exist: True for the one caller, of all ranks, that was first.
+
+        The file appears with all of its content (written beside it, then linked to its name).
+        """
+        folder, last = self._folder_of(name)
+        temporary = f".{last}.{secrets.token_hex(4)}.tmp"
+        text = json.dumps(plain(value), indent=1) + "\n"
+        try:
+            _write_new(folder, temporary, text)
+            try:
+                os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except PermissionError:  # a file system without hard links
+                _write_new(folder, last, text)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            _remove(folder, temporary)
+            os.close(folder)
+
+    def read_json(self, name: str) -> Any:
+        """The record in the file `name`; None where there is no such file, or nothing in it.
+
+        Raises `CorruptDataError` where it is no file, a link or no JSON object, or cannot be read.
+        """
+        try:
+            descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
+        try:
+            with open(descriptor, "rb") as file:
+                record = json.loads(file.read(MOST_JSON) or b"")
+        except OSError as error:
+            raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise CorruptDataError(f"{self.path / name} is not JSON: {error}") from None
+        if isinstance(record, dict) or not record:
+            return record or None
+        raise CorruptDataError(f"{self.path / name} is not a JSON object: {str(record)[:40]}")
+
+    def _folder_of(self, name: str) -> tuple[int, str]:
+        """The open folder that holds `name`, reached without following any link below the run directory."""
+        parts = name.split("/")
+        if not all(SAFE_NAME.fullmatch(part) for part in parts):
+            raise ValueError(f"{name!r} is no safe file name: letters, digits, dots, dashes, within the run directory")
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(self.path, flags)
+        for part in parts[:-1]:
+            try:
+                inner = os.open(part, flags, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder, parts[-1]
+
+    def append_line(self, name: str, value: Any) -> None:
+        """Add `value` as one line of JSON to the file `name`."""
+        with open(self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+            file.write(json.dumps(plain(value)).encode() + b"\n")
+
+    def cut(self, name: str, size: int) -> None:
+        """Forget what the file `name` holds behind its first `size` bytes; one that is not there stays so."""
+        with contextlib.suppress(FileNotFoundError), open(self._open(name, os.O_WRONLY), "wb") as file:
+            os.ftruncate(file.fileno(), min(size, os.fstat(file.fileno()).st_size))
+
+    def _open(self, name: str, flags: int) -> int:
+        """The descriptor of the file `name`, reached without following any link."""
+        folder, last = self._folder_of(name)
+        try:
+            return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _write_new(folder: int, name: str, text: str) -> None:
+    """Create `name` in the open folder, with all of `text` on disk when this returns."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(folder: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)

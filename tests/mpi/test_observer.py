@@ -1,0 +1,8 @@
+"""What operations report to: the checks are in tests/programs/observers.py."""
+
+import pytest
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_observers_and_tags_of_meshes(mpirun, ranks):
+    assert "all good" in mpirun(ranks, "observers.py").stdout
