@@ -121,8 +121,7 @@ prove_migration(mesh, domains)
 expected, nbytes = history(mesh, domains, GhostExchange(mesh, within_node=False))
 assert expected[0].size or comm.size == 1
 for node_ranks in (comm.size, 2, 1):  # as if so many shared a node
-    node = comm.Split(comm.rank // node_ranks, comm.rank)
-    shared = GhostExchange(mesh, within_node=node)
+    shared = GhostExchange(mesh, within_node=comm.Split(comm.rank // node_ranks, comm.rank))
     assert (shared._mail is None) == (min(node_ranks, comm.size - comm.rank // node_ranks * node_ranks) == 1)
     found, sent = history(mesh, domains, shared)
     assert sent == nbytes

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.io.files import write_svg
 from hpckit.errors import InputError
+from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.machine.machine import machine_of, shipped
@@ -20,7 +20,8 @@ from hpckit.plan.price import Price, price
 from hpckit.plan.protocol import NOBODY, Plan
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
-from hpckit.settings.table import bytes_text, print_table, ranks_text
+from hpckit.report.units import counted
+from hpckit.settings.table import bytes_text, print_table
 
 AXES = ("x", "y", "z")
 FINE = 1000  # parts of the longest edge, for a split with little surface
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({"operation": "md", "ranks": options.ranks, "machine": machine.name, "plans": rows}))
         return 0
     sizes = " x ".join(map(str, plans.ghosts.domains.topology.sizes))
-    print(f"molecular dynamics on {ranks_text(options.ranks)} ({sizes}) of {machine.name}; times in us")
+    print(f"molecular dynamics on {counted(options.ranks, 'rank')} ({sizes}) of {machine.name}; times in us")
     table = [
         [
             name,
