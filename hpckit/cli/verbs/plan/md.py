@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({"operation": "md", "ranks": options.ranks, "machine": machine.name, "plans": rows}))
         return 0
     sizes = " x ".join(map(str, plans.ghosts.domains.topology.sizes))
-    print(f"molecular dynamics on {counted(options.ranks, "rank")} ({sizes}) of {machine.name}; times in us")
+    print(f"molecular dynamics on {counted(options.ranks, 'rank')} ({sizes}) of {machine.name}; times in us")
     table = [
         [
             name,
