@@ -54,7 +54,7 @@ GROUPS = {
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
     "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request",
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
-    "Files and checkpoints": "FieldWriter open_fields Checkpoints",
+    "Files and checkpoints": "FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",
 }
 
