@@ -69,7 +69,6 @@ _HOMES = NAMESPACES | {
     "empty_shared": "hpckit.comm.shared.symmetric",
     "find_gpu": "hpckit.comm.gpu_choice",
     "gather": "hpckit.collectives",
-    "open_fields": "hpckit.io.fields.reader",
     "price": "hpckit.plan.price",
     "print_root": "hpckit.comm.mesh",
     "prove": "hpckit.plan.prove",

@@ -55,7 +55,7 @@ GROUPS = {
     "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request "
     + "all_reduce_init reduce_scatter_init all_gather_init broadcast_init all_to_all_init",
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
-    "Files and checkpoints": "FieldWriter open_fields Checkpoints",
+    "Files and checkpoints": "FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",
 }
 

@@ -95,7 +95,7 @@ def run_joined(
 
     from hpckit.cli.ending import end_of_run
     from hpckit.cli.worker import execute
-    from hpckit.comm.json_bytes import share_json
+    from hpckit.comm.agree import share_json
 
     comm = MPI.COMM_WORLD
     check_world(above, comm.size)

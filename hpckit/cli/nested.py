@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.comm.json_bytes import plain, share_json
+from hpckit.comm.agree import plain, share_json
 from hpckit.errors import BlowUpError, InputError
 from hpckit.launch.failure import failure_file, failure_record
 from hpckit.run.context import Run

@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.nested import CASES, start_nested
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.errors import SetupError, StallError
 from hpckit.io.settings import seconds_of
 from hpckit.launch.failure import failure_file, failure_record, stalls_folder

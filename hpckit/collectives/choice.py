@@ -15,6 +15,7 @@ from hpckit.comm.shared.calls import REDUCTIONS, kind_of
 from hpckit.errors import InputError, did_you_mean
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.collective.algorithms import ALGORITHMS
+from hpckit.plan.collective.memory import IN_MEMORY
 
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
 SEGMENT = 2 << 20
@@ -29,8 +30,7 @@ OTHERS = {
 # In the shared memory of a node, and in the order of the ranks too.
 IN_NODE = ("flat", "staged", "symmetric")
 NODE_ALGORITHMS = {
-    "all_reduce": IN_NODE,
-    **dict.fromkeys(("reduce_scatter", "all_gather", "broadcast", "all_to_all"), ("staged", "symmetric")),
+    operation: tuple(name for name in IN_NODE if name in plans) for operation, plans in IN_MEMORY.items()
 }
 
 

@@ -63,10 +63,12 @@ class Prepared:
         return Request(self.observer, self.what, lambda: self.begin(buffer, out))
 
     def begin(self, buffer: Any, out: Any) -> Run:
-        """Start it. What is small is attempted at once: the others mostly are there."""
+        """Start it. What is small is attempted at once: the others mostly are there. Not where somebody listens: a
+        watch may compare what the ranks called, before any data moves.
+        """
         if self.copies:
             buffer = buffer.copy()
-        if self.small and not self.progress.runs:
+        if self.small and not self.progress.runs and not self.observer.on:
             status = self.run(buffer, out)
             if status == c.GOOD:
                 return self.finished(buffer, out)

@@ -14,8 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis, axis_of
-from hpckit.collectives.buffers import even_slots
-from hpckit.collectives.choice import Choice, choose
+from hpckit.collectives.buffers import Slots, segmented_slots
+from hpckit.collectives.choice import Choice, segments_of
+from hpckit.collectives.rank_program import Phase, phases_over_nodes
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
@@ -141,19 +142,34 @@ def _steps(
         yield turn
         yield told
         working = reduction.own(values, keep=False)
-        starts = block_starts(working.size, group.size)
-        block = working[starts[group.rank] : starts[group.rank + 1]]
+        sizes = np.diff(block_starts(working.size, group.size))
+        phases, slots = _plan(group, across, working, sizes)
         op = "sum" if reduction.op in ("mean", "average") else reduction.op
-        scattered: Any = Attempted(
-            prepare(group, "reduce_scatter", working, out=block, op=op, algorithm="staged"), working, block
-        )
-        yield scattered
-        algorithm = "ring" if starts[1] * working.itemsize >= RING_FROM else "halving_doubling"
-        program = choose("all_reduce", algorithm, across, int(starts[1]) * working.itemsize, {}).program(across)
-        yield from Runner(across, tag, program, even_slots(block, program.slots), reduction.combine).steps()
-        gathered: Any = Attempted(prepare(group, "all_gather", block, out=working, algorithm="staged"), block, working)
-        yield gathered
+        for phase in phases:
+            if phase.program is not None:
+                yield from Runner(across, tag, phase.program, slots, reduction.combine).steps()
+                continue
+            block = slots.view(*phase.block)
+            if phase.add:
+                run: Any = Attempted(
+                    prepare(group, "reduce_scatter", working, out=block, op=op, algorithm="staged"), working, block
+                )
+            else:
+                run = Attempted(prepare(group, "all_gather", block, out=working, algorithm="staged"), block, working)
+            yield run
     finally:
         turn.leave()
     reduction.finish(working, weights)
     reduction.narrow(working, values)
+
+
+def _plan(group: NodeGroup, across: Axis, values: np.ndarray, sizes: np.ndarray) -> tuple[tuple[Phase, ...], Slots]:
+    """What this rank does in the plan "nodes", and its slots; sizes: elements of the block of each rank of a node."""
+    nbytes = int(sizes[0]) * values.itemsize
+    name = "ring" if nbytes >= RING_FROM else "halving_doubling"
+    segments = segments_of("all_reduce", name, across.size, nbytes) if name == "ring" else 1
+    # The plan numbers ranks node by node.
+    rank = across.rank * group.size + group.rank
+    phases = phases_over_nodes(across.size * group.size, group.size, name, segments, rank)
+    slots = next(phase.program.slots for phase in phases if phase.program is not None)
+    return phases, segmented_slots(values, sizes, slots)

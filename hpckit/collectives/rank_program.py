@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from itertools import zip_longest
+from collections.abc import Iterable
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from hpckit.plan.collective.algorithms import collective_plan
@@ -48,11 +49,15 @@ def rank_program(
 
 
 def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
-    """The program of `rank` of a plan."""
+    """The program of `rank` of a plan by messages."""
+    return _program(plan.steps(), rank, plan.slots, plan.lag)
+
+
+def _program(steps: Iterable[Step], rank: int, slots: int, lag: int) -> RankProgram:
     moves: list[Move] = []
-    last_send, last_recv = [0] * plan.slots, [0] * plan.slots
-    for step in plan.steps():
-        for send_to, send, recv_from, recv in _parts(step, rank, plan.slots):
+    last_send, last_recv = [0] * slots, [0] * slots
+    for step in steps:
+        for send_to, send, recv_from, recv in _parts(step, rank, slots):
             number = len(moves) + 1
             send_after = max(last_recv[slice(*send)], default=0)
             take_after = max(last_send[slice(*recv)], default=0)
@@ -62,7 +67,47 @@ def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
             moves.append(Move(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
             last_send[slice(*send)] = [number] * (send[1] - send[0])
             last_recv[slice(*recv)] = [number] * (recv[1] - recv[0])
-    return RankProgram(tuple(moves), plan.slots, plan.lag)
+    return RankProgram(tuple(moves), slots, lag)
+
+
+class Phase(NamedTuple):
+    """Steps of a rank that follow each other in one place, messages or the shared memory of its node.
+
+    block: in memory, the slots that the rank adds up (`add`) or shows to the others. program: of messages.
+    """
+
+    add: bool
+    block: Range
+    program: RankProgram | None
+
+
+@functools.lru_cache(maxsize=64)
+def phases_over_nodes(ranks: int, node_size: int, across: str, segments: int, rank: int) -> tuple[Phase, ...]:
+    """What a rank does in the plan "nodes" of an all-reduce."""
+    plan = collective_plan("all_reduce", "nodes", ranks, node_size=node_size, across=across, segments=segments)
+    return tuple(
+        _phase(list(steps), plan, rank, node_size, segments)
+        for _, steps in groupby(plan.steps(), lambda step: step.place)
+    )
+
+
+def _phase(steps: list[Step], plan: CollectivePlan, rank: int, node_size: int, lag: int) -> Phase:
+    if steps[0].place == "messages":
+        program = _program(steps, rank, plan.slots, lag)
+        # Messages go between ranks of the same place in their nodes, who know each other by the numbers of these.
+        moves = (
+            move._replace(send_to=_node(move.send_to, node_size), recv_from=_node(move.recv_from, node_size))
+            for move in program.moves
+        )
+        return Phase(False, NOTHING, program._replace(moves=tuple(moves)))
+    adding = [step for step in steps if step.add]
+    ends = adding[0].receives if adding else steps[0].sends
+    entry = ends.of(rank)[0]
+    return Phase(bool(adding), (int(ends.first[entry]), int(ends.last[entry])), None)
+
+
+def _node(rank: int, node_size: int) -> int:
+    return rank if rank == NOBODY else rank // node_size
 
 
 def _parts(step: Step, rank: int, slots: int) -> list[tuple[int, Range, int, Range]]:

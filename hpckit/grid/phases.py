@@ -27,8 +27,8 @@ from hpckit.comm.device import Device
 from hpckit.comm.shared.transport import Flags, Transport
 from hpckit.grid.regions import FieldType, Slab, slab_of, slab_starts
 from hpckit.kernels.device_array import address
-from hpckit.plan.grid.halo import JOINED, MEMORY, PACKED, HaloPlan, Message
-from hpckit.plan.grid.halo_cells import SEAL
+from hpckit.plan.grid.halo import HaloPlan, Message
+from hpckit.plan.grid.halo_cells import JOINED, MEMORY, PACKED, SEAL
 
 __communicates__ = True  # its frames are not call sites
 

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import CorruptDataError, InputError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

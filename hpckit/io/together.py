@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpckit.comm.agree import share_json
 from hpckit.errors import CorruptDataError, HpckitError, InputError, SetupError
 from hpckit.io.files import write_error
 
 _KINDS = {kind.code: kind for kind in (InputError, SetupError, CorruptDataError)}
-
-
-def bcast_json(comm: Any, value: Any, root: int = 0) -> Any:
-    """A plain value of the root on all ranks, sent as JSON bytes (collective)."""
-    from hpckit.comm.agree import broadcast_bytes  # here, so that reading files does not start MPI
-
-    return json.loads(broadcast_bytes(comm, json.dumps(value).encode(), root))
 
 
 def together(comm: Any, path: Path, action: Callable[[], int]) -> int:
@@ -44,7 +37,7 @@ def together(comm: Any, path: Path, action: Callable[[], int]) -> int:
     if not failed.size:
         return int(every[:, 0].sum())
     first = int(failed[0])
-    told = bcast_json(comm, None if error is None else error.to_dict(), root=first)
+    told = share_json(comm, None if error is None else error.to_dict(), root=first)
     if error is not None:
         raise error
     where = ", ".join(part for part in (f"rank {first}", told["where"]) if part)

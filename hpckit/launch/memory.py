@@ -96,7 +96,7 @@ def require_memory_on_nodes(comm: MPI.Intracomm, each: int) -> None:
 
     Raises `InputError` on every rank alike.
     """
-    from hpckit.comm.json_bytes import gather_json, share_json
+    from hpckit.comm.agree import gather_json, share_json
 
     hosts = share_json(comm, gather_json(comm, socket.gethostname()))
     problems = share_json(comm, gather_json(comm, lacking(each, hosts.count(hosts[comm.rank]))))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit import __version__
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file, write_error
 from hpckit.report.draw.animation import animation_section

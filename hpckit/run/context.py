@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.json_bytes import gather_json, share_json
+from hpckit.comm.agree import gather_json, share_json
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.timer import PhaseTimer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import SilentCorruptionError
 from hpckit.io.checkpoint.state import MakeState, Restored, State
 from hpckit.run.nan_guard import first_of_ranks

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.comm.observe.waits import Log
 

@@ -34,6 +34,8 @@ def found_by(state: Any) -> Any:
 def ends(found: Any) -> np.ndarray:
     """What a stage found, float64[2]: the greatest wave rate (1/s), the least depth (m); waits for the device."""
     each = to_host(found)
+    if len(each) == 1:
+        return each[0]
     both = np.empty(2)
     both[RATE], both[DEPTH_MIN] = each[:, RATE].max(), each[:, DEPTH_MIN].min()
     return both

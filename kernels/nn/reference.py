@@ -199,5 +199,7 @@ def dropout(x: np.ndarray, y: np.ndarray, key: int, step: int, first: int, rate:
     samples, each = x.shape
     groups = -(-each // 4)
     ids = ((first + np.arange(samples))[:, None] * groups + np.arange(groups)).reshape(-1)
-    kept = uniforms(key, step, ids, 0).reshape(samples, -1)[:, :each] > rate
+    words = np.empty((ids.size, 4))
+    uniforms(key, step, ids, 0, words)
+    kept = words.reshape(samples, -1)[:, :each] > rate
     y[...] = np.where(kept, x * x.dtype.type(1 / (1 - rate)), 0)

@@ -239,7 +239,9 @@ def test_all_mistakes_are_told_at_once():
 def test_dry_run_refuses_what_the_run_would():
     with pytest.raises(DecompositionError):
         dry_run(Config.model_validate({"grid": {"nx": 11, "ny": 17}}), 3)
-    assert dry_run(Config.model_validate({"grid": {"nx": 11, "ny": 18}}), 3).decomposition[1].startswith("y over 3")
+    assert (
+        dry_run(Config.model_validate({"grid": {"nx": 11, "ny": 18}}), 3).decomposition[1].startswith("1 x 3 x 1 ranks")
+    )
 
 
 def test_c_version_computes_the_same():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from hpckit.bench.machine.calibrate import (
     SIZES,
     STARTS,
     all_reduce_cases,
+    default_cases,
     judged,
+    memory_cases,
     model,
     pairs,
     predictions,
@@ -174,3 +178,40 @@ def test_a_node_as_large_as_the_job_is_priced():
 
 def test_what_a_call_costs_is_asked_of_algorithms_that_are_there():
     assert set(STARTS) <= set(ALGORITHMS["all_reduce"])
+
+
+def test_the_shared_memory_of_a_node_is_found_again_from_the_times_of_its_calls():
+    sizes = tuple(map(float, PROBE_SIZES))
+    stored = tuple(8e9 / (1 + k / 8) for k in range(len(sizes)))
+    table = Measured(2, 2, 0.3e-6, 0.9e-6, sizes, stored, tuple(0.6 * rate for rate in stored), "memory")
+    true = true_machine()
+    true = Machine(true.name, true.levels, true.overhead, true.reduction, "", (*true.measured, table))
+    cases = [*memory_cases(), *default_cases()]
+    plans = {case: collective_plan(*case[:2], 2) for case in cases}
+    found = times_on(true, 2)
+    for case, plan in plans.items():
+        found[case] = price(plan, true, 0 if case[2] == EMPTY else case[2]).seconds
+    ours = model({2: found}, "found", "here")
+    (memory,) = ours.tables(2, "memory")
+    assert (memory.ranks, memory.messages, memory.place) == (2, 2, "memory")
+    assert (memory.start, memory.latency) == pytest.approx((table.start, table.latency), rel=1e-6)
+    for case in default_cases():
+        assert price(plans[case], ours, case[2]).seconds == pytest.approx(found[case], rel=0.2)
+    assert machine_of_text(toml_of(ours)).tables(2, "memory") == [memory_rounded(memory)]
+
+
+def machine_of_text(text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.toml"
+        path.write_text(text)
+        return machine_of(path)
+
+
+def memory_rounded(it):
+    def rounded(values):
+        return tuple(float(f"{value:.6g}") for value in values)
+
+    start, latency = rounded((it.start, it.latency))
+    return Measured(
+        it.ranks, it.messages, start, latency, rounded(it.nbytes), rounded(it.stored), rounded(it.added), it.place
+    )

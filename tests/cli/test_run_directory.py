@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.run.directory import FOLDERS, RunDirectory, run_name, safe_name
 from hpckit.run.progress import clock_text, progress_line

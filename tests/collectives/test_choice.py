@@ -8,8 +8,13 @@ import pytest
 
 from hpckit.bench.collectives.rows import busbw, interval
 from hpckit.bench.collectives.verb import KEYS, entry_of, run
+from hpckit.collectives.rank_program import phases_over_nodes
 from hpckit.collectives.table import SHIPPED, Entry, best, parse, steps_of, write
+from hpckit.comm.shared.calls import KERNELS
 from hpckit.errors import InputError
+from hpckit.plan.collective.algorithms import collective_plan
+from hpckit.plan.collective.memory import IN_MEMORY
+from hpckit.plan.prove import prove
 
 SMALL_OR_LARGE = ((1000, ("flat", "mpi")), (None, ("ring",)))
 
@@ -96,3 +101,26 @@ def test_figures_and_rows_from_times(monkeypatch, tmp_path):
     assert "<svg" in (tmp_path / "busbw.svg").read_text()
     with pytest.raises(InputError, match="2 ranks or more"):
         run(ranks=[1])
+
+
+def test_all_that_runs_in_shared_memory_is_a_plan():
+    """Each compiled collective is one of the plans that are proved; "direct" is how a large staged all-reduce runs."""
+    kernels = {names for names in KERNELS if names[1] != "direct"}
+    assert kernels == {(operation, name) for operation, plans in IN_MEMORY.items() for name in plans if name != "nodes"}
+
+
+def test_the_program_over_nodes_is_that_of_the_proved_plan():
+    """The ranks of a node add and gather their own blocks; messages stay between ranks of one place."""
+    for across, segments in (("ring", 1), ("ring", 3), ("halving_doubling", 1)):
+        options = {"node_size": 3, "across": across, "segments": segments}
+        prove(collective_plan("all_reduce", "nodes", 12, **options))
+        for rank in range(12):
+            first, *between, last = phases_over_nodes(12, 3, across, segments, rank)
+            assert (first.add, last.add, first.block) == (True, False, last.block)
+            assert first.block[0] == rank % 3 * (first.block[1] - first.block[0])
+            (phase,) = between
+            assert phase.program is not None
+            for move in phase.program.moves:
+                assert {move.send_to, move.recv_from} <= {-1, 0, 1, 2, 3}
+                for begin, end in (move.send, move.recv):
+                    assert begin == end == 0 or first.block[0] <= begin <= end <= first.block[1]

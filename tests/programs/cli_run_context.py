@@ -10,7 +10,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.json_bytes import gather_json, share_json
+from hpckit.comm.agree import gather_json, share_json
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run import context, progress

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.run import run as run_app
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.errors import BlowUpError
 from hpckit.run.context import Run
 

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.model import Model
 from hpckit.apps.flood.run import run as run_app
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, InputError

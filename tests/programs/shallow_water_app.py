@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.run import run as run_app
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.errors import BlowUpError
 from hpckit.run.context import Run
 

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import Config
 from hpckit.apps.shallow_water.model import Model, time_step
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError

@@ -13,7 +13,7 @@ from hpckit.apps.weather.model import Model as SlabModel
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.run import run as run_app
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError

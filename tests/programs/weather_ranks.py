@@ -10,7 +10,7 @@ from mpi4py import MPI
 from hpckit.apps.atmosphere.blow_up import require_sound
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.model import Model
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError, DecompositionError

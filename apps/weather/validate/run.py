@@ -10,7 +10,7 @@ from hpckit.apps.common.validation import VALIDATION, Found, near
 from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
-from hpckit.comm.json_bytes import share_json
+from hpckit.comm.agree import share_json
 from hpckit.errors import BlowUpError
 from hpckit.run.context import DryRun, Run
 

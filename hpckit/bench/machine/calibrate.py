@@ -26,6 +26,9 @@ STARTS = {"recursive_doubling": 1, "tree": 2, "halving_doubling": 2}  # times lo
 APART = 1.15  # algorithms whose times differ by more are to be put in the right order
 FASTEST = 1e12  # bytes/s: nothing measured is quicker
 LATENCY_SHARE = 0.95  # of the quickest step, at most
+IN_NODE = ("flat", "staged")  # all-reduces in shared memory, of any buffer
+FLAT = 2**14  # bytes of the largest that goes by the first
+COPIED, ADDED = ("broadcast", "staged"), ("all_reduce", "staged")
 
 
 def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
@@ -35,6 +38,17 @@ def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     long: list[Case] = [(PROBE, name + LONG, EMPTY) for name in names]
     starts: list[Case] = [("all_reduce", name, EMPTY) for name in STARTS]
     return [*starts, *small, *long, *((PROBE, name, nbytes) for nbytes in sizes for name in names)]
+
+
+def memory_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
+    """What must be timed for a model of the shared memory of a node: its smallest calls, and large ones."""
+    empty: list[Case] = [("all_reduce", name, EMPTY) for name in IN_NODE]
+    return [*empty, *((*call, nbytes) for nbytes in sizes for call in (COPIED, ADDED))]
+
+
+def default_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
+    """All-reduces that run by default within a node."""
+    return [("all_reduce", name, nbytes) for nbytes in sizes for name in IN_NODE if name == "staged" or nbytes <= FLAT]
 
 
 def all_reduce_cases(sizes: tuple[int, ...] = SIZES) -> list[Case]:
@@ -61,10 +75,31 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
             )
             row = (tuple(moved), stored, added)
             measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
-    widest = max(measured, key=lambda it: (-it.ranks, it.messages))
+        measured += _memory(found, ranks)
+    widest = max((it for it in measured if it.place == "messages"), key=lambda it: (-it.ranks, it.messages))
     long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
     level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
     return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
+
+
+def _memory(found: dict[Case, float], ranks: int) -> list[Measured]:
+    """The table of steps in shared memory: a staged broadcast copies twice, a staged all-reduce also adds."""
+    if ("all_reduce", "flat", EMPTY) not in found:
+        return []
+    flat, staged = (found["all_reduce", name, EMPTY] for name in IN_NODE)  # one look at the others, and two
+    latency = min(max(staged - flat, 0.1 * flat), flat)
+    start = flat - latency
+    sizes = tuple(sorted(nbytes for *call, nbytes in found if tuple(call) == COPIED))
+    moved, stored, added = [], [], []
+    for nbytes in sizes:
+        copy = max(found[(*COPIED, nbytes)] - flat, nbytes / FASTEST) / (2 * nbytes)  # s a byte
+        part = nbytes * (ranks - 1) / ranks
+        copies = part + nbytes / ranks + part
+        add = max((found[(*ADDED, nbytes)] - start - 2 * latency - copies * copy) / part, copy)
+        moved.append(float(nbytes))
+        stored.append(1 / copy)
+        added.append(1 / add)
+    return [Measured(ranks, ranks, start, latency, tuple(moved), tuple(stored), tuple(added), "memory")]
 
 
 def _start(found: dict[Case, float], ranks: int) -> float:

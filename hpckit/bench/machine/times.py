@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.ranks import answer, run_ranks
+from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.protocol import NOBODY, Step
 
@@ -103,7 +104,9 @@ def _options(comm: Any, operation: str, algorithm: str, nbytes: int) -> dict[str
     from hpckit.collectives.axis import axis_of
     from hpckit.collectives.choice import choose
 
-    return {} if operation == PROBE else dict(choose(operation, algorithm, axis_of(comm), nbytes, {}).options)
+    if operation == PROBE or algorithm in IN_MEMORY.get(operation, {}):
+        return {}
+    return dict(choose(operation, algorithm, axis_of(comm), nbytes, {}).options)
 
 
 def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:

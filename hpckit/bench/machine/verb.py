@@ -58,7 +58,9 @@ def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any
     about = machine()
     times = {}
     for ranks, seconds in RANKS.items():
-        cases = [*calibrate.probe_cases(ranks), *(calibrate.all_reduce_cases() if predict else [])]
+        cases = [*calibrate.probe_cases(ranks), *calibrate.memory_cases()]
+        more = [*calibrate.all_reduce_cases(), *calibrate.default_cases()] if predict else []
+        cases += [case for case in more if case not in cases]
         times[ranks] = measured(ranks, cases, 8.0 if quick else seconds)
     source = f"measured on {about['cpu']}, {about['cores']} cores, by hpckit bench machine"
     found = {ranks: each.undisturbed() for ranks, each in times.items()}

@@ -56,7 +56,7 @@ def _case(mib: int, rounds: int) -> Times:
     """Seconds of each way to keep `mib` MiB a rank, the slowest rank, in turn."""
     from mpi4py import MPI
 
-    from hpckit.comm.json_bytes import share_json
+    from hpckit.comm.agree import share_json
 
     comm = MPI.COMM_WORLD
     made = tempfile.mkdtemp(prefix="hpckit-bench-", dir=".") if comm.rank == 0 else None

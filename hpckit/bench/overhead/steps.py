@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.bench.ranks import answer, slowest
+from hpckit.comm.agree import share_json
 from hpckit.comm.checksums import Checksums
-from hpckit.comm.json_bytes import share_json
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.watch import Watch
 from hpckit.comm.observe.watched_comm import WatchedComm

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpckit.bench.scaling.page import page_of, pictures
 from hpckit.bench.scaling.reframe import reframe_test
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 
 Record = Mapping[str, Any]
 ESTIMATES = ("seconds", "speedup", "efficiency", "ceiling", "karp_flatt")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.report import observed
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
 from hpckit.io.particles.frames import read_frames, with_images

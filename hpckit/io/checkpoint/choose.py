@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.agree import broadcast_bytes
+from hpckit.comm.agree import broadcast_bytes, share_json
 from hpckit.errors import CorruptDataError, HpckitError, SetupError
 from hpckit.io.checkpoint.manifest import committed, generations, is_refused, parse, read_manifest, refuse
 from hpckit.io.checkpoint.reader import Generation
-from hpckit.io.together import bcast_json
 
 
 def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
@@ -20,7 +19,7 @@ def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
     The ranks share the reading. None where there never was one. Generations passed over are marked, so that a run that
     goes on from an older one does not later go back to them. Raises `CorruptDataError` where all are damaged.
     """
-    numbers, notes = bcast_json(comm, _numbers(root) if comm.rank == 0 else None)
+    numbers, notes = share_json(comm, _numbers(root) if comm.rank == 0 else None)
     for number in reversed(numbers):
         content, problem = b"", ""
         if comm.rank == 0:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.json_bytes import gather_json
+from hpckit.comm.agree import gather_json
 from hpckit.errors import HpckitError, InputError, SetupError
 from hpckit.io import disk
 from hpckit.io.checkpoint import manifest as mf

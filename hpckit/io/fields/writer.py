@@ -13,13 +13,14 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.comm.agree import share_json
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
 from hpckit.io.fields.layout import make_layout
 from hpckit.io.fields.master import write_master
 from hpckit.io.files import sync_directory
-from hpckit.io.together import bcast_json, together
+from hpckit.io.together import together
 from hpckit.plan.grid.decomposition import Decomposition
 
 Array = npt.NDArray[Any]
@@ -176,7 +177,7 @@ class FieldWriter:
         """Numbers and types that only rank 0 has read."""
         types = {name: dtype.str for name, dtype in self._dtypes.items()}
         last = None if math.isinf(self._last) else self._last
-        self._next, types, last = bcast_json(self.comm, [self._next, types, last])
+        self._next, types, last = share_json(self.comm, [self._next, types, last])
         self._last = -math.inf if last is None else last
         self._dtypes = {name: np.dtype(text) for name, text in types.items()}
 

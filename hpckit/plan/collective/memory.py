@@ -15,7 +15,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.collective.all_reduce import halving_doubling, ring
-from hpckit.plan.collective.plan import CollectivePlan, backward, joined
+from hpckit.plan.collective.plan import CollectivePlan, backward, joined, segmented
 from hpckit.plan.collective.rows import Lines, columns, one_line, rows
 from hpckit.plan.protocol import NOBODY, Ends, Ints, Step
 
@@ -87,11 +87,12 @@ def all_to_all(ranks: int, staged: bool) -> CollectivePlan:
     return _plan("all_to_all", steps, one_line(ranks), 2 * ranks, ranks if staged else 0)
 
 
-def nodes(ranks: int, node_size: int, across: str = "ring") -> CollectivePlan:
+def nodes(ranks: int, node_size: int, across: str = "ring", segments: int = 1) -> CollectivePlan:
     """All-reduce over nodes of equal size: a torus whose rows are nodes and meet in shared memory.
 
     The ranks of a node add a block each, the ranks of the same place in their nodes all-reduce theirs by messages, all
-    places at once, and each node gathers its blocks. across: "ring", or "halving_doubling", which small blocks take.
+    places at once, and each node gathers its blocks. across: "ring", or "halving_doubling", which small blocks take;
+    segments: parts of each message of the ring.
     """
     if ranks % node_size:
         raise InputError(
@@ -100,7 +101,7 @@ def nodes(ranks: int, node_size: int, across: str = "ring") -> CollectivePlan:
     if across not in ACROSS:
         raise InputError(f"there is no way {across!r} across nodes", do=f"choose {', '.join(ACROSS)}")
     shape = ranks // node_size, node_size
-    inner = ACROSS[across](shape[0])
+    inner = segmented(ACROSS[across](shape[0]), segments)
     slots, row = node_size * inner.slots, rows(shape)
     parts = (
         scatter(row, slots, inner.slots, staged=True),
@@ -131,7 +132,7 @@ IN_MEMORY: dict[str, dict[str, tuple[Callable[..., CollectivePlan], tuple[str, .
     operation: {name: (_both(build, name == "staged"), takes) for name in ("staged", "symmetric")}
     for operation, (build, takes) in STAGED.items()
 }
-IN_MEMORY["all_reduce"] |= {"flat": (flat, ()), "nodes": (nodes, ("node_size", "across"))}
+IN_MEMORY["all_reduce"] |= {"flat": (flat, ()), "nodes": (nodes, ("node_size", "across", "segments"))}
 
 
 def _pairs(lines: Lines) -> tuple[Ints, Ints]:

@@ -211,6 +211,12 @@ class HaloPlan:
         }
 
     @cached_property
+    def _beside(self) -> dict[int, dict[int, Ints]]:
+        """The neighbors of every rank by dim and side."""
+        names, shifted = self.topology.names, self.topology.all_shifted
+        return {dim: {side: shifted(names[dim], side) for side in SIDES} for dim in self.order}
+
+    @cached_property
     def _extents(self) -> list[list[Ints]]:
         """Of each field and dim the local cells of every rank."""
         decs = [each.decomposition for each in self.fields]
@@ -218,13 +224,13 @@ class HaloPlan:
 
     def _made(self, field: int, dim: int, side: int) -> HaloStep:
         dec = self.fields[field].decomposition
-        name, width = dec.topology.names[dim], dec.halo[dim]
+        width = dec.halo[dim]
         owned = self._extents[field][dim] - 2 * width
         # Local cells: halo 0..w, owned w..w+n, halo w+n..w+n+w.
         low_edge, high_edge = np.full_like(owned, width), owned.copy()
         low_halo, high_halo = np.zeros_like(owned), owned + width
         send, recv = (low_edge, high_halo) if side < 0 else (high_edge, low_halo)
-        send_to, recv_from = dec.topology.all_shifted(name, side), dec.topology.all_shifted(name, -side)
+        send_to, recv_from = self._beside[dim][side], self._beside[dim][-side]
         return HaloStep(
             field=field,
             dim=dim,

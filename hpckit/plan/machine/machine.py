@@ -60,6 +60,8 @@ class Measured:
         # Where all ranks send and take at once, the messages that were measured were half a buffer each.
         largest = nbytes / 2 if self.messages >= self.ranks else nbytes
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
+        if self.place == "memory":
+            sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
         return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
 
 

@@ -38,8 +38,9 @@ def kept(shape: tuple[int, int, int], key: int, step: int, first: int, rate: flo
     groups = -(-length // 4)
     rows = first * heads * length + np.arange(batch * heads * length)
     ids = rows[:, None] * groups + np.arange(groups)
-    words = uniforms(key, step, ids.reshape(-1), 0).reshape(*shape, -1)[..., :length]
-    return np.where(words > rate, 1 / (1 - rate), 0)
+    words = np.empty((ids.size, 4))
+    uniforms(key, step, ids.reshape(-1), 0, words)
+    return np.where(words.reshape(*shape, -1)[..., :length] > rate, 1 / (1 - rate), 0)
 
 
 def attention(

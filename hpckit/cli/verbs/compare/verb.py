@@ -16,7 +16,7 @@ import numpy as np
 
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
-from hpckit.comm.json_bytes import plain
+from hpckit.comm.agree import plain
 from hpckit.errors import InputError
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
