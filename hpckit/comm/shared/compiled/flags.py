@@ -5,7 +5,7 @@ What a process wrote before `post` is there for a process that has seen the new 
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import load_acquire, store_release
+from hpckit.comm.shared.compiled.atomics import load_acquire, store_release
 from hpckit.kernels.compile.jit import jit
 
 
