@@ -164,7 +164,7 @@ def test_wrong_use_is_refused_on_every_rank():
     assert mesh.coords == mesh.topology.coords(COMM.rank)
     refused(lambda: hp.Mesh(MPI.COMM_NULL, x=0), "COMM_NULL")
     refused(lambda: hp.Mesh(COMM, x="2"), "the size of axis x is a whole number")
-    refused(lambda: hp.Mesh(COMM, x=0, periodic=True), "periodic names axes")
+    refused(lambda: hp.Mesh(COMM, x=0, periodic=True), "axis names")
 
 
 def test_chosen_axes_only():

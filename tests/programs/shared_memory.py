@@ -198,7 +198,7 @@ def test_refusals():
     for text, action in (
         ("no collective", lambda: bind(GROUP, "scan", values)),
         ("no algorithm 'flat'", lambda: run(GROUP, "broadcast", values, algorithm="flat")),
-        ("not a symmetric one", lambda: run(GROUP, "all_reduce", values, algorithm="symmetric")),
+        ("not symmetric", lambda: run(GROUP, "all_reduce", values, algorithm="symmetric")),
         ("C-contiguous", lambda: run(GROUP, "all_reduce", values[::2])),
         ("not a NumPy array", lambda: run(GROUP, "all_reduce", [1.0])),
         ("cannot reduce", lambda: run(GROUP, "all_reduce", np.array(["a"]))),
