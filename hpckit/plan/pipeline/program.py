@@ -172,7 +172,7 @@ def _turn(clock: list[tuple[float, float]], moment: float) -> float:
 
 
 def _with_reductions(actions: list[Action], microbatches: int, later: tuple[int, ...]) -> list[Action]:
-    """REDUCE after the last W (or B) of each stage but those that are reduced `later`.
+    """REDUCE after the last W (or B) of each stage, except the stages in `later`.
 
     It goes behind the messages that follow: another rank waits for them, but no rank waits for the sum yet.
     """
