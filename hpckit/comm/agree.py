@@ -1,6 +1,6 @@
-"""Ranks agree: a value of one rank on all, those of all on one, and a check that all were given the same thing.
+"""Agreement between ranks: broadcast and gather of plain values, and a check that all ranks have the same arguments.
 
-Plain values go as the bytes of their JSON: no pickle.
+Plain values travel as JSON bytes: no pickle.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __communicates__ = True  # its frames are not call sites
 
 
 def require_same(comm: MPI.Comm, facts: Mapping[str, str], what: str) -> None:
-    """Raise `InputError` on every rank alike unless `facts` are equal on all; names the first difference.
+    """Collective: raise `InputError` on every rank unless `facts` are equal on all; names the first difference.
 
-    Collective. In the good case 8 bytes a rank are exchanged.
+    Exchanges 8 bytes per rank when all agree.
     """
     text = json.dumps(facts).encode()
     mine = np.frombuffer(hashlib.sha256(text).digest()[:8], np.int64)
@@ -53,7 +53,7 @@ def broadcast_bytes(comm: MPI.Comm, data: bytes, root: int) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: NumPy scalars and arrays, paths and tuples become plain; not finite becomes null."""
+    """`value` in JSON types: NumPy scalars and arrays, paths and tuples are converted; non-finite becomes null."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -1,8 +1,8 @@
-"""Checksums of messages, `[checks] messages = true`: what comes must have the bits that were sent.
+"""Checksums of messages, `[checks] messages = true`: the receiver must get the bits that the sender sent.
 
-Beside each message goes another of 16 bytes with its number and a checksum of its values, taken where they are sent
-from, be it a field, and taken again where they have come to: copies, buffers and shared memory in between are checked
-as the network is. Collectives whose result is the same on all ranks compare the checksums of their results.
+A message of 16 bytes accompanies each message, with its number and a checksum of its values. The sender computes it
+from the source array (a field, say), the receiver from the target array: copies, buffers and shared memory in between
+are checked, as is the network. Collectives with the same result on all ranks compare the checksums of their results.
 
     mesh.observer.listen(Checksums())  # before exchanges are made, alike on all ranks
 """
@@ -28,7 +28,7 @@ SAME_RESULT_OF_MPI = {"Allreduce": 1, "Bcast": 0, "Allgather": 1, "Allgatherv": 
 
 
 def checksum(arrays: Iterable[Any]) -> int:
-    """A number of 64 bits of the values of some arrays, one after the other, by words (`kernels.checksum`)."""
+    """A 64-bit checksum of the values of some arrays in order, word by word (`kernels.checksum`)."""
     from hpckit.kernels.checksum.simd import checksum as words_checksum  # a rank that checks nothing loads no Numba
 
     total = done = 0
@@ -47,7 +47,7 @@ def checksum(arrays: Iterable[Any]) -> int:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a message: the other rank, the tag of its checksum, what it is called, and where its values are."""
+    """One end of a message: the peer, the tag of its checksum, its name in errors, and the arrays with its values."""
 
     peer: int
     tag: int
@@ -56,8 +56,8 @@ class End:
 
 
 class Seals:
-    """The checksums of the messages of one exchange, in turn with it: `start` when what is sent is ready, `finish`
-    when all has come. Values on a GPU are copied to the host in its current stream.
+    """The checksums of the messages of one exchange: call `start` when the data to send is ready, `finish` when all
+    messages have arrived. Values on a GPU are copied to the host in its current stream.
     """
 
     def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
@@ -67,7 +67,7 @@ class Seals:
         self._kept: list[np.ndarray] = []
 
     def start(self, sent: Sequence[End], due: Sequence[tuple[int, int]]) -> None:
-        """Send the checksums of what is sent; due: peer and tag of those that come, as `finish` names them."""
+        """Send the checksums of `sent`; due: peer and tag of each checksum to receive, in the order of `finish`."""
         self._number += 1
         self._came = np.zeros((len(due), 2), np.uint64)
         self._kept = [np.array([self._number, self._checksum(end)], np.uint64) for end in sent]
@@ -76,7 +76,7 @@ class Seals:
         ] + [self._comm.Isend(seal, end.peer, end.tag) for seal, end in zip(self._kept, sent, strict=True)]
 
     def finish(self, received: Sequence[End]) -> None:
-        """Raises `SilentCorruptionError` on a rank that got another message than was sent to it."""
+        """Raise `SilentCorruptionError` on a rank that received other data than its peer sent."""
         MPI.Request.Waitall(self._requests)
         for seal, end in zip(self._came, received, strict=True):
             number, sent = map(int, seal)
@@ -87,11 +87,11 @@ class Seals:
 
 
 def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -> None:
-    """Raise `SilentCorruptionError` unless number and checksum of a message are those that it was sent with."""
+    """Raise `SilentCorruptionError` unless the number and the checksum received equal those sent."""
     if sent == came:
         return
     if sent[0] != came[0]:
-        told = f"number {sent[0]} of rank {end.peer} came where number {came[0]} was due"
+        told = f"message {sent[0]} of rank {end.peer} arrived where message {came[0]} was due"
     else:
         told = f"rank {end.peer} sent {sent[1]:#018x}, rank {rank} has {came[1]:#018x}"
     host = socket.gethostname()
@@ -99,14 +99,12 @@ def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -
         f"the {end.name} from rank {end.peer} to rank {rank} is not what was sent: {told}",
         where=f"rank {rank} on {host}, {end.name}, message {came[0]} of rank {end.peer}",
         likely=f"a fault of memory or of the network between the hosts of rank {end.peer} and rank {rank}",
-        do="leave the host out that is named again and again, and go on: hpckit resume DIR",
+        do="exclude the host that these errors name repeatedly, and continue: hpckit resume DIR",
     )
 
 
 class Due(NamedTuple):
-    """A checksum that comes: its receive, what it is received into, and the number of the message among those of its
-    sender.
-    """
+    """A checksum to receive: its request, its buffer, and the number of the message among those of its sender."""
 
     request: MPI.Request
     seal: np.ndarray
@@ -114,9 +112,9 @@ class Due(NamedTuple):
 
 
 class SingleSeals:
-    """The checksums of messages that go one by one: any two ranks receive in the order of the sends.
+    """The checksums of single messages: each pair of ranks receives in the order of the sends.
 
-    Their tag is `tag`; `name` is what the messages are called.
+    `tag` is the tag of the checksums; `name` names the messages in errors.
     """
 
     def __init__(self, comm: MPI.Comm, tag: int, name: str) -> None:
@@ -139,20 +137,20 @@ class SingleSeals:
         return Due(self._comm.Irecv(seal, peer, self._tag), seal, self._posted[peer])
 
     def check(self, due: Due, peer: int, array: np.ndarray) -> None:
-        """Raises `SilentCorruptionError` where another message has come than was sent."""
+        """Raise `SilentCorruptionError` when the message received differs from the one sent."""
         due.request.Wait()
         number, sent = map(int, due.seal)
         end = End(peer, self._tag, self._name, [array])
         compare((number, sent), (due.number, checksum([array])), end, self._comm.rank)
 
     def finish(self) -> None:
-        """Wait until all that was sent has left."""
+        """Wait until all checksums have been sent."""
         MPI.Request.Waitall([request for request, _ in self._leaving])
         self._leaving.clear()
 
 
 class Checksums(Listener):
-    """Has the messages of all operations checked, and compares the results of collectives that all ranks have alike."""
+    """Checks the messages of all operations, and compares the results of collectives that are equal on all ranks."""
 
     order = 1
     checks_messages = True
@@ -170,9 +168,9 @@ class Checksums(Listener):
 
 
 def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
-    """Collective, after an operation whose result all ranks have alike: its checksums are compared.
+    """Collective, after an operation with the same result on all ranks: compare the checksums of the result.
 
-    Raises `SilentCorruptionError` on every rank, which names those that have another result than most.
+    Raises `SilentCorruptionError` on every rank; it names the ranks whose result differs from that of the majority.
     """
     own = np.array([checksum([result])], np.uint64)
     every = np.empty(comm.size, np.uint64)
@@ -182,13 +180,13 @@ def check_result(comm: MPI.Comm, operation: str, result: Any) -> None:
 
 
 def _refuse_result(what: str, every: list[int], rank: int) -> NoReturn:
-    """Name the ranks whose result fewer than most others have."""
+    """Raise the error that names the ranks in the minority."""
     common, _ = Counter(every).most_common(1)[0]
     others = [number for number, each in enumerate(every) if each != common]
     told = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
     raise SilentCorruptionError(
-        f"{what}: {told} got another result than the other ranks, which have checksum {common:#018x}",
+        f"{what}: the result of {told} differs from that of the other ranks, which have checksum {common:#018x}",
         where=f"rank {rank} on {socket.gethostname()}, {what}",
         likely=f"a fault of memory or of the network at {told}, or at the others where there are only two",
-        do="leave the host out that is named again and again, and go on: hpckit resume DIR",
+        do="exclude the host that these errors name repeatedly, and continue: hpckit resume DIR",
     )

@@ -1,7 +1,7 @@
 """Where the arrays of a rank live: in the memory of its cores, or on a GPU (`hpckit.comm.gpu`), real or simulated.
 
-A device is an argument, like a communicator: `Field.zeros(…, device=device)` makes a field there, exchanges and sums
-find it by the field, kernels by the array. Nothing is copied between host and device unless it says so by name.
+A device is an argument, like a communicator: `Field.zeros(…, device=device)` makes a field there; exchanges and sums
+find the device from the field, kernels from the array. Only functions named for it copy between host and device.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hpckit.kernels.device_array import address
 class Device:
     """The host: NumPy arrays, no streams. `Gpu` and `SimulatedGpu` are the others.
 
-    `name` is what it is called, `is_gpu` whether kernels on it are CUDA kernels, `xp` the module of its arrays (NumPy
-    or CuPy), `ranks` how many ranks of the job share it, `direct` whether MPI takes its memory.
+    `name` is its display name, `is_gpu` whether its kernels are CUDA kernels, `xp` the module of its arrays (NumPy or
+    CuPy), `ranks` how many ranks of the job share it, `direct` whether MPI accepts its memory.
     """
 
     name = "CPU"
@@ -40,11 +40,11 @@ class Device:
         return aligned_zeros(tuple(shape), np.dtype(dtype))
 
     def to_host(self, array: Any) -> np.ndarray:
-        """The values as a NumPy array: the array itself where it is one, else a copy, complete when this returns."""
+        """The values as a NumPy array: the array itself if it is one, else a copy, complete when this returns."""
         return array
 
     def to_device(self, values: Any) -> Any:
-        """NumPy values as an array of this device, C-contiguous: as they are on the host, else a copy."""
+        """NumPy values as a C-contiguous array of this device; a GPU always makes a copy."""
         return np.ascontiguousarray(values)
 
     def borrowed(self, array: Any) -> Any:
@@ -53,22 +53,22 @@ class Device:
         return np.frombuffer(memory, array.dtype)
 
     def wait(self) -> None:
-        """Return when all that was asked of the device is done; for timing."""
+        """Return when the device has finished all its work; for timing."""
 
     def stream(self) -> Any:
-        """A queue of work beside the current one, whose work goes first: `with stream:` makes it the current one."""
+        """A stream of higher priority than the main one: `with stream:` makes it the current one."""
         return _NoStream()
 
     def event(self) -> Any:
-        """A mark in a queue: `record(stream)` sets it, `done`, `stream.wait_event`, `synchronize` ask and wait."""
+        """An event: `record(stream)` sets it, `done`, `stream.wait_event` and `synchronize` query it or wait for it."""
         return _NoEvent()
 
     def current_stream(self) -> Any:
-        """The queue that kernels, copies and array expressions go to."""
+        """The stream that kernels, copies and array expressions go to."""
         return _NoStream()
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Host memory, uint8, which the device copies to and from while the host does something else."""
+        """Page-locked host memory, uint8, for copies that overlap with work of the host."""
         return np.zeros(nbytes, np.uint8)
 
     def copy_out(self, source: Any, target: np.ndarray) -> None:
@@ -100,7 +100,7 @@ def ranks_text(ranks: int) -> str:
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
-    """Zeros that start at a multiple of `alignment` bytes, as full-width vector loads want it."""
+    """Zeros that start at a multiple of `alignment` bytes, as full-width vector loads require."""
     nbytes = math.prod(shape) * dtype.itemsize
     raw = np.zeros(nbytes + alignment, np.uint8)
     offset = -raw.ctypes.data % alignment
@@ -108,14 +108,14 @@ def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) 
 
 
 class _NoStream(contextlib.nullcontext):
-    """The stream of a device without streams: everything is done when it is asked for."""
+    """The stream of a device without streams: all work is synchronous."""
 
     def wait_event(self, event: Any) -> None:
         """Nothing to wait for."""
 
 
 class _NoEvent:
-    """The event of a device without streams: it has come."""
+    """The event of a device without streams: it has always completed."""
 
     def record(self, stream: Any) -> None:
         """Nothing to mark."""
@@ -125,5 +125,5 @@ class _NoEvent:
 
     @property
     def done(self) -> bool:
-        """It has come."""
+        """Always True."""
         return True

@@ -15,10 +15,10 @@ from hpckit.errors import SetupError
 
 
 class Gpu(Device):
-    """A CUDA device with CuPy arrays, by its number among those that this process sees.
+    """A CUDA device with CuPy arrays; `number` counts the devices visible to this process.
 
-    Making it selects it for the process and opens a stream, on which kernels, copies and array expressions then go in
-    order. Raises `SetupError` where there is none.
+    Making it selects the device for the process and opens a stream, on which kernels, copies and array expressions then
+    run in order. Raises `SetupError` when the device does not exist.
     """
 
     is_gpu = True
@@ -50,59 +50,59 @@ class Gpu(Device):
         return self._cupy
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """As of any device; 512-byte aligned. Raises `SetupError` where the GPU has no room for it."""
+        """An array of zeros, C-contiguous, 512-byte aligned. Raises `SetupError` when the GPU has no room for it."""
         try:
             return self._cupy.zeros(tuple(shape), np.dtype(dtype))
         except self._cupy.cuda.memory.OutOfMemoryError:
             needed = math.prod(shape) * np.dtype(dtype).itemsize
             raise SetupError(
                 f"{self.name} has no room for an array of {needed / 1e9:.3g} GB",
-                likely=f"of its {self.memory / 1e9:.3g} GB, {ranks_text(self.ranks)}",
+                likely=f"it has {self.memory / 1e9:.3g} GB, and {ranks_text(self.ranks)}",
                 do="use more GPUs, or a smaller grid",
             ) from None
 
     def to_host(self, array: Any) -> np.ndarray:
-        """As of any device."""
+        """A copy of the values as a NumPy array, complete when this returns."""
         return self._cupy.asnumpy(array)
 
     def to_device(self, values: Any) -> Any:
-        """As of any device."""
+        """A C-contiguous copy of NumPy values on the GPU."""
         return self._cupy.array(np.ascontiguousarray(values), order="C")
 
     def borrowed(self, array: Any) -> Any:
-        """As of any device."""
+        """The memory of a C-contiguous array as a flat array that does not keep it alive."""
         memory = self._cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, None, self.number)
         return self._cupy.ndarray((array.size,), array.dtype, self._cupy.cuda.MemoryPointer(memory, 0))
 
     def wait(self) -> None:
-        """As of any device."""
+        """Return when the GPU has finished all its work; for timing."""
         self.handle.synchronize()
 
     def stream(self) -> Any:
-        """As of any device."""
+        """A new stream of high priority: `with stream:` makes it the current one."""
         return self._cupy.cuda.Stream(non_blocking=True, priority=-1)
 
     def event(self) -> Any:
-        """As of any device."""
+        """An event: `record(stream)` sets it, `done`, `stream.wait_event` and `synchronize` query it or wait for it."""
         return self._cupy.cuda.Event(disable_timing=True)
 
     def current_stream(self) -> Any:
-        """As of any device."""
+        """The stream that kernels, copies and array expressions go to."""
         return self._cupy.cuda.get_current_stream()
 
     def copy_out(self, source: Any, target: np.ndarray) -> None:
-        """As of any device."""
+        """Copy a contiguous array to pinned memory, in the current stream."""
         self._copy(target.ctypes.data, source.data.ptr, target.nbytes, self._cupy.cuda.runtime.memcpyDeviceToHost)
 
     def copy_in(self, source: np.ndarray, target: Any) -> None:
-        """As of any device."""
+        """Copy pinned memory to a contiguous array, in the current stream."""
         self._copy(target.data.ptr, source.ctypes.data, source.nbytes, self._cupy.cuda.runtime.memcpyHostToDevice)
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
         self._cupy.cuda.runtime.memcpyAsync(target, source, nbytes, kind, self.current_stream().ptr)
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """As of any device."""
+        """Page-locked host memory, uint8, for copies that overlap with work of the host."""
         memory = self._cupy.cuda.alloc_pinned_memory(max(1, nbytes))
         return np.frombuffer(memory, np.uint8, nbytes)
 

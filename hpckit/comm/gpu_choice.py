@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def first_gpu() -> Device:
-    """The first GPU that this process sees, for a program without MPI; in Numba's simulator a simulated one.
+    """The first GPU visible to this process, for a program without MPI; in Numba's simulator a simulated one.
 
-    Raises `SetupError` where there is none.
+    Raises `SetupError` when no GPU is found.
     """
     return SimulatedGpu() if _simulating() else Gpu()
 
@@ -27,12 +27,12 @@ def first_gpu() -> Device:
 def find_gpu(comm: MPI.Comm, mpi: str = "auto") -> Device:
     """The GPU of this rank. Collective.
 
-    The ranks of a node are dealt to its GPUs in blocks, so that neighbors on a mesh share one where there are fewer
-    GPUs than ranks; where the batch system shows each rank a GPU of its own, that one is taken. In Numba's simulator
-    the device is a simulated one.
+    The ranks of a node are assigned to its GPUs in blocks, so that mesh neighbors share a GPU when there are fewer GPUs
+    than ranks. If the batch system gives each rank a GPU of its own, the rank uses that one. In Numba's simulator the
+    device is a simulated one.
 
     mpi: "direct" gives MPI the device's memory, "staged" copies through the host, "auto" asks the MPI library.
-    Raises `SetupError` on every rank alike where a rank finds no GPU.
+    Raises `SetupError` on every rank when any rank finds no GPU.
     """
     from mpi4py import MPI
 
@@ -63,12 +63,12 @@ def _simulating() -> bool:
 
 
 def gpu_of(rank: int, ranks: int, count: int) -> int:
-    """The GPU of a rank of a node, by number: one each while there are enough, else blocks of neighbors share one."""
+    """The number of the GPU of a rank of a node: one each if there are enough, else blocks of neighbors share one."""
     return rank * count // max(count, ranks)
 
 
 def takes_device_memory() -> bool:
-    """Whether the MPI library says that it takes pointers to device memory (Open MPI, MPICH, Cray, MVAPICH)."""
+    """Whether the MPI library reports that it accepts pointers to device memory (Open MPI, MPICH, Cray, MVAPICH)."""
     for query in ("MPIX_Query_cuda_support", "MPIX_GPU_query_support"):
         function = getattr(ctypes.CDLL(None), query, None)
         if function is None:

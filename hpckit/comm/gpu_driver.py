@@ -1,4 +1,4 @@
-"""Whether this process could use a GPU: asked of the driver and of the installed packages, without starting either."""
+"""Whether this process could use a GPU: queries the driver and the installed packages without starting either."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = {"CuPy": "cupy", "numba-cuda": "numba_cuda"}
 
 
 def missing() -> str:
-    """What this process lacks to use a GPU, as a sentence; empty where it has one. Starts no context."""
+    """What this process lacks to use a GPU, as a sentence; empty if it can use one. Starts no context."""
     absent = [name for name, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
     count = driver_count()
     if count is None:

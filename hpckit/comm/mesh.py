@@ -21,33 +21,32 @@ __communicates__ = True  # its frames are not call sites
 
 
 class Owned(Protocol):
-    """Something that a mesh closes before itself: an exchange with its requests."""
+    """An object that the mesh closes before it closes itself, such as an exchange with its requests."""
 
     def close(self) -> None:
-        """Free what it made."""
+        """Free its resources."""
 
 
 class AxisComm(MPI.Intracomm):
-    """A communicator that may get attributes: collectives keep their axis there, where it is found at once."""
+    """A communicator that accepts Python attributes: collectives cache their axis on it."""
 
 
 def axis_comm(comm: Any) -> MPI.Intracomm:
-    """The same communicator as one that may get attributes; as it is where it is of a class of its own."""
+    """The same communicator as one that accepts Python attributes; unchanged if it has a class of its own."""
     return AxisComm(comm) if type(comm) is MPI.Intracomm else comm
 
 
 class Mesh:
     """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
 
-    A size of 0 is chosen, with the least halo surface (`best_factorization`); give `shape`, the cells of the grid, to
-    have it chosen for that grid, and `halo`, to keep blocks at least as thick. `mesh["x"]` is the communicator of the
+    A size of 0 is chosen for the least halo surface (`best_factorization`): give `shape`, the cells of the grid, to
+    choose it for that grid, and `halo`, to keep blocks at least that thick. `mesh["x"]` is the communicator of the
     line of ranks along x through this rank, numbered by the x coordinate.
 
-    Making and closing a mesh is collective; a mesh left by an exception is not freed, since the other ranks may never
-    come to it. It owns a duplicate of `comm` and its sub-communicators and frees them:
-    use it as a context manager, or call `close`. Its operations report to `observer`, by default that of `comm`
-    (`hpckit.comm.observe.observer`). Raises `InputError` (`DecompositionError` where sizes do not fit) on
-    every rank alike.
+    Making and closing a mesh is collective. The mesh owns a duplicate of `comm` and its sub-communicators and frees
+    them: use it as a context manager, or call `close`. An exception that leaves the `with` block frees nothing, since
+    other ranks may never reach the close. Its operations report to `observer`, by default that of `comm`
+    (`hpckit.comm.observe.observer`). Raises `InputError` (`DecompositionError` if sizes do not fit) on every rank.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Mesh:
         named = _names(periodic)
         cells = None if shape is None else counts(shape, "the shape of a grid")
         if cells is not None and len(cells) != len(wanted):
-            raise InputError(f"the shape {cells} needs an axis a dim, not {', '.join(wanted)}")
+            raise InputError(f"the shape {cells} needs one axis per dim, not {', '.join(wanted)}")
         sizes = best_factorization(
             comm.size,
             cells,
@@ -110,7 +109,7 @@ class Mesh:
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The place of this rank: one coordinate an axis."""
+        """The coordinates of this rank, one per axis."""
         return self.topology.coords(self.rank)
 
     def __getitem__(self, name: str) -> MPI.Comm:
@@ -121,8 +120,8 @@ class Mesh:
         return self._lines[name]
 
     def tags(self, count: int) -> int:
-        """The first of `count` message tags for messages that are through before long: the tags start over after some
-        millions. Call it in the same order on every rank, as everything collective.
+        """The first of `count` message tags for short-lived messages: the tags are reused after some millions. Call it
+        in the same order on every rank, as for any collective.
         """
         if self._passing_tags + count > self._most_tags:
             self._passing_tags = 0
@@ -131,8 +130,8 @@ class Mesh:
         return first
 
     def lasting_tags(self, count: int) -> int:
-        """The first of `count` message tags for an object that keeps them, as a halo exchange does: nobody else on this
-        mesh ever gets them. Call it in the same order on every rank. Raises `SetupError` where none are left.
+        """The first of `count` message tags for an object that keeps them, such as a halo exchange: they are never
+        reused on this mesh. Call it in the same order on every rank. Raises `SetupError` when the tags are used up.
         """
         first = self._lasting_tags
         if first + count > self._most_tags:
@@ -173,7 +172,7 @@ class Mesh:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the other ranks may never come to free theirs; the job is about to end anyway.
+        # After an error the other ranks may never reach `close`; the job is about to end anyway.
         if error is None:
             self.close()
 
@@ -186,7 +185,7 @@ class Mesh:
         coords = self.coords
         first = self.topology.rank((*coords[:axis], 0, *coords[axis + 1 :]))
         line = axis_comm(self._comm.Split(color=first, key=coords[axis]))
-        line.Set_name(name)  # watchers and errors call it so
+        line.Set_name(name)  # shown by the watch and in errors
         set_observer(line, self.observer)
         return line
 
@@ -196,7 +195,7 @@ _open_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
 
 @atexit.register
 def _release_open_meshes() -> None:
-    """MPI complains about persistent requests that are left when it is finalized; communicators it frees itself."""
+    """MPI_Finalize complains about persistent requests that are not freed; it frees communicators itself."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
         for mesh in list(_open_meshes):
             with suppress(InputError):  # an exchange under way when the program ended
@@ -204,11 +203,11 @@ def _release_open_meshes() -> None:
 
 
 def _names(periodic: Any) -> tuple[str, ...]:
-    """Axis names from what a user may write: one name or several."""
+    """Axis names from the user's argument: one name or several."""
     if isinstance(periodic, str):
         return (periodic,)
     if not isinstance(periodic, Iterable):
-        raise InputError(f'periodic names axes, as in periodic=("x",), and is {periodic!r}')
+        raise InputError(f'periodic takes axis names, as in periodic=("x",), not {periodic!r}')
     return tuple(periodic)
 
 
@@ -218,6 +217,6 @@ def world() -> MPI.Intracomm:
 
 
 def print_root(*values: object, comm: MPI.Comm | None = None) -> None:
-    """Print on rank 0 only, at once."""
+    """Print on rank 0 only, and flush."""
     if (comm or MPI.COMM_WORLD).rank == 0:
         print(*values, flush=True)

@@ -20,44 +20,44 @@ class SimulatedGpu(Device):
     direct = False
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """As of any device."""
+        """An array of zeros, C-contiguous, 64-byte aligned."""
         return aligned_zeros(tuple(shape), np.dtype(dtype)).view(SimulatedArray)
 
     def to_host(self, array: Any) -> np.ndarray:
-        """As of any device."""
+        """A copy of the values as a NumPy array, complete when this returns."""
         current_stream().run()
         return np.array(as_host(array))
 
     def to_device(self, values: Any) -> Any:
-        """As of any device."""
+        """A C-contiguous copy of NumPy values on the GPU."""
         return np.array(values, order="C").view(SimulatedArray)
 
     def wait(self) -> None:
-        """As of any device."""
+        """Return when the GPU has finished all its work; for timing."""
         wait_for_all()
 
     def stream(self) -> Any:
-        """As of any device."""
+        """A new stream: `with stream:` makes it the current one."""
         return SimulatedStream()
 
     def event(self) -> Any:
-        """As of any device."""
+        """An event: `record(stream)` sets it, `done`, `stream.wait_event` and `synchronize` query it or wait for it."""
         return SimulatedEvent()
 
     def current_stream(self) -> Any:
-        """As of any device."""
+        """The stream that kernels, copies and array expressions go to."""
         return current_stream()
 
     def copy_out(self, source: Any, target: np.ndarray) -> None:
-        """As of any device."""
+        """Copy a contiguous array to pinned memory, in the current stream."""
         current_stream().give(lambda: np.copyto(target, as_host(source)))
 
     def copy_in(self, source: np.ndarray, target: Any) -> None:
-        """As of any device."""
+        """Copy pinned memory to a contiguous array, in the current stream."""
         current_stream().give(lambda: np.copyto(as_host(target), source))
 
     def borrowed(self, array: Any) -> Any:
-        """As of any device."""
+        """The memory of a C-contiguous array as a flat array that does not keep it alive."""
         return super().borrowed(array).view(SimulatedArray)
 
     def describe(self) -> str:

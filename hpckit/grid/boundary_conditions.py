@@ -1,11 +1,11 @@
-"""What stands in the halo beyond a wall: fills for the ends of dims that are not periodic.
+"""Boundary conditions: fills for the halo beyond the walls of dims that are not periodic.
 
-A fill gets `halo`, the layers beyond the wall, and `inside`, the owned layers, both ordered away from the wall (index 0
-is next to it) and along the first dim, with the full extent of all other dims; it writes `halo`. In a dim where the
-values sit on faces, `inside[0]` is the wall itself.
+A fill gets `halo`, the layers beyond the wall, and `inside`, the owned layers. In both, layers run along the first dim
+away from the wall (index 0 is next to it), with the full extent of all other dims; the fill writes `halo`. In a dim
+with values on faces, `inside[0]` is the wall itself.
 
 A function of your own with the arguments (halo, inside) is a fill too. It must treat all cells of a layer alike or by
-values found there, not by their position in the array: how much of a wall a rank holds depends on the decomposition.
+their values, not by their position in the array: how much of a wall a rank holds depends on the decomposition.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hpckit.errors import InputError
 
 @dataclass(frozen=True)
 class Fill:
-    """A named fill; `apply(halo, inside, on_face)` writes the halo, and the wall itself where values sit on it."""
+    """A named fill; `apply(halo, inside, on_face)` writes the halo, and the wall itself if values sit on it."""
 
     name: str
     apply: Callable[[np.ndarray, np.ndarray, bool], None]
-    layers_inside: int = 0  # owned layers needed beyond the halo width where values sit on faces
-    value: complex | None = None  # what it writes, where that is one number
+    layers_inside: int = 0  # owned layers needed beyond the halo width if values sit on faces
+    value: complex | None = None  # the number it writes, if it is a constant
     signed: bool = False  # whether it changes signs
 
     def fits(self, dtype: np.dtype) -> bool:
-        """Whether fields of this dtype can hold what it writes."""
+        """Whether fields of this dtype can hold the values it writes."""
         if self.signed and dtype.kind in "ub":
             return False
         if isinstance(self.value, complex) and dtype.kind != "c":
@@ -47,7 +47,7 @@ class Fill:
 def fixed(value: complex) -> Fill:
     """The halo holds `value` (Dirichlet), a number; on faces the wall does too."""
     if not isinstance(value, Number):
-        raise InputError(f"a wall is fixed at a number, not at {value!r}", do="give a function for other things")
+        raise InputError(f"a wall is fixed at a number, not at {value!r}", do="give a function for anything else")
 
     def apply(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
         halo[...] = value
@@ -84,7 +84,7 @@ _BY_NAME = {fill.name: fill for fill in (zero_gradient, mirror, antisymmetric)}
 
 
 def as_fill(given: object) -> Fill | None:
-    """A fill from what a user may write: a Fill, its name, a number (fixed), a function, or None (left as it is)."""
+    """A fill from the user's argument: a Fill, its name, a number (fixed), a function, or None (left unchanged)."""
     if given is None or isinstance(given, Fill):
         return given
     if isinstance(given, str) and given in _BY_NAME:
@@ -97,6 +97,6 @@ def as_fill(given: object) -> Fill | None:
         function = given
         return Fill(getattr(function, "__name__", "function"), lambda halo, inside, on_face: function(halo, inside))
     raise InputError(
-        f"{given!r} is no wall fill",
+        f"{given!r} is not a wall fill",
         do=f"give {', '.join(_BY_NAME)}, fixed(value), a number, or a function of (halo, inside)",
     )

@@ -1,7 +1,7 @@
-"""Runs halo plans: persistent requests, no copy where a slab is contiguous, direct copies within a rank.
+"""Runs halo plans: persistent requests, no copy if a slab is contiguous, direct copies within a rank.
 
-One class for fields on the host and on GPUs: order, joining of fields, tags and the way of each message come from the
-plan (`hpckit.plan.grid.halo`), `hpckit.grid.phases` executes it.
+One class serves fields on the host and on GPUs: the plan (`hpckit.plan.grid.halo`) determines order, joining of fields,
+tags and the way of each message; `hpckit.grid.phases` executes it.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 __communicates__ = True  # its frames are not call sites
 
 Arrays = tuple[Any, ...]  # NumPy's, or a device's
-# Bindings of persistent requests to arrays that are kept: a leapfrog of three fields needs three.
+# Bindings of persistent requests to arrays that are kept: a leapfrog scheme of three fields needs three.
 KEPT_BINDINGS = 8
 
 
 class HaloExchange:
     """Fills the halos of one field or of a list of fields in one exchange; corners included.
 
-    `prototypes` are fields (`hpckit.Field`) like the ones to come: their decompositions, dtypes and components are
-    taken over, the fields themselves are not kept, so swapping two fields is free. All must stand on `mesh`; shapes,
-    dtypes, halo widths and locations may differ from field to field.
+    `prototypes` are fields (`hpckit.Field`) that give the decompositions, dtypes and components of the fields to
+    exchange. The exchange does not keep them, so swapping two fields is free. All must live on `mesh`; shapes, dtypes,
+    halo widths and locations may differ from field to field.
 
-    `walls` says what the halo holds beyond ends that are not periodic: a mapping from an axis name to a fill, or to a
-    pair (low, high); see `hpckit.grid.boundary_conditions`. One mapping serves all fields, a list gives one for each.
+    `walls` gives the boundary conditions of dims that are not periodic: a mapping from an axis name to a fill, or to a
+    pair (low, high); see `hpckit.grid.boundary_conditions`. One mapping serves all fields, a list has one for each.
     Walls are filled after the messages, in the order of the dims, so that corners do not depend on the decomposition.
 
     `axes` names the axes to exchange along, all by default: a scheme that sweeps one direction after the other needs
-    the halo of the next direction only. Halos along the other axes, corners too, are then left as they are.
+    only the halo of the next direction. Halos along the other axes, and corners, are then left unchanged.
 
-    within_node: whether neighbors on one node exchange through memory that both see (`hpckit.comm.shared.transport`),
-    not by MPI; or the communicator of the ranks that do. large: bytes above which a slab in one piece of memory goes as
-    a message of its own.
+    within_node: whether neighbors on one node exchange through shared memory (`hpckit.comm.shared.transport`) instead
+    of MPI; or the communicator of the ranks that do. large: bytes above which a contiguous slab travels as a message of
+    its own.
 
-    `halo(T)` exchanges; `halo.start(T)` and `halo.finish(T)` let the core be updated in between: do not write to the
-    rim or the halo then. `halo.accumulate(T)` is the reverse, for deposits. Raises `InputError` when the ranks do not
-    agree on what they exchange (collective, when made) and for fields unlike the prototypes.
+    `halo(T)` exchanges. Between `halo.start(T)` and `halo.finish(T)` the program may update the core, but must not
+    write to the rim or the halo. `halo.accumulate(T)` is the reverse, for deposits. Making an exchange is collective
+    and raises `InputError` when the ranks do not agree; so do fields unlike the prototypes.
 
-    Fields on a GPU are exchanged there: `finish` returns before the GPU has done it, and what is asked of the GPU
-    afterwards, on the same stream, comes after it.
+    Fields on a GPU are exchanged there: `finish` returns before the GPU has finished; later work on the same stream
+    runs after the exchange.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class HaloExchange:
         if not fields or not all(isinstance(field, Field) for field in fields):
             raise InputError("a halo exchange is made from a Field or a list of Fields")
         if any(field.mesh is not mesh for field in fields):
-            raise InputError("a field stands on another mesh than the exchange", do="make it with this mesh")
+            raise InputError("a field lives on another mesh than the exchange", do="make it with this mesh")
         self.mesh = mesh
         self.types = tuple(FieldType(f.decomposition, f.data.dtype, f.components, f.device) for f in fields)
         device = fields[0].device
@@ -99,14 +99,14 @@ class HaloExchange:
                 "large": repr(large),
                 "checks of messages": repr(mesh.observer.checks_messages),
             },
-            "a halo exchange is made from the same fields on every rank",
+            "a halo exchange needs the same fields on every rank",
         )
         self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
         self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
         self._place = self._planned(chosen, within_node, large)
         self.plan = self._place.plan
         self._phases = [Phase(self._place, messages) for messages in self.plan.messages(mesh.rank)]
-        self._phases_back: list[Phase] = []  # made once they are needed
+        self._phases_back: list[Phase] = []  # made on first use
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(mesh.topology.sizes[dim] == 1 for dim in self.plan.order)
         self._flying: tuple[_Binding, Arrays] | None = None
@@ -124,7 +124,7 @@ class HaloExchange:
 
     @property
     def within_node(self) -> bool:
-        """Whether all messages of this rank stay in memory that the ranks of a node share."""
+        """Whether all messages of this rank go through the shared memory of its node."""
         return not any(phase.uses_mpi for phase in self._phases)
 
     def __call__(self, fields: Any) -> None:
@@ -133,7 +133,7 @@ class HaloExchange:
         self._finish()
 
     def start(self, fields: Any) -> None:
-        """Copy what stays within the rank and send off the first messages."""
+        """Make the copies within the rank and send the first messages."""
         if self._flying is not None:
             raise InputError("the exchange has been started already", do="call finish before the next start")
         heard = self._observer.on
@@ -150,7 +150,7 @@ class HaloExchange:
             self._report.posted()
 
     def finish(self, fields: Any) -> None:
-        """Receive, run the phases that depend on it, and fill the walls."""
+        """Receive, run the later phases, and fill the walls."""
         self._require_started(fields)
         self._finish()
 
@@ -158,7 +158,7 @@ class HaloExchange:
         if self._flying is None:
             raise InputError("the exchange has not been started", do="call start before finish, with the same fields")
         if list(map(id, _arrays(fields))) != list(map(id, self._flying[1])):
-            raise InputError("finish was given other fields than start")
+            raise InputError("finish and start were given different fields")
 
     def _finish(self) -> None:
         assert self._flying is not None
@@ -183,9 +183,9 @@ class HaloExchange:
             kind.fill_walls(array, walls, self.mesh.rank)
 
     def accumulate(self, fields: Any) -> None:
-        """The reverse of an exchange: add each halo value to the cell it is a copy of, on its owner; clear the halo.
+        """The reverse of an exchange: add each halo value to the cell it copies, on its owner; clear the halo.
 
-        For particles that deposit on a grid, or the adjoint of a stencil. Halo beyond walls stays as it is.
+        For particles that deposit on a grid, or the adjoint of a stencil. The halo beyond walls stays unchanged.
         """
         if self._flying is not None:
             raise InputError("accumulate was called between start and finish")
@@ -212,7 +212,7 @@ class HaloExchange:
         report.end(waited=waited)
 
     def close(self) -> None:
-        """Free the persistent requests. The mesh does it too when it closes. Raises `InputError` before `finish`."""
+        """Free the persistent requests; closing the mesh does this too. Raises `InputError` before `finish`."""
         if self._closed:
             return
         if self._flying is not None:
@@ -241,7 +241,7 @@ class HaloExchange:
                 f"walls map axis names to fills, as in {{'y': hpckit.bc.mirror}}, or list such mappings, not {walls!r}"
             )
         if len(given) != len(self.types):
-            raise InputError(f"{len(given)} sets of walls were given for {len(self.types)} fields")
+            raise InputError(f"{len(given)} sets of walls do not fit {len(self.types)} fields")
         read = []
         for kind, named in zip(self.types, given, strict=True):
             fills = {}
@@ -251,7 +251,7 @@ class HaloExchange:
                     raise InputError(f"axis {name} is periodic and has no walls")
                 pair = named[name] if isinstance(named[name], tuple | list) else (named[name], named[name])
                 if len(pair) != 2:
-                    raise InputError(f"the walls of axis {name} are one fill or a pair (low, high), not {pair!r}")
+                    raise InputError(f"the walls of axis {name} must be one fill or a pair (low, high), not {pair!r}")
                 fills[dim] = (as_fill(pair[0]), as_fill(pair[1]))
             kind.check_walls(fills)
             read.append(fills)
@@ -267,7 +267,7 @@ class HaloExchange:
         return self._observer.exchange(self.mesh.comm, kind, name, self.types[0].dtype, self._neighbors)
 
     def _planned(self, axes: Sequence[str], within_node: bool | MPI.Comm, large: int) -> Place:
-        """Collective: the plan, and what its messages go by. On a GPU each direction is one packed message."""
+        """Collective: the plan, and the transport of its messages. On a GPU each direction is one packed message."""
         mesh, lane = self.mesh, self._lane
         packed = lane is not None
         fields = [HaloField(t.decomposition, t.components, 0 if packed else t.dtype.itemsize) for t in self.types]
@@ -295,17 +295,17 @@ class HaloExchange:
         return shared if there else place
 
     def _bind(self, arrays: Arrays) -> _Binding:
-        """The persistent requests made for this memory, kept for the next time; weakly, so no field is kept alive.
+        """The persistent requests for this memory, cached without keeping the arrays alive.
 
-        Array objects that were seen before are known by their ids; a new view of the same memory, as `state[0]` makes
-        one each time, is checked and then known by its address.
+        Known array objects are found by their ids. A new view of known memory, such as `state[0]` makes each time, is
+        checked and then found by its address.
         """
         key = tuple(map(id, arrays))
         known = self._known.get(key)
         if known is not None:
             return known.binding
         if self._closed:
-            raise InputError("the exchange is closed", do="make it anew on an open mesh")
+            raise InputError("the exchange is closed", do="make a new one on an open mesh")
         if len(arrays) != len(self.types):
             raise InputError(f"the exchange was made for {len(self.types)} fields, not {len(arrays)}")
         for number, (array, kind) in enumerate(zip(arrays, self.types, strict=True)):
@@ -322,11 +322,11 @@ class HaloExchange:
         return self._bound[place]
 
     def _forget(self, key: tuple[int, ...]) -> None:
-        """An array object is gone; its memory may live on."""
+        """Forget an array object that is gone; its memory may live on."""
         self._known.pop(key, None)
 
     def _let_go(self, place: tuple[int, ...]) -> None:
-        """Free what was bound to memory that is gone, or was not used for long."""
+        """Free the binding to memory that is gone or was not used recently."""
         binding = self._bound.pop(place, None)
         if binding is not None:
             for key in [key for key, known in self._known.items() if known.binding is binding]:
@@ -335,32 +335,32 @@ class HaloExchange:
 
 
 def _call(method: weakref.WeakMethod, key: tuple[int, ...], gone: weakref.ref) -> None:
-    """Tell an exchange that is still there that an array is gone."""
+    """Notify an exchange, if it is alive, that an array is gone."""
     alive = method()
     if alive is not None:
         alive(key)
 
 
 def _owner(array: Any) -> Any:
-    """The array whose memory a view looks at."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray) or is_device_array(array.base):
         array = array.base
     return array
 
 
 def _arrays(fields: Any) -> Arrays:
-    """The arrays of what a user may hand in: a field or an array, or a sequence of them."""
+    """The arrays of the user's argument: a field or an array, or a sequence of them."""
     if isinstance(fields, Field):
         return (fields.data,)
     if isinstance(fields, np.ndarray) or is_device_array(fields):
         return (fields,)
     if not isinstance(fields, list | tuple):
-        raise InputError(f"halos are those of a Field, an array, or a list of them, not of {type(fields).__name__}")
+        raise InputError(f"an exchange takes a Field, an array, or a list of them, not {type(fields).__name__}")
     return tuple([field.data if isinstance(field, Field) else field for field in fields])
 
 
 class _Binding:
-    """What the phases do to some arrays, there and (once asked for) back; `watches` tell when an array is gone."""
+    """The phases bound to some arrays, forward and (on first use) reverse; `watches` notice when an array is gone."""
 
     def __init__(self, there: Sequence[Bound], watches: list[weakref.ref]) -> None:
         self.there = there
@@ -375,7 +375,7 @@ class _Binding:
 
 @dataclass(frozen=True)
 class _Known:
-    """The binding of array objects, and what watches over those."""
+    """The binding of array objects, and the weak references that watch them."""
 
     binding: _Binding
     watches: list[weakref.ref]

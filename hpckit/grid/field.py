@@ -77,10 +77,10 @@ class Field:
         components: int | Sequence[int] = (),
         device: Device = HOST,
     ) -> Self:
-        """A field of zeros, 64-byte aligned, in host memory or on the device given.
+        """A field of zeros, 64-byte aligned, in host memory or on `device`.
 
-        components: how many values a cell has, 3 or (2, 3), which are the first axes of the array. Raises `InputError`
-        where they are no counts, and for what is no dtype of plain values.
+        components: the values of a cell, as in 3 or (2, 3); they are the first dims of the array. Raises `InputError`
+        if they are not counts, or if `dtype` is not a dtype of plain values.
         """
         if not isinstance(mesh, Mesh):
             raise InputError(
@@ -103,7 +103,7 @@ class Field:
     ) -> Self:
         """Scatter a global NumPy array, components + global_shape, from `root`; the others give None. The halo stays 0.
 
-        Collective; raises `InputError` on every rank alike when the array does not fit.
+        Collective; raises `InputError` on every rank when the array does not fit.
         """
         whole = decomposition.global_shape
         root = checked_root(root, mesh.size)
@@ -157,13 +157,13 @@ class Field:
         return self.data[_all_components(self.decomposition.interior)]
 
     def to_host(self) -> np.ndarray:
-        """The owned cells as a NumPy array: the view `interior` where they are in host memory, else a copy."""
+        """The owned cells as a NumPy array: the view `interior` for a field in host memory, else a copy."""
         return self.device.to_host(self.interior)
 
     def set_from_host(self, values: npt.ArrayLike) -> None:
-        """Set the owned cells to NumPy values (or numbers) that broadcast to them, wherever they live.
+        """Set the owned cells, on any device, to NumPy values (or numbers) that broadcast to them.
 
-        Raises `InputError` for values that do not.
+        Raises `InputError` if they do not broadcast.
         """
         given, shape = np.asarray(values, self.data.dtype), self.interior.shape
         try:
@@ -171,7 +171,7 @@ class Field:
         except ValueError:
             raise InputError(
                 f"the values are {given.shape}, the owned cells of the field {shape}",
-                do="give this rank's part: decomposition.start(rank) and decomposition.owned(rank) tell which",
+                do="give this rank's part: see decomposition.start(rank) and decomposition.owned(rank)",
             ) from None
         self.interior[...] = self.device.to_device(owned) if self.device.is_gpu else owned
 
@@ -188,10 +188,10 @@ class Field:
     def coords(
         self, spacing: float | Sequence[float], origin: float | Sequence[float] = 0.0, halo: bool = False
     ) -> tuple[np.ndarray, ...]:
-        """The places of this rank's points, one array a dim, shaped to broadcast against `interior` (or `data`).
+        """The coordinates of this rank's points, one array per dim, shaped to broadcast against `interior` (or `data`).
 
-        Cell i has its center at origin + (i + 1/2) spacing, its low face at origin + i spacing. The same bits whatever
-        the decomposition. With `halo` the points beyond the ends are included (not wrapped).
+        Cell i has its center at origin + (i + 1/2) spacing, its low face at origin + i spacing. The bits do not depend
+        on the decomposition. With `halo` the points beyond the ends are included (not wrapped).
         """
         dec = self.decomposition
         steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
@@ -233,13 +233,13 @@ class Field:
         return sums.total(self.interior, self.mesh.comm, self._cells, repro)
 
     def mean(self, repro: bool = False) -> float | complex:
-        """The sum over the number of points and components; `repro` and errors as for `sum`. Collective."""
+        """The sum divided by the number of points and components; `repro` and errors as for `sum`. Collective."""
         return self.sum(repro) / (math.prod(self.components) * math.prod(self.decomposition.global_shape))
 
     def dot(self, other: Field, repro: bool = False) -> float | complex:
         """The sum of the products with another field, conj(self) * other; `repro` as for `sum`. Collective.
 
-        Raises `InputError` where the two have not the same cells and components.
+        Raises `InputError` if cells or components of the two differ.
         """
         if self.interior.shape != other.interior.shape or self.decomposition != other.decomposition:
             raise InputError(f"{self} and {other} have no product", do="give fields of the same cells and components")
@@ -253,27 +253,28 @@ class Field:
         return sums.norm(self.interior, self.mesh.comm, self._cells, order, repro)
 
     def max(self) -> float:
-        """The largest owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        """The largest value of all ranks, nan if any value is nan; an int for integers. Collective."""
         return sums.extreme(self.interior, self.mesh.comm, lowest=False)
 
     def min(self) -> float:
-        """The least owned value of all ranks, nan if there is one; an int for integers. Collective."""
+        """The smallest value of all ranks, nan if any value is nan; an int for integers. Collective."""
         return sums.extreme(self.interior, self.mesh.comm, lowest=True)
 
     def argmax(self) -> tuple[int, ...]:
         """The index of the largest value in the global array, leading components first. Collective.
 
-        Of several the first, as NumPy counts; of nan if there is one: the same on any number of ranks.
+        The first one in NumPy's order if there are several; the first nan if there is one. It does not depend on the
+        number of ranks.
         """
         return self._place_of_extreme(lowest=False)
 
     def argmin(self) -> tuple[int, ...]:
-        """The index of the least value in the global array: as `argmax`. Collective."""
+        """The index of the smallest value in the global array, chosen like `argmax`. Collective."""
         return self._place_of_extreme(lowest=True)
 
     @property
     def _cells(self) -> tuple[int, int]:
-        """How many cells this rank owns, and how many there are."""
+        """The number of cells of this rank, and of all ranks."""
         dec = self.decomposition
         return math.prod(dec.owned(self.mesh.rank)), math.prod(dec.global_shape)
 
@@ -319,7 +320,7 @@ def _facts_of(values: np.ndarray | None, whole: tuple[int, ...]) -> dict[str, An
         given = "is missing" if values is None else f"is {values.shape}"
         return {"problem": f"{given}, the grid has {whole} points"}
     if values.dtype.kind not in "biufc":
-        return {"problem": f"holds {values.dtype}; fields are scattered of numbers and booleans"}
+        return {"problem": f"holds {values.dtype}; only numbers and booleans can be scattered"}
     return {"shape": values.shape, "dtype": values.dtype.str}
 
 
@@ -341,7 +342,7 @@ def _dtype(given: Any) -> np.dtype:
     except TypeError:
         raise InputError(f"{given!r} is not a dtype", do="give one of NumPy's, as np.float32 or 'f8'") from None
     if dtype.hasobject:
-        raise InputError("fields hold numbers, and objects of Python cannot move between ranks", do="give a dtype")
+        raise InputError("fields hold numbers; Python objects cannot move between ranks", do="give a dtype")
     return dtype
 
 
@@ -350,12 +351,12 @@ def _lengths(given: Any, what: str, dims: int) -> np.ndarray:
     try:
         return np.broadcast_to(np.asarray(given, np.float64), dims)
     except (TypeError, ValueError):
-        message = f"the {what} is one number for all dims or one for each of {dims}, not {given!r}"
+        message = f"the {what} must be one number for all dims or one for each of {dims}, not {given!r}"
         raise InputError(message) from None
 
 
 def _all_components(box: Slices) -> Any:
-    """An index that takes a box of cells of every component."""
+    """An index that selects a box of cells in every component."""
     return (..., *box)
 
 

@@ -1,14 +1,13 @@
-"""The phases of a halo exchange on one rank: what the plan has it copy, send and receive along one dim.
+"""The phases of a halo exchange on one rank: its copies, sends and receives along one dim.
 
-A phase is made once for the types of the fields, from the messages of the plan. `bind` adds what depends on the arrays:
-views of their slabs and persistent requests on their memory. Both know the memory by its address and keep no array
-alive.
+A phase is made once for the types of the fields, from the messages of the plan. `bind` adds the views of slabs and the
+persistent requests for particular arrays. Both hold the memory by its address and keep no array alive.
 
-Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all that was asked of the
-GPU before `start`, and that `finish` makes the computing stream wait for: in between the kernels of the core run beside
-it. A message leaves once its buffer is packed, for which the host waits in `complete`, after the program has asked for
-the core. It leaves from the device where MPI takes its memory, else by way of pinned memory of the host. Receives are
-posted then, too: the lane has emptied their buffers by that time.
+Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all GPU work launched before
+`start`; `finish` makes the computing stream wait for it. In between, the kernels of the core run concurrently. A
+message leaves once its buffer is packed: the host waits for this in `complete`, after the program has launched the
+core. It leaves from the device if MPI accepts its memory, else through pinned host memory. Receives are also posted
+then: the lane has emptied their buffers by that time.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Lane:
         self._computed, self._exchanged = device.event(), device.event()
 
     def begin(self) -> None:
-        """What follows in the lane comes after all that was asked of the GPU so far."""
+        """Make the lane wait for all GPU work launched so far."""
         self._computed.record(self.device.current_stream())
         self.stream.wait_event(self._computed)
 
@@ -64,9 +63,9 @@ class Lane:
 
 @dataclass(frozen=True)
 class Place:
-    """Where phases are made: the types of the fields, their rank and messages, and what carries these.
+    """The context of the phases: the types of the fields, the rank, its messages, and their transport.
 
-    first_tag: of the exchange. transport: None where all messages go by MPI. sealed: whether checksums follow them.
+    first_tag: of the exchange. transport: None if all messages go by MPI. sealed: whether checksums follow them.
     lane: None on the host.
     """
 
@@ -84,14 +83,14 @@ class Place:
         return self.types[0].device
 
     def slabs(self, message: Message, sent: bool) -> list[Slab]:
-        """What a message carries: of the fields that it takes from, or of those that it arrives in."""
+        """The slabs of a message: of the source fields if `sent`, else of the target fields."""
         boxes = [(part.field, part.send if sent else part.recv) for part in message.parts]
         return [slab_of(self.types, number, message.dim, box, self.comm.rank) for number, box in boxes]
 
 
 class Buffers:
-    """Persistent messages on buffers of their own; each slab in them aligned. Of a GPU whose memory MPI does not take
-    each buffer has a stage, pinned memory of the host.
+    """Persistent messages on buffers of their own, with aligned slabs. On a GPU whose memory MPI does not accept, each
+    buffer has a stage in pinned host memory.
     """
 
     def __init__(self, place: Place, messages: Iterable[Message]) -> None:
@@ -114,7 +113,7 @@ class Buffers:
         self.requests = receives + sends
 
     def _buffer(self, slabs: Sequence[Slab], parts: list[tuple[Slab, Any]]) -> tuple[Any, Any, np.ndarray | None]:
-        """What MPI takes for a buffer of the slabs, the buffer, and its stage."""
+        """The message argument for MPI, the buffer of the slabs, and its stage."""
         starts = slab_starts(slabs)
         buffer = self._device.zeros((starts[-1],), np.uint8)
         for slab, start in zip(slabs, starts[:-1], strict=True):
@@ -125,7 +124,7 @@ class Buffers:
         return (stage, MPI.BYTE), buffer, stage
 
     def free(self) -> None:
-        """Free the requests; the buffers go with the object, once a GPU has done with them."""
+        """Free the requests; the buffers are freed with the object, once a GPU has finished with them."""
         if self.requests:
             self._device.wait()
         for request in self.requests:
@@ -134,7 +133,7 @@ class Buffers:
 
 
 class Mail:
-    """The messages of a phase in the memory of the node, which need no MPI."""
+    """The messages of a phase that go through the shared memory of the node, without MPI."""
 
     def __init__(self, place: Place, transport: Transport, messages: Sequence[Message]) -> None:
         self.flags = Flags(place.comm)
@@ -158,24 +157,24 @@ class Mail:
 
 
 def entry_of(message: Message) -> int:
-    """The number among the messages of a rank in the memory of its node: one a dim and direction."""
+    """The number of a message among those of a rank in shared memory: one per dim and direction."""
     return 2 * message.dim + (message.side > 0)
 
 
 def prepare_mail(place: Place, phases: Sequence[Sequence[Message]]) -> None:
-    """Collective over the node: room for the messages of all phases. Raises `SetupError` on all its ranks alike."""
+    """Collective over the node: reserve memory for the messages of all phases. Raises `SetupError` on all its ranks."""
     assert place.transport is not None
     sizes = [0] * (2 * place.plan.decomposition.ndim)
     for message in (each for phase in phases for each in phase):
         if message.way == MEMORY and message.send_to is not None:
             sizes[entry_of(message)] = slab_starts(place.slabs(message, sent=True))[-1]
     place.transport.prepare(sizes)
-    place.transport.node.Barrier()  # what others have said is there
+    place.transport.node.Barrier()  # the tables of all ranks are written
 
 
 @dataclass
 class Bound:
-    """What a phase does to some arrays: calls before the messages, requests, calls after them.
+    """A phase bound to some arrays: calls before the messages, requests, calls after them.
 
     ready: on a GPU, the event after which the messages may leave. mail: calls for each of the two buffers.
     """
@@ -185,7 +184,7 @@ class Bound:
     requests: list[MPI.Prequest] = field(default_factory=list)
     after: Calls = field(default_factory=list)
     ready: Any = None
-    owned: list[MPI.Prequest] = field(default_factory=list)  # those of the requests that are on the arrays themselves
+    owned: list[MPI.Prequest] = field(default_factory=list)  # the requests on the arrays themselves
     types: list[MPI.Datatype] = field(default_factory=list)
     flags: Flags | None = None
     pack: tuple[Calls, Calls] = ((), ())  # type: ignore[assignment]
@@ -195,7 +194,7 @@ class Bound:
     received: list[End] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Copy, pack, and send off."""
+        """Copy, pack, and start the messages."""
         self._call(self.before)
         if self.flags is not None:
             self._call(self.pack[(self.flags.number + 1) & 1])
@@ -207,8 +206,8 @@ class Bound:
             self._call([(self.seals.start, (self.sent, due))])
 
     def complete(self) -> float:
-        """Wait and unpack; returns the seconds waited. Raises `SilentCorruptionError` where messages are checked and
-        something else has come than was sent.
+        """Wait and unpack; returns the seconds waited. Raises `SilentCorruptionError` if messages are checked and one
+        differs from what was sent.
         """
         if not self.requests and self.flags is None:
             return 0.0
@@ -238,7 +237,7 @@ class Bound:
                     function(*arguments)
 
     def free(self) -> None:
-        """Free what was made for the arrays."""
+        """Free the requests on the arrays."""
         for request in self.owned:
             request.Free()
         for datatype in self.types:
@@ -247,10 +246,10 @@ class Bound:
 
 
 class Phase:
-    """The messages of one rank along one dim, each by the way that the plan says: a copy within the rank, packed into a
-    buffer, in place (joined, or of a field of its own), or in the memory of the node.
+    """The messages of one rank along one dim, each in the way of the plan: a copy within the rank, packed into a
+    buffer, in place (joined or for a single field), or through the shared memory of the node.
 
-    adds: halos go back to their owners, which add them, and are cleared.
+    adds: halos are sent back to their owners and added there, then cleared.
     """
 
     def __init__(self, place: Place, messages: Sequence[Message], adds: bool = False) -> None:
@@ -266,7 +265,7 @@ class Phase:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this rank sends to others."""
+        """Bytes that this rank sends to other ranks."""
         sent = [each for each in self._messages if each.send_to is not None]
         return sum(slab.nbytes for each in sent for slab in self._place.slabs(each, sent=True))
 
@@ -276,7 +275,7 @@ class Phase:
         return any(each.way != MEMORY for each in self._messages)
 
     def bind(self, arrays: Sequence[Any]) -> Bound:
-        """What the phase does to these arrays."""
+        """The phase bound to these arrays."""
         place, buffers = self._place, self._buffers
         bound = Bound(place.lane, self._copied(arrays), seals=self._seals)
         for slab, values in buffers.outgoing:
@@ -302,7 +301,7 @@ class Phase:
         return bound
 
     def _copied(self, arrays: Sequence[Any]) -> Calls:
-        """Of fields that close on themselves within the rank: both ends at once."""
+        """The copies for fields that are periodic within the rank: both ends at once."""
         calls: Calls = []
         for number, dim in dict.fromkeys((part.field, each.dim) for each in self._copies for part in each.parts):
             of = self._place.types[number]
@@ -311,7 +310,7 @@ class Phase:
         return calls
 
     def _bind_in_place(self, bound: Bound, arrays: Sequence[Any]) -> None:
-        """Add the messages that leave from the fields and arrive in them."""
+        """Add the messages that MPI sends from the fields and receives into them."""
         place = self._place
         receives, sends = [], []
         for message in self._in_place:
@@ -328,7 +327,7 @@ class Phase:
         bound.requests = receives + self._buffers.requests + sends
 
     def _ends(self, arrays: Sequence[Any], sent: bool) -> list[End]:
-        """One end of all messages, in the fields: what each direction sends, or receives, has one checksum."""
+        """One end of all messages, in the fields: the data sent, or received, in each direction has one checksum."""
         found: dict[tuple[int, int], End] = {}
         place = self._place
         for message in self._messages:
@@ -347,7 +346,7 @@ class Phase:
 
 
 def _calls(kernel: str, parts: Sequence[tuple[Slab, tuple[Any, Any]]], arrays: Sequence[Any]) -> tuple[Calls, Calls]:
-    """The calls of a kernel of all slabs, for the first and for the second buffer."""
+    """The calls of a kernel for all slabs, for the first and for the second buffer."""
     first, second = (
         [(getattr(slab.type.kernels, kernel), (*slab.arguments(arrays), both[turn])) for slab, both in parts]
         for turn in (0, 1)
@@ -356,7 +355,7 @@ def _calls(kernel: str, parts: Sequence[tuple[Slab, tuple[Any, Any]]], arrays: S
 
 
 def _memory(arrays: Sequence[Any], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:
-    """The memory of slabs of one piece each as one message, and the datatypes that were made for it."""
+    """The memory of contiguous slabs as one message, and the datatypes made for it."""
     if len(slabs) == 1:
         return (MPI.memory.fromaddress(slabs[0].address(arrays), slabs[0].nbytes), MPI.BYTE), []
     joined = MPI.BYTE.Create_hindexed([slab.nbytes for slab in slabs], [slab.address(arrays) for slab in slabs])

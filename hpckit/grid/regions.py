@@ -1,4 +1,4 @@
-"""How a field lies in memory on a rank, and what of it a message of a halo exchange carries."""
+"""The memory layout of a field on a rank, and the slabs of it in the messages of a halo exchange."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
 
 @dataclass(frozen=True)
 class FieldType:
-    """What an exchange knows of a field: where its cells are, their dtype, and how many components lead the dims."""
+    """The type of a field in an exchange: its decomposition, dtype, and the components that lead its dims."""
 
     decomposition: Decomposition
     dtype: np.dtype
@@ -38,7 +38,7 @@ class FieldType:
         return slab_kernels(self.dtype, self.device.is_gpu)
 
     def check_dtype(self) -> None:
-        """Raise `InputError` where the device has no slab kernels for the dtype."""
+        """Raise `InputError` if the device has no slab kernels for the dtype."""
         try:
             _ = self.kernels
         except TypeError as problem:
@@ -62,7 +62,7 @@ class FieldType:
         return self.device.borrowed(array).reshape(outer, n, array.size // max(1, outer * n))
 
     def layer_values(self, rank: int, dim: int) -> tuple[int, int]:
-        """How many pieces a layer of the dim has in memory, and how many values each piece."""
+        """The number of contiguous pieces of a layer of the dim, and of the values in each."""
         shape, at = self.shape(rank), len(self.components) + dim
         return math.prod(shape[:at]), math.prod(shape[at + 1 :])
 
@@ -86,7 +86,7 @@ class FieldType:
             )
 
     def check_walls(self, fills: WallFills) -> None:
-        """Raise `InputError` where a fill does not fit the dtype or needs more layers than a block has."""
+        """Raise `InputError` if a fill does not fit the dtype or needs more layers than a block has."""
         dec = self.decomposition
         for dim, pair in fills.items():
             unfit = [fill for fill in pair if fill is not None and not fill.fits(self.dtype)]
@@ -138,16 +138,16 @@ class Slab:
         return self.pieces * self.layers * self.values * self.type.dtype.itemsize
 
     def arguments(self, arrays: Sequence[Any]) -> tuple[Any, int, int]:
-        """What the slab kernels take: the array with the dim in the middle, the first layer, how many."""
+        """The arguments of the slab kernels: the array with the dim in the middle, the first layer, how many layers."""
         return self.type.slabs(arrays[self.field], self.dim), self.first, self.layers
 
     def part(self, arrays: Sequence[Any]) -> Any:
-        """Its values, a view that keeps the array as little alive as the arguments do."""
+        """A view of its values that does not keep the array alive."""
         whole, first, layers = self.arguments(arrays)
         return whole[:, first : first + layers]
 
     def address(self, arrays: Sequence[Any]) -> int:
-        """Where a slab of one piece starts in memory."""
+        """The address of a slab of one piece."""
         return address(arrays[self.field]) + self.first * self.values * self.type.dtype.itemsize
 
 
@@ -158,5 +158,5 @@ def slab_of(types: Sequence[FieldType], field: int, dim: int, box: Slices, rank:
 
 
 def slab_starts(slabs: Sequence[Slab]) -> list[int]:
-    """Where each slab starts in a buffer for all of them, aligned, and last the size of the buffer; bytes."""
+    """The aligned offset of each slab in a common buffer, and last the size of the buffer; bytes."""
     return [0, *accumulate(-(-slab.nbytes // ALIGNMENT) * ALIGNMENT for slab in slabs)]

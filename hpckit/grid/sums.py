@@ -1,6 +1,6 @@
-"""Numbers of whole fields: sums, products, norms and extremes over all ranks. Collective, the same on every rank.
+"""Reductions of fields: sums, products, norms and extremes over all ranks. Collective, the same on every rank.
 
-`values` are those that a rank owns, of any device; `cells`: how many cells it owns, and how many there are in all.
+`values` are this rank's owned values, on any device; `cells`: the number of cells it owns, and of all ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dot(a: Any, b: Any, comm: MPI.Comm, cells: Cells, repro: bool) -> float | co
         return _integer_sum(comm, product, wide)
     if "c" not in a.dtype.kind + b.dtype.kind:
         return _sum(a.astype(np.float64) * b, comm, cells, repro)
-    # Products of parts, each rounded by itself: those of complex numbers may be fused, as their places in memory suit.
+    # Products of parts, each rounded by itself: complex products may be fused, depending on alignment.
     real = _sum(np.stack([a.real * b.real, a.imag * b.imag]), comm, cells, repro)
     return complex(real, _sum(np.stack([a.real * b.imag, -(a.imag * b.real)]), comm, cells, repro))
 
@@ -62,7 +62,7 @@ def norm(values: Any, comm: MPI.Comm, cells: Cells, order: float, repro: bool) -
 
 
 def extreme(values: Any, comm: MPI.Comm, lowest: bool) -> float:
-    """The largest value of all ranks or the least; nan where there is one."""
+    """The largest or the smallest value of all ranks; nan if any value is nan."""
     wide = _ordered(values)
     own = values.min() if lowest else values.max()
     if wide is not None:
@@ -75,8 +75,8 @@ def extreme(values: Any, comm: MPI.Comm, lowest: bool) -> float:
 def place_of_extreme(
     values: Any, comm: MPI.Comm, start: Sequence[int], shape: Sequence[int], lowest: bool
 ) -> tuple[int, ...]:
-    """Where the largest or the least value stands in the global array of this shape, in which the values of this rank
-    begin at `start`: the first such place, of nan if there is one.
+    """The index of the largest or the smallest value in the global array of this shape, in which this rank's values
+    begin at `start`: the first such index, or that of the first nan if there is one.
     """
     wide = _ordered(values)
     flat = int(values.argmin() if lowest else values.argmax())
@@ -93,15 +93,15 @@ def place_of_extreme(
 
 
 def wide_integer(dtype: np.dtype) -> np.dtype | None:
-    """The 64-bit type that holds integers of this dtype, None for other numbers. Raises `InputError` for the rest."""
+    """The 64-bit type for integers of this dtype, None for other numbers; `InputError` if it is not a number type."""
     kind = dtype.kind
     if kind not in "biufc":
-        raise InputError(f"sums, norms and extremes are those of numbers, not of {dtype}")
+        raise InputError(f"sums, norms and extremes need numbers, not {dtype}")
     return None if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
 
 
 def _ordered(values: Any) -> np.dtype | None:
-    """The same where values can be compared; `InputError` for others."""
+    """`wide_integer` of values that have an order; `InputError` for others."""
     if values.dtype.kind == "c":
         raise InputError("complex numbers have no order, so no extremes", do="take norm(inf) for the largest magnitude")
     if not values.size:
@@ -116,7 +116,7 @@ def _integer_sum(comm: MPI.Comm, own: int, wide: np.dtype) -> int:
 
 
 def _sum(values: Any, comm: MPI.Comm, cells: Cells, repro: bool, squared: bool = False) -> float:
-    """The sum over all ranks of real `values`, as many for each cell on every rank, or of their squares."""
+    """The sum over all ranks of real `values` (or of their squares), with equally many per cell on every rank."""
     if repro:
         values = values if values.dtype == np.float32 else values.astype(np.float64, copy=False)
         largest = _largest(comm, float(abs(values).max()) if values.size else 0.0)

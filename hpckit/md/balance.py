@@ -10,16 +10,16 @@ from mpi4py import MPI
 from hpckit.comm.mesh import Mesh
 from hpckit.plan.particles.domain import DomainDecomposition
 
-BINS = 2048  # along a dim, in which the work is added up
-THINNEST = 0.25  # of the reach of the lists: no domain gets thinner
-STEP = 0.7  # of the way to where the cut should be: times are of the present cuts, and noisy
+BINS = 2048  # of the work along a dim
+THINNEST = 0.25  # of the reach of the lists: the least thickness of a domain
+STEP = 0.7  # share of the way to the ideal cut: the measured times belong to the present cuts, and are noisy
 
 
 class LoadBalance:
-    """Measures the work of a rank, and moves the cuts every `every` steps, never for 0.
+    """Measures the work of a rank, and moves the cuts every `every` steps (0: never).
 
-    Work is the processor time of what stands between `begin` and `end` or, where a GPU computes, the pairs in its list.
-    `imbalance`: the largest load of a rank over the mean when the cuts moved last; 1 is perfect.
+    Work is the processor time between `begin` and `end` or, if a GPU computes, the number of pairs in its list.
+    `imbalance`: the largest load of a rank over the mean at the last move of the cuts; 1 is perfect.
     """
 
     def __init__(self, every: int) -> None:
@@ -31,12 +31,12 @@ class LoadBalance:
         return self.every > 0 and step % self.every == 0
 
     def begin(self) -> None:
-        """Some work begins."""
+        """Begin to measure work."""
         if self.every:
             self._begin = time.process_time()
 
     def end(self, pairs: float | None = None) -> None:
-        """It is done; pairs: what counts instead of its processor time."""
+        """End the measurement; pairs: counts as the work instead of the processor time."""
         if self.every:
             self._load += time.process_time() - self._begin if pairs is None else pairs
 
@@ -64,8 +64,8 @@ def moved_cuts(
 ) -> DomainDecomposition:
     """Collective: domains with cuts that share the work more evenly; the same on every rank.
 
-    positions: [n, 3] of this rank's particles, each of which stands for an equal share of its load (seconds). Along
-    each dim the work of all that lies across it is added up, and cut into equal parts.
+    positions: [n, 3] of this rank's particles, each with an equal share of its load (seconds). The work is summed into
+    bins along each dim, and cut into equal parts.
     """
     lower, lengths = domains.lower, domains.lengths
     share = load / max(len(positions), 1)
@@ -90,7 +90,7 @@ def moved_cuts(
 
 
 def _apart(low: float, middle: np.ndarray, high: float, least: float) -> tuple[float, ...]:
-    """Cuts that are at least `least` apart, by moving those that are not as little as that takes from either end."""
+    """Move cuts apart to distances of at least `least`, from either end and as little as possible."""
     cuts = [low, *map(float, middle), high]
     for i in range(1, len(cuts) - 1):
         cuts[i] = max(cuts[i], cuts[i - 1] + least)

@@ -15,14 +15,14 @@ class Dynamics(Protocol):
         """Collective: one step of dt; with `measure` the system's energies and virials are those at its end."""
 
     def saved(self) -> dict[str, Any]:
-        """What it knows beyond the particles, as plain values, the same on every rank."""
+        """Its state beyond the particles, as plain values, the same on every rank."""
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go on with what was saved."""
+        """Set the saved state."""
 
 
 class NVE:
-    """Velocity Verlet: positions and velocities of second order, energy kept but for an error that stays bounded."""
+    """Velocity Verlet: second order in positions and velocities; the error of the energy stays bounded."""
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
@@ -31,7 +31,7 @@ class NVE:
         half_kick(system, dt)
 
     def saved(self) -> dict[str, Any]:
-        """Nothing: forces follow from the places."""
+        """No state: forces follow from the positions."""
         return {}
 
     def restore(self, values: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class NVE:
 
 
 def warm_up(system: System) -> None:
-    """Collective: compile, or load, all that a step needs; changes nothing. Forces are there already."""
+    """Collective: compile or load all kernels of a step, without changing the system. Forces must be up to date."""
     particles = system.particles
     arrays = particles.velocities, particles.forces, system.inverse_masses
     kick_drift(particles.positions, *arrays, 0, 0.0, 0.0)

@@ -24,7 +24,7 @@ class Wall:
 
 
 class External:
-    """Adds a field (an acceleration) and walls to the forces; their energies count to the potential energy.
+    """Adds a field (an acceleration) and walls to the forces, and their energies to the potential energy.
 
     Raises `BlowUpError` on the rank that has a particle behind a wall.
     """
@@ -33,7 +33,7 @@ class External:
         self.field, self.walls = np.array(field, np.float64), list(walls)
 
     def add(self, system: System, measure: bool) -> None:
-        """To the forces that have just been computed, on this rank."""
+        """Add to this rank's forces, after those of pairs."""
         particles, tallies = system.particles, system.forces.tallies
         slots, ids = particles.slots, particles.ids
         if self.field.any():

@@ -1,7 +1,7 @@
-"""Minimization of the energy by FIRE: motion that is steered downhill and stopped where it goes up.
+"""Minimization of the energy by FIRE: dynamics steered downhill, and stopped when it moves uphill.
 
 Bitzek et al. (2006), Phys. Rev. Lett. 97, 170201, as corrected by Guénolé et al. (2020), Comput. Mater. Sci. 175: half
-a step back where it went uphill, and no faster steps for a while after the start.
+a step back after an uphill step, and no longer time steps for a while after the start.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Fire:
         half_kick(system, self._step)
 
     def saved(self) -> dict[str, Any]:
-        """The time step and what it depends on."""
+        """The time step and the state that adapts it."""
         return {"step": self._step, "alpha": self._alpha, "downhill": self._downhill}
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go on with the time step."""
+        """Set the saved time step and its state."""
         self._step, self._alpha, self._downhill = values["step"], values["alpha"], values["downhill"]
 
     def _powers(self, system: System) -> tuple[float, float, float]:

@@ -23,7 +23,7 @@ class Forces:
 
     precision: "double", or "mixed" (pairs in float32, sums in float64). exact: forces are added without rounding, so
     that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Raises
-    `InputError` for what this processor, or a GPU as `device`, cannot do.
+    `InputError` for options that this processor, or a GPU as `device`, does not support.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Forces:
         if precision not in ("double", "mixed"):
             raise InputError(f"precision is double or mixed, not {precision!r}")
         if exact and device.is_gpu:
-            raise InputError("no form for GPUs: repro = True", do="leave --gpu out, or set repro = False")
+            raise InputError("repro = True does not run on GPUs", do="leave --gpu out, or set repro = False")
         if exact and precision != "double":
             raise InputError("reproducible forces are added in double precision", do='set precision to "double"')
         kind, potential = "f" if precision == "mixed" else "d", interaction.potential
@@ -64,7 +64,7 @@ class Forces:
         return self.form.kind == "f"
 
     def prepare(self, particles: Particles, neighbors: NeighborList, first: int, stop: int) -> None:
-        """Take over the positions of the slots first to stop - 1, where pairs are computed in float32."""
+        """Convert the positions of the slots first to stop - 1, if pairs are computed in float32."""
         if not self.mixed:
             return
         if len(self._singles) < neighbors.slots:
@@ -72,7 +72,7 @@ class Forces:
         to_single(particles.positions, first, stop, neighbors.center, self._singles)
 
     def records(self, particles: Particles) -> Any:
-        """What pairs are computed from: records of positions in their precision."""
+        """The records of positions from which pairs are computed, in their precision."""
         return self._singles if self.mixed else particles.positions
 
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool) -> None:

@@ -1,4 +1,4 @@
-"""What particles do to each other: a pair potential with its table of parameters, or tables of numbers."""
+"""Interactions of particles: a pair potential with its table of parameters, or tables of numbers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hpckit.kernels.particles.pair.curves import rows
 from hpckit.kernels.particles.pair.potential import CUTOFF2, Potential
 from hpckit.kernels.particles.pair.tabulated import POTENTIAL
 
-MOST_ROWS = 1 << 24  # that float32 counts
+MOST_ROWS = 1 << 24  # float32 counts exactly up to it
 
 
 @dataclass(frozen=True, eq=False)
 class Interaction:
     """A potential and its parameters for each pair of types: table [types, types, parameters], symmetric.
 
-    tail_energy, tail_virial: what pairs beyond the cutoff would add, on average, in a uniform system of unit volume for
-    each pair of types [types, types] (energy and sum of r . f per pair of particles); zeros for none. rows: what a
-    tabulated potential looks up, [n, 4].
+    tail_energy, tail_virial: the mean contribution of pairs beyond the cutoff in a uniform system of unit volume, for
+    each pair of types [types, types] (energy and sum of r . f per pair of particles); zeros for none. rows: the lookup
+    table of a tabulated potential, [n, 4].
     """
 
     potential: Potential
@@ -42,7 +42,7 @@ class Interaction:
 
     @property
     def types(self) -> int:
-        """Kinds of particles."""
+        """The number of types."""
         return len(self.table)
 
     @property
@@ -64,13 +64,12 @@ def tabulated(
     interpolation: str = "spline",
     shift: bool = False,
 ) -> Interaction:
-    """The interaction that is given as numbers: by tables [types][types] with their cutoffs [types, types]; one table
-    serves one type.
+    """A tabulated interaction: tables [types][types] with their cutoffs [types, types]; a single table serves one type.
 
-    points: places in equal steps of r^2 between the first distance of a table and the cutoff, between which cubic
-    splines ("spline") or straight lines ("linear") go: `pair_style table spline N` and `linear N` of LAMMPS. A table
-    takes 64 bytes a point. Raises `InputError` for a cutoff outside of its table, and where particles have come closer
-    than a table reaches forces are nan.
+    points: grid points in equal steps of r^2 from the first distance of a table to the cutoff, interpolated by cubic
+    splines ("spline") or straight lines ("linear"): `pair_style table spline N` and `linear N` of LAMMPS. A table takes
+    64 bytes per point. Raises `InputError` for a cutoff outside its table. Forces are nan for particles closer than the
+    first distance.
     """
     every = [[tables]] if isinstance(tables, PairTable) else tables
     types = len(every)

@@ -1,4 +1,4 @@
-"""The neighbor list of a rank: particles sorted in space, ghosts beside them, who is in reach; and when it is due."""
+"""The neighbor list of a rank: own particles sorted in space, ghosts, and pairs in reach; and when to rebuild it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hpckit.plan.particles.domain import DomainDecomposition
 
 @dataclass(frozen=True)
 class Rebuilds:
-    """When neighbor lists are made anew: looked at every `every` steps, at the earliest `delay` steps after the last
-    time; with `check`, only if a particle has moved more than half the skin since.
+    """When to rebuild neighbor lists: every `every` steps, but not within `delay` steps after the last rebuild; with
+    `check`, only if a particle has moved more than half the skin since.
     """
 
     every: int = 1
@@ -32,23 +32,23 @@ class Rebuilds:
 
 
 class NeighborList:
-    """Who is within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`.
+    """The neighbors within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`.
 
-    `builds` counts the rebuilds, `missed` those that came later than half the skin, `since` the steps after the last
-    one; `built` has the positions at that time, by slot.
+    `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
+    `since` the steps after the last one; `built` has the positions at that time, by slot.
     """
 
     def __init__(self, mesh: Mesh, cutoff: float, skin: float, rebuilds: Rebuilds, form: Form, device: Device) -> None:
         self.mesh, self.skin, self.reach, self.rebuilds = mesh, skin, cutoff + skin, rebuilds
         self._form, self._device = form, device
-        self.slots = 0  # own, ghosts and those that lists are padded with
+        self.slots = 0  # own, ghosts and padding
         self.built = device.zeros((0, RECORD))
         self.builds = self.missed = self.since = 0
         self.lists: Lists | None = None
         self._planned: DomainDecomposition | None = None
 
     def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange) -> None:
-        """Collective: sort, exchange ghosts, list. Particles are wrapped and at home. Waits for a GPU.
+        """Collective: sort, exchange ghosts, list pairs. Particles must be wrapped and at home. Waits for a GPU.
 
         Raises `BlowUpError` on the rank that has a particle far beyond the box.
         """
@@ -80,7 +80,7 @@ class NeighborList:
         self.since = 0
 
     def is_due(self, particles: Particles) -> bool:
-        """Collective, once a step: whether the lists must be made anew. Where it looks at moves, it waits for a GPU."""
+        """Collective, once per step: whether to rebuild the lists. If it checks moves, it waits for a GPU."""
         self.since += 1
         rebuilds = self.rebuilds
         due = self.since >= rebuilds.delay and self.since % rebuilds.every == 0
@@ -96,14 +96,14 @@ class NeighborList:
 
     @property
     def pairs(self) -> int:
-        """How many pairs the lists hold, those that pad them included; waits for a GPU."""
+        """The number of pairs in the lists, including padding; waits for a GPU."""
         if self.lists is None:
             return 0
         bounds = self.lists.bounds
         return int(bounds[: self._own].sum() if self._device.is_gpu else bounds[self._own])
 
     def _plan(self, domains: DomainDecomposition) -> None:
-        """Where this rank's domain is, while the domains stay. Inner clusters keep away from sides that are cuts."""
+        """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""
         if domains is self._planned:
             return
         self._planned = domains
@@ -125,7 +125,7 @@ class NeighborList:
 
 
 def lost(rank: int) -> BlowUpError:
-    """The error for particles that are nowhere near the box, or at no place at all."""
+    """The error for particles that are far beyond the box or have a non-finite position."""
     return BlowUpError(
         "a particle is lost: it is far beyond the box, or its position is no longer a number",
         where=f"rank {rank}",

@@ -1,7 +1,7 @@
-"""A system of particles as checkpoints hold it: by id, whatever ranks have them, with the places of the last rebuild.
+"""A system of particles in checkpoints: by id, independent of the ranks, with the positions of the last rebuild.
 
-Lists are made, and particles wrapped into the box, at rebuilds only. A run that goes on with the lists of its last
-rebuild rebuilds at the same steps as one that never stopped, so that with reproducible forces it has the same bits.
+Lists are made, and particles wrapped into the box, only at rebuilds. A run that resumes with the lists of its last
+rebuild rebuilds at the same steps as one that never stopped, so with reproducible forces it has the same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUESTION = np.dtype([("id", "i8"), ("rank", "i8")])
 def pieces_of(system: System) -> list[Piece]:
     """Collective: the arrays of all particles in the order of their ids, an even share of the rows on each rank.
 
-    position, velocity: float64 [particles, 3]; built: the places at the last rebuild, in the box; image: int32
+    position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
     [particles, 3], box lengths gone until then; type: int32 [particles], from 0.
     """
     particles = system.particles.on_host()
@@ -50,16 +50,16 @@ def pieces_of(system: System) -> list[Piece]:
 
 
 def values_of(system: System) -> dict[str, Any]:
-    """The counters of a system, which say when it rebuilds next."""
+    """The counters of a system, which determine its next rebuild."""
     neighbors = system.neighbors
     counters = {"builds": neighbors.builds, "missed": neighbors.missed, "since": neighbors.since}
     return {**counters, "steps": system.steps}
 
 
 def restore(system: System, restored: Restored, measure: bool) -> None:
-    """Collective: take up the particles of a checkpoint, in place of those that the system has.
+    """Collective: replace the particles of the system by those of a checkpoint.
 
-    Forces are computed as the step did: with energies or without, which are two kernels that may round differently.
+    Forces are computed as in the saved step, with energies or without: the two kernels may round differently.
     """
     first, count = _share(system)
     ids = np.arange(first, first + count)
@@ -80,7 +80,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
 
 
 def _share(system: System) -> tuple[int, int]:
-    """The rows of a checkpoint that this rank writes and reads: the first, and how many."""
+    """The rows of a checkpoint that this rank writes and reads: the first, and their number."""
     return block(system.count, system.mesh.size, system.mesh.rank)
 
 
@@ -91,7 +91,7 @@ def _homes(system: System, ids: np.ndarray) -> np.ndarray:
 
 
 def _asked(system: System, ids: np.ndarray, rows: np.ndarray, first: int) -> np.ndarray:
-    """Collective: the rows of these ids, from the ranks that have them; `rows` are those here, from id `first` on."""
+    """Collective: fetch the rows of these ids; `rows` are the rows on this rank, from id `first` on."""
     mesh: Mesh = system.mesh
     homes = _homes(system, ids)
     order = np.argsort(homes, kind="stable")

@@ -18,7 +18,7 @@ WITH_FORCE = np.dtype([("particle", PACKED), ("force", "f8", 4)])
 def snapshot(system: System, step: int = 0, time: float = 0.0, forces: bool = False) -> Snapshot | None:
     """Collective: all particles in the order of their ids, on rank 0; None elsewhere.
 
-    Positions are wrapped into the box, with the images that say how often they went around; ids count from 1.
+    Positions are wrapped into the box, with image flags that count the crossings; ids count from 1.
     """
     each = _own_particles(system)
     counts = np.zeros(system.mesh.size, np.int64)
@@ -28,7 +28,7 @@ def snapshot(system: System, step: int = 0, time: float = 0.0, forces: bool = Fa
 
 
 def frame(system: System, step: int = 0, time: float = 0.0) -> Snapshot:
-    """Collective: a `snapshot` on every rank, for observables. It takes 88 bytes and more a particle everywhere."""
+    """Collective: a `snapshot` on every rank, for observables. Each rank needs at least 88 bytes per particle."""
     each, comm = _own_particles(system), system.mesh.comm
     counts = np.empty(comm.size, np.int64)
     comm.Allgather(np.array([len(each)], np.int64), counts)
@@ -41,9 +41,9 @@ def frame(system: System, step: int = 0, time: float = 0.0) -> Snapshot:
 
 
 def load_snapshot(system: System, given: Snapshot | None) -> None:
-    """Collective: take up the particles of a snapshot given by rank 0; None elsewhere. Ids become 0, 1, ….
+    """Collective: load the particles of a snapshot given by rank 0 (None elsewhere). Ids become 0, 1, ….
 
-    Raises what `System.load` raises.
+    Raises the errors of `System.load`.
     """
     packed = np.zeros(0, PACKED)
     if given is not None:

@@ -1,4 +1,4 @@
-"""A system of particles on a mesh of ranks: who is where, and the forces between them."""
+"""A system of particles on a mesh of ranks: their domains, and the forces between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hpckit.plan.particles.domain import DomainDecomposition
 
 
 class External(Protocol):
-    """What adds to the forces of pairs: `hpckit.md.external`."""
+    """Adds external forces to those of pairs: `hpckit.md.external`."""
 
     def add(self, system: System, measure: bool) -> None:
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
@@ -35,16 +35,16 @@ class External(Protocol):
 class System:
     """Particles in a box, cut into domains over the ranks of `mesh` (axes x, y, z), with the forces between them.
 
-    masses: of each type. skin: how much farther than the cutoff lists reach. rebuilds: when lists are made anew.
+    masses: of each type. skin: the reach of the lists beyond the cutoff. rebuilds: when to rebuild the lists.
     precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding, so
     that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured work, 0
-    for none. device: a GPU holds particles, lists and forces; between rebuilds a rank alone then never waits for it,
-    unless `Rebuilds.check` asks for the largest move; with several ranks each step waits for what is packed for others.
+    for none. device: a GPU holds particles, lists and forces. Between rebuilds a single rank never waits for it, unless
+    `Rebuilds.check` asks for the largest move; with several ranks each step waits for the packed messages.
 
-    Made on every rank alike; `load` (or `load_snapshot`) brings the particles, `rebuild` and `compute` their forces,
-    and each step of a dynamics calls `update`. `particles` has the arrays of this rank, on the device;
-    `snapshot(system)` all particles in the order of their ids, `measure(system)` temperature, energies and pressure.
-    Raises `InputError` for masses that are not one of each type, and for what the processor has no form for.
+    Make it with the same arguments on every rank. `load` (or `load_snapshot`) sets the particles, `rebuild` and
+    `compute` their forces; each step of a dynamics calls `update`. `particles` has the arrays of this rank, on the
+    device; `snapshot(system)` all particles in the order of their ids, `measure(system)` temperature, energies and
+    pressure. Raises `InputError` unless there is one mass per type, and for unsupported options.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class System:
         self.particles, self.ghosts = Particles(device), GhostExchange(mesh, device)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
-        self.external: External | None = None  # what adds to the forces of pairs
+        self.external: External | None = None  # adds to the forces of pairs
         self.count = 0  # particles of all ranks
-        self.steps = 0  # that forces were updated after
+        self.steps = 0  # updates of the forces
         self._pairs: float | None = None  # in the list of a GPU, which are its load
 
     def load(self, packed: np.ndarray) -> None:
-        """Collective: take up particles (`pack_particles`), each given by one rank, whichever; ids 0 to n - 1.
+        """Collective: load particles (`pack_particles`), each given by any one rank; ids 0 to n - 1.
 
-        Raises `InputError` for one that is nowhere near a box, and for types without a mass.
+        Raises `InputError` for positions far beyond the box, and for types without a mass.
         """
         box = self.domains.lower, self.domains.upper, self.domains.periodic
         positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
@@ -128,10 +128,10 @@ class System:
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
 
     def update(self, measure: bool = False) -> None:
-        """Collective: forces at the positions as they are, after one step's motion; rebuilds where it is time."""
+        """Collective: forces at the current positions, after one step's motion; rebuilds if it is due."""
         self.steps += 1
         if self.balance.is_due(self.steps):
-            # It rebuilds also where the cuts stay: what happens at a step must not depend on times that were measured.
+            # It rebuilds even if the cuts stay: the steps of a run must not depend on measured times.
             with self.timer("balance"):
                 particles = self.particles
                 places = self.device.to_host(particles.positions[particles.own])[:, :3]
@@ -149,7 +149,7 @@ class System:
             self.refresh(measure)
 
     def compute(self, measure: bool = False) -> None:
-        """Forces where ghosts are up to date, as after `rebuild`."""
+        """Compute the forces; ghosts must be up to date, as after `rebuild`."""
         lists = self.neighbors.lists
         assert lists is not None
         for part in (lists.inner, lists.outer):
@@ -158,14 +158,14 @@ class System:
             self.external.add(self, measure)
 
     def refresh(self, measure: bool = False) -> None:
-        """Collective: bring ghosts up to date; forces at the positions as they are, with the lists as they are."""
+        """Collective: update the ghosts; compute forces at the current positions, with the current lists."""
         particles, neighbors, forces, lists = self.particles, self.neighbors, self.forces, self.neighbors.lists
         assert lists is not None
         with self.timer("exchange"):
             self.ghosts.start(particles)
-            # Images of own particles are in place, those of other ranks not yet: inner clusters do not look at these.
+            # Images of own particles are in place, ghosts of other ranks not yet: inner clusters do not read them.
             forces.prepare(particles, neighbors, 0, neighbors.slots)
-        # Only messages under way want looking after; each part more costs some microseconds.
+        # Only messages under way need progress; each further part costs some microseconds.
         for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
             self._add_pairs(part, measure)
             self.ghosts.advance()
@@ -179,7 +179,7 @@ class System:
             self.external.add(self, measure)
 
     def _add_pairs(self, part: Any, measure: bool) -> None:
-        """Forces of a part of the lists."""
+        """Compute the forces of a part of the lists."""
         if not len(part):
             return
         with self.timer("force"):

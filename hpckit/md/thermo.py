@@ -32,7 +32,7 @@ class Thermo:
 
 
 def measure(system: System) -> Thermo:
-    """Collective: what `System.compute(measure=True)` has just written, added up over the ranks.
+    """Collective: the results of the last `System.compute(measure=True)`, summed over the ranks.
 
     P = (sum m v v + W) / V with the virial W of the pairs (Thompson, Plimpton and Mattson 2009, J. Chem. Phys. 131).
     Waits for a GPU.
@@ -64,12 +64,12 @@ def measure(system: System) -> Thermo:
 
 
 def freedom(system: System) -> int:
-    """Degrees of freedom: three a particle, less those of the whole."""
+    """Degrees of freedom: three per particle, less three of the center of mass."""
     return max(3 * system.count - 3, 1)
 
 
 def kinetic_energy(system: System) -> float:
-    """Collective: of all particles, the same number on every rank. Waits for a GPU."""
+    """Collective: the kinetic energy of all particles, the same on every rank. Waits for a GPU."""
     particles, slots = system.particles, system.particles.slots
     if system.forces.exact:
         squares = (particles.velocities[:slots, :3] ** 2).sum(axis=1) * system.slot_masses
@@ -89,7 +89,7 @@ def _kinetic_sums(system: System) -> np.ndarray:
 
 
 def _rows(system: System, slots: int) -> int:
-    """At least the rows of all ranks, of which a particle has at most so many slots."""
+    """An upper bound of the rows of all ranks, with at most `slots` slots per particle."""
     return max(slots * system.count, system.mesh.size)
 
 
@@ -104,15 +104,15 @@ def _tails(system: System) -> tuple[float, float]:
 def add_ranks(comm: MPI.Comm, columns: np.ndarray, count: int, exact: bool) -> np.ndarray:
     """Collective: the sums of the columns of [n, k] over the rows of all ranks: float64[k].
 
-    exact: rounded once at the end (`kernels.sums`); count: at least the rows of all ranks. inf and nan stay what they
-    are.
+    exact: rounded once at the end (`kernels.sums`); count: an upper bound of the rows of all ranks. inf and nan are
+    kept.
     """
     if not exact:
         sums = columns.sum(axis=0)
         comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
         return sums
     largest = np.abs(columns).max(axis=0, initial=0.0)
-    largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which is not above any number
+    largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which compares as not larger
     comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
     if not np.isfinite(largest).all():
         return np.where(np.isfinite(largest), 0.0, np.nan)

@@ -23,8 +23,8 @@ LANGEVIN = 3  # stream of random numbers
 class Langevin:
     """Friction and noise: dv = F/m dt - v/damping dt + sqrt(2 k T / (m damping)) dW.
 
-    The splitting BAOAB of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages of positions are
-    of higher order in dt than those of others. damping: the time in which velocities are forgotten.
+    The BAOAB splitting of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages over positions
+    are of higher order in dt than those of other splittings. damping: the decay time of velocities.
     """
 
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
@@ -62,7 +62,7 @@ class Bussi:
     """Velocities rescaled at random so that the kinetic energy has its canonical distribution.
 
     Bussi, Donadio and Parrinello (2007), J. Chem. Phys. 126, 014101, with the sum of Gaussians drawn as a gamma number.
-    damping: the time in which the kinetic energy forgets.
+    damping: the relaxation time of the kinetic energy.
     """
 
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
@@ -103,7 +103,7 @@ class Bussi:
 
 
 class NoseHoover:
-    """A chain of Nosé-Hoover thermostats: deterministic, with `conserved` kept but for the error of the steps.
+    """A chain of Nosé-Hoover thermostats: deterministic, conserves `conserved` up to the error of the time step.
 
     Martyna, Tuckerman, Tobias and Klein (1996, Mol. Phys. 87, 1117), with one thermostat step around each half of
     velocity Verlet. damping: the period of the thermostat; length: links of the chain.
@@ -129,11 +129,11 @@ class NoseHoover:
         return {"places": self.places.tolist(), "speeds": self.speeds.tolist()}
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go on with the chain."""
+        """Set the saved chain."""
         self.places, self.speeds = np.array(values["places"]), np.array(values["speeds"])
 
     def conserved(self, system: System, total: float) -> float:
-        """What the dynamics keeps: total energy and that of the chain."""
+        """The conserved quantity: the total energy plus that of the chain."""
         thermal, masses, freedom = self._masses(system)
         links = 0.5 * masses * self.speeds**2 + thermal * self.places * np.array([freedom, *[1] * (len(masses) - 1)])
         return total + float(links.sum())

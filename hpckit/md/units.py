@@ -19,7 +19,7 @@ class Units:
 
     @property
     def acceleration(self) -> float:
-        """Of force per mass."""
+        """The conversion factor from force per mass to acceleration."""
         return 1.0 / self.energy
 
 

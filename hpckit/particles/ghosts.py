@@ -1,8 +1,8 @@
 """Ghosts: copies of other ranks' particles, and of images across the box, refreshed each step in one direction only.
 
-Forces are computed for own particles alone, over full lists, so nothing is sent back. Who sends what is decided at each
-rebuild, by the `GhostPlan` of the particles; every rank sends directly to all that need its particles, one message a
-peer and step, and the whole exchange can be under way while the clusters that touch no ghosts are computed.
+Forces are computed only for own particles, over full lists, so nothing is sent back. The `GhostPlan` of each rebuild
+fixes the messages: every rank sends directly to all ranks that need its particles, one message per peer and step. The
+exchange can be under way while the forces of clusters that touch no ghosts are computed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING = np.empty((0, RECORD))
 
 
 class Rows(NamedTuple):
-    """Ghosts that go the same way: the slots that they come from, their segments, the shifts of all segments."""
+    """Ghosts packed together: their source slots, their segments, and the shifts of all segments."""
 
     slots: Any
     segments: Any
@@ -38,8 +38,8 @@ class Rows(NamedTuple):
 
 
 class Buffer:
-    """Memory for ghosts on their way: `values`, float64[count, width] of the device, and what MPI takes. That is the
-    same memory or, where MPI does not take the device's, pinned memory of the host beside it.
+    """A message buffer for ghosts: `values`, float64[count, width] on the device, and the memory that MPI uses: the
+    same or, if MPI does not accept device memory, pinned host memory.
     """
 
     def __init__(self, device: Device, count: int, width: int) -> None:
@@ -49,7 +49,7 @@ class Buffer:
             self.staged = device.pinned(self.values.nbytes).view(np.float64).reshape(count, width)
 
     def leave(self) -> None:
-        """Return when `values`, asked for in the current stream, are where MPI takes them."""
+        """Return when `values`, written in the current stream, are in the memory that MPI uses."""
         if self.device.is_gpu:
             if self.staged is not None:
                 self.device.copy_out(self.values, self.staged)
@@ -58,12 +58,12 @@ class Buffer:
             event.synchronize()
 
     def arrive(self) -> None:
-        """Bring what MPI has received to `values`, in the current stream."""
+        """Copy the data that MPI has received to `values`, in the current stream."""
         if self.device.is_gpu and self.staged is not None:
             self.device.copy_in(self.staged, self.values)
 
     def message(self, first: int, stop: int) -> Any:
-        """Some of the rows, as MPI takes them."""
+        """Some of the rows, as a message argument for MPI."""
         if self.staged is not None:
             return self.staged[first:stop]
         row = 8 * self.width
@@ -75,14 +75,14 @@ class Buffer:
 
 
 class GhostExchange:
-    """The ghosts of a rank: `rebuild` decides who they are, `start` and `finish` bring their positions up to date.
+    """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions.
 
-    A rank has images of its own particles in up to 26 directions, and a call costs more than the images of one of them:
-    each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one kernel
-    moves them all. Ghosts are numbered in the order in which they come: images of own particles first, then those of
-    each peer, of the same node before the others. Particles are on `device`; a GPU packs and unpacks with a kernel
-    each, and `start` waits for what it packs. within_node: whether peers on a node share memory (never on a GPU), or
-    the communicator of those that do; False for messages alone.
+    A rank has images of its own particles in up to 26 directions, and one call per direction would cost more than the
+    work: each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one
+    kernel moves them all. Ghosts are numbered in the order of arrival: images of own particles first, then those of
+    peers on the same node, then those of other peers. Particles are on `device`; a GPU packs and unpacks with one
+    kernel each, and `start` waits for the packing. within_node: whether peers on a node use shared memory (never on a
+    GPU), or the communicator of the ranks that do; False for messages only.
     """
 
     def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:
@@ -100,7 +100,7 @@ class GhostExchange:
     def rebuild(self, domains: DomainDecomposition, particles: Particles, reach: float) -> Any:
         """Collective: choose the particles within `reach` of others' domains; all ghost records, float64[n, 4].
 
-        The caller puts them into slots and says so by `settle`. Waits for a GPU.
+        The caller puts them into slots and passes these to `settle`. Waits for a GPU.
         """
         self._plan(domains, reach)
         near, takers = len(self._near_peers), 1 + len(self.peers)
@@ -119,7 +119,7 @@ class GhostExchange:
         return records
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
-        """Who takes what from where: as long as the domains stay."""
+        """Set the peers and ghost regions, valid while the domains stay."""
         if (domains, reach) == self._planned:
             return
         self._planned = domains, reach
@@ -137,13 +137,13 @@ class GhostExchange:
         self._report.meet(self.peers)
 
     def settle(self, slots: Any) -> None:
-        """The slots that ghosts 0, 1, … were put into."""
+        """Set the slots of ghosts 0, 1, …."""
         self._slots = slots
 
     @property
     def chosen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of all ghosts that this rank gives, the slot and the image flags, int[n, 3]: `sent` of them to itself and to
-        each of `peers`, in this order. It takes `received` of each peer.
+        """The slots and the image flags, int[n, 3], of all ghosts that this rank sends: `sent` of them to itself and to
+        each of `peers`, in this order. It receives `received` from each peer.
         """
         total = sum(self.sent)
         segments = self.device.to_host(self._segments)[:total]
@@ -155,7 +155,7 @@ class GhostExchange:
         return (self._given.total + self._gone.total) * 3 * 8
 
     def start(self, particles: Particles) -> None:
-        """Send the positions of what others have as ghosts, and move the images of own particles."""
+        """Send the positions of the particles that are ghosts elsewhere, and move the images of own particles."""
         reporting = self._observer.on and bool(self.peers)
         if reporting:
             self._report.begin()
@@ -172,11 +172,11 @@ class GhostExchange:
 
     @property
     def under_way(self) -> bool:
-        """Whether messages are: MPI moves long ones only when both sides call it."""
+        """Whether messages are under way: MPI moves long ones only while both sides call it."""
         return bool(self._requests)
 
     def advance(self) -> None:
-        """Look after messages that are under way."""
+        """Let MPI progress the messages under way."""
         if self._requests:
             MPI.Request.Testall(self._requests)
 
@@ -202,19 +202,19 @@ class GhostExchange:
                 first += len(came)
 
     def _wait(self, requests: list[MPI.Request]) -> None:
-        """Wait for what peers on the node give, and for messages."""
+        """Wait for the rows of peers on the node, and for messages."""
         if self._mail is not None:
             self._mail.wait()
         if requests:
             MPI.Request.Waitall(requests)
 
     def _rows(self, first: int, count: int) -> Rows:
-        """So many of the chosen ghosts, from number `first` on."""
+        """`count` of the chosen ghosts, from number `first` on."""
         stop = first + count
         return Rows(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
 
     def _give(self, positions: Any, width: int) -> np.ndarray:
-        """Pack what peers on the node take; returns it."""
+        """Pack and return the rows for peers on the node."""
         if self._mail is None:
             return NOTHING[:, :width]
         if self._given.total:
@@ -226,14 +226,14 @@ class GhostExchange:
         return given
 
     def _seal(self, near: np.ndarray, far: Buffer) -> None:
-        """Send checksums of what peers take, on the node and off it."""
+        """Send the checksums of the rows for peers, on the node and off it."""
         if self._seals is not None:
             rows = np.concatenate([near, far.on_host()])
             parts = np.split(rows, np.cumsum(self.sent[1:])[:-1])
             self._seals.start(self._ends(parts), [(peer, self._tag + 2) for peer in self.peers])
 
     def _check(self, near: list[np.ndarray], far: Buffer) -> None:
-        """Compare what has come with its checksums."""
+        """Compare the rows received with their checksums."""
         if self._seals is not None:
             parts = [*near, *np.split(far.on_host(), np.cumsum(self._received)[:-1])] if self._far_peers else near
             self._seals.finish(self._ends(parts))
@@ -244,7 +244,7 @@ class GhostExchange:
         return [End(peer, self._tag + 2, "ghost particles", [rows]) for peer, rows in ends]
 
     def _from_near(self, width: int) -> list[np.ndarray]:
-        """What peers on the node have given, float64[n, width] each."""
+        """The rows from each peer on the node, float64[n, width]."""
         return [] if self._mail is None else self._mail.received(width)
 
     def _exchange_counts(self) -> list[int]:
@@ -261,7 +261,7 @@ class GhostExchange:
         return self.sent[1 + len(self._near_peers) :]
 
     def _exchange_records(self, particles: Particles) -> Any:
-        """Whole records, with the types, once."""
+        """Exchange whole records, with the types; once per rebuild."""
         if self._observer.on and self.peers:
             self._report.begin()
         positions, far = particles.positions, Buffer(self.device, self._gone.total, RECORD)
@@ -290,11 +290,11 @@ class GhostExchange:
             records[first : first + len(part)] = part
             first += len(part)
         if self.device.is_gpu:
-            self.device.wait()  # pinned memory goes with this call
+            self.device.wait()  # this call frees its pinned memory
         return records
 
     def _communicate(self, into: Buffer, out: Buffer, tag: int) -> list[MPI.Request]:
-        """Start to receive and to send the rows of each peer, which follow each other in both buffers."""
+        """Post receives and sends of the rows of each peer, which are consecutive in both buffers."""
         comm, requests = self.mesh.comm, []
         for buffer, counts, start in ((into, self._received, comm.Irecv), (out, self._counts_sent, comm.Isend)):
             first = 0
@@ -306,8 +306,8 @@ class GhostExchange:
 
 
 def limits_of(options: list[list[GhostRegion]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The limits of the ghost regions of each dim as arrays [3, most], how many each dim has, and the corners of a box
-    within which no particle is anybody's ghost.
+    """The limits of the ghost regions of each dim as arrays [3, most], their number per dim, and the corners of a box
+    in which no particle is a ghost of another rank.
     """
     most = max(map(len, options))
     low, high = np.zeros((3, most)), np.zeros((3, most))

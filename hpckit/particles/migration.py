@@ -1,4 +1,4 @@
-"""Migration: particles that left their rank's domain go to the rank that owns the place where they are now."""
+"""Migration: particles that left their rank's domain move to the rank that owns their new position."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __communicates__ = True  # its frames are not call sites
 
 
 def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
-    """Collective: send every particle (wrapped into the box) home; how many left this rank.
+    """Collective: send every particle (wrapped into the box) to its owner; returns how many left this rank.
 
-    A particle may go to any rank, however far it moved or the cuts did. Those that arrive stand behind the slots in
-    use, in the order of the ranks that they come from. Waits for a GPU.
+    A particle may go to any rank, however far it or the cuts moved. Arriving particles go behind the slots in use, in
+    the order of their source ranks. Waits for a GPU.
     """
     if mesh.size == 1:
         return 0
@@ -38,18 +38,18 @@ def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> i
 
 
 def send_to(mesh: Mesh, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Collective: send row i (of any dtype) to ranks[i]; returns those that arrived, in the order of the ranks that
-    they come from, and those of one rank in the order that they had there.
+    """Collective: send row i (of any dtype) to ranks[i]; returns the rows received, in the order of their source ranks,
+    and those of one rank in the order that they had there.
     """
     order = np.argsort(ranks, kind="stable")
     return exchange(mesh, rows[order], np.bincount(ranks, minlength=mesh.size))
 
 
 def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Collective: send counts[r] rows to rank r, in this order; returns those that arrived, in the order of the ranks.
+    """Collective: send counts[r] rows to rank r, in this order; returns the rows received, in the order of the ranks.
 
-    It runs the `MigrationPlan` of the counts of all ranks. Raises `SilentCorruptionError` where checksums of messages
-    are on and one is wrong.
+    It runs the `MigrationPlan` of the counts of all ranks. Raises `SilentCorruptionError` if checksums of messages are
+    on and one is wrong.
     """
     with mesh.observer.operation(mesh.comm, "migration"):
         sent = np.ascontiguousarray(counts, np.int64)
@@ -69,7 +69,7 @@ def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _parts(rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
-    """The rows of each rank, which follow each other; tag: of their checksums."""
+    """The rows of each rank, which are consecutive; tag: of their checksums."""
     stops = np.cumsum(counts)
     parts = zip(stops - counts, stops, strict=True)
     return [End(peer, tag, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
@@ -80,9 +80,9 @@ def _message(end: End) -> list[Any]:
 
 
 def audit(mesh: Mesh, particles: Particles, total: int) -> None:
-    """Collective: the ids of all ranks are 0 to total - 1, each once; `RankLostError` names what is lost or doubled.
+    """Collective: check that the ids of all ranks are 0 to total - 1, each once; raises `RankLostError` otherwise.
 
-    Ids are compared by their number and by two fingerprints, the sums of a hash of each, modulo 2^64.
+    It compares the number of ids and two fingerprints: the sums of a hash of each id, modulo 2^64.
     """
     ids = particles.device.to_host(particles.ids[particles.own])
     own = np.array([len(ids), *_fingerprints(ids)], np.uint64)
@@ -90,7 +90,7 @@ def audit(mesh: Mesh, particles: Particles, total: int) -> None:
     expected = np.array([total, *_fingerprints(np.arange(total))], np.uint64)
     if not np.array_equal(own, expected):
         raise RankLostError(
-            f"the ranks hold {own[0]} particles, and {total} set out"
+            f"the ranks hold {own[0]} particles, but {total} at the start"
             if own[0] != total
             else "particles were exchanged for copies of others",
             likely="a fault of hpckit: please report it with the run file",

@@ -11,7 +11,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 from hpckit.kernels.particles.records.dispatch import permute, type_words
 
-ROOM = 1.1  # how much more is reserved than is needed now
+ROOM = 1.1  # reserved over needed capacity
 PACKED = np.dtype(
     [("position", "f8", 4), ("velocity", "f8", 4), ("id", "i8"), ("image", "i4", 3), ("unused", "i4")]
 )  # a particle in one piece, as it is sent to another rank
@@ -19,12 +19,12 @@ FIELDS = ("position", "velocity", "id", "image")
 
 
 class Particles:
-    """What a rank knows of particles: its own in the first `slots` slots, some of them empty (id -1), then ghosts.
+    """The particles of a rank: its own in the first `slots` slots, some of them empty (id -1), then ghosts.
 
     positions: [capacity, 4], x, y, z and the type (`kernels.particles.records`), wrapped into the box at the last
     rebuild; velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box
-    lengths each own particle has gone: x + image * length is its unwrapped place. Slots move at every rebuild: ids say
-    who is who. All arrays are those of `device`; on a GPU no slot is empty after a rebuild.
+    lengths each own particle has gone: x + image * length is its unwrapped position. Every rebuild reorders the slots:
+    ids identify particles. All arrays are on `device`; on a GPU no slot is empty after a rebuild.
     """
 
     def __init__(self, device: Device = HOST) -> None:
@@ -49,21 +49,21 @@ class Particles:
 
     @property
     def capacity(self) -> int:
-        """Slots that there is room for."""
+        """The number of allocated slots."""
         return len(self.ids)
 
     @property
     def own(self) -> Any:
-        """The slots that hold own particles, an array of the device."""
+        """The slots that hold own particles, an array on the device."""
         return self.device.xp.flatnonzero(self.ids[: self.slots] >= 0)
 
     @property
     def count(self) -> int:
-        """Own particles; waits for a GPU."""
+        """The number of own particles; waits for a GPU."""
         return int((self.ids[: self.slots] >= 0).sum())
 
     def reserve(self, capacity: int) -> None:
-        """Make room for at least that many slots; what is in them stays, forces are lost."""
+        """Allocate at least `capacity` slots; their contents are kept, except forces."""
         if capacity <= self.capacity:
             return
         held = self._held
@@ -72,7 +72,7 @@ class Particles:
             new[: len(old)] = old
 
     def append(self, packed: npt.NDArray[Any]) -> None:
-        """Add particles (`PACKED`, in the host's memory) behind the slots in use: ghosts are forgotten."""
+        """Add particles (`PACKED`, in host memory) behind the slots in use; discards the ghosts."""
         first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
         for array, name in zip(self._held, FIELDS, strict=True):
@@ -80,7 +80,7 @@ class Particles:
         self.slots, self.ghost_slots = stop, 0
 
     def take(self, slots: Any) -> npt.NDArray[Any]:
-        """The particles of some own slots, packed; the slots are empty afterwards."""
+        """Remove and return the particles of some own slots, packed; the slots are empty afterwards."""
         packed = self.packed(slots)
         self.ids[slots] = -1
         self.velocities[slots] = 0.0
@@ -89,7 +89,7 @@ class Particles:
         return packed
 
     def packed(self, slots: Any) -> npt.NDArray[Any]:
-        """The particles of some own slots in the host's memory, in one piece each."""
+        """The particles of some own slots as `PACKED` records in host memory."""
         packed = np.zeros(len(slots), PACKED)
         for array, name in zip(self._held, FIELDS, strict=True):
             packed[name] = self.device.to_host(array[slots])
@@ -105,9 +105,9 @@ class Particles:
         self.slots, self.ghost_slots = slots, 0
 
     def on_host(self) -> Particles:
-        """The own particles and their forces in the host's memory, in the same slots; not to be changed.
+        """The own particles and their forces in host memory, in the same slots; do not modify them.
 
-        A copy where they are on a GPU, which it waits for.
+        A copy if they are on a GPU; waits for it.
         """
         if not self.device.is_gpu:
             return self
@@ -124,7 +124,7 @@ def pack_particles(
     types: npt.NDArray[np.int64],
     images: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[Any]:
-    """Particles in one piece each, from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
+    """Particles as `PACKED` records from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
     packed = np.zeros(len(positions), PACKED)
     packed["position"][:, :3], packed["velocity"][:, :3] = positions, velocities
     packed["position"][:, 3], packed["id"] = type_words(types), ids

@@ -1,4 +1,4 @@
-"""Particles with fields of the user's own on the ranks of a mesh: they migrate with their places, and have ghosts."""
+"""Particles with user-defined fields on the ranks of a mesh: they migrate with their positions, and have ghosts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Swarm:
     """Particles in the box lower <= x < upper, cut into equal domains along the axes of `mesh` (one to three dims), or
     into those of a grid's cells (`on_grid`).
 
-    Dims are periodic as the axes of the mesh are; along others the outer domains reach to infinity. `fields` are what a
-    particle has besides `position` (float64, one number a dim) and `id` (int64): a dtype each, or (dtype, shape), as in
-    `Swarm(mesh, 0.0, 10.0, heading="f8", spin=("f4", 3))`. `swarm["heading"]` is the array of this rank's particles, a
-    view to read and to write; `add`, `migrate` and `keep` make new ones. Raises `InputError` for a box without volume
-    and for fields that cannot move between ranks.
+    Dims are periodic where the axes of the mesh are; along the others the outer domains extend to infinity. `fields`
+    are the values of a particle besides `position` (float64, one number per dim) and `id` (int64): a dtype each, or
+    (dtype, shape), as in `Swarm(mesh, 0.0, 10.0, heading="f8", spin=("f4", 3))`. `swarm["heading"]` is a writable view
+    of the values of this rank's particles; `add`, `migrate` and `keep` make new arrays. Raises `InputError` for a box
+    without volume and for fields that cannot move between ranks.
     """
 
     def __init__(self, mesh: Mesh, lower: npt.ArrayLike, upper: npt.ArrayLike, **fields: Any) -> None:
@@ -46,7 +46,7 @@ class Swarm:
         low, high = _corner(lower, self.dims), _corner(upper, self.dims)
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise InputError(f"the box from {low.tolist()} to {high.tolist()} has no volume")
-        # The dims that are missing have one domain and no end.
+        # Missing dims have one unbounded domain.
         more = DIMS - self.dims
         spare = tuple("_" * (i + 1) for i in range(more))
         topology = Topology(names + spare, (*mesh.topology.sizes, *(1,) * more), mesh.topology.periodic)
@@ -63,8 +63,8 @@ class Swarm:
         """A swarm in the box of a grid of cells: each particle is on the rank that owns its cell.
 
         For particles that deposit on fields or are moved by them. The box begins at `origin`, cells are `spacing` wide.
-        A particle on the face between two ranks may by rounding count to either cell. Raises `InputError` for a grid
-        that is not on `mesh`, or not of cells.
+        Rounding may assign a particle on the face between two ranks to either cell. Raises `InputError` for a grid that
+        is not on `mesh`, or not of cells.
         """
         if not isinstance(mesh, Mesh) or grid.topology != mesh.topology:
             raise InputError("the grid of a swarm is on another mesh", do="make both of the same mesh")
@@ -81,7 +81,7 @@ class Swarm:
         return swarm
 
     def __len__(self) -> int:
-        """Particles of this rank."""
+        """The number of particles of this rank."""
         return len(self.data)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -97,21 +97,21 @@ class Swarm:
             raise InputError(f"{name} of {len(self)} particles: {error}") from None
 
     def count(self) -> int:
-        """Particles of all ranks. Collective."""
+        """The number of particles of all ranks. Collective."""
         return int(self.counts().sum())
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Particles of each rank. Collective."""
+        """The number of particles of each rank. Collective."""
         counts = np.empty(self.mesh.size, np.int64)
         self.mesh.comm.Allgather(np.array([len(self)], np.int64), counts)
         return counts
 
     def add(self, position: npt.ArrayLike | None = None, **values: npt.ArrayLike) -> None:
-        """Collective: take up particles, each given by one rank, whichever, and send them home.
+        """Collective: add particles, each given by any one rank, and send them to their owners.
 
-        position: [n, dims], or None on ranks that give none. values: what their fields hold, 0 where left out; ids that
-        are left out go on from the largest there is, in the order of the ranks. Raises `InputError` for unknown fields,
-        shapes that do not fit, places that are not finite, and ids that two particles would have (on all ranks).
+        position: [n, dims], or None on ranks that add none. values: of their fields, 0 if left out; new ids continue
+        from the largest one, in the order of the ranks. Raises `InputError` for unknown fields, shapes that do not fit,
+        positions that are not finite, and ids used twice (on all ranks).
         """
         try:
             given = np.empty((0, self.dims)) if position is None else np.asarray(position, np.float64)
@@ -142,7 +142,7 @@ class Swarm:
         self.migrate()
 
     def _require_new(self, ids: np.ndarray, counts: np.ndarray) -> None:
-        """Raise on all ranks where one of the new `ids`, of which ranks have `counts`, is given twice or is there."""
+        """Raise on all ranks if one of the new `ids` (`counts` per rank) is given twice or exists already."""
         every = np.empty(counts.sum(), np.int64)
         self.mesh.comm.Allgatherv(np.ascontiguousarray(ids), (every, counts))
         kinds, times = np.unique(every, return_counts=True)
@@ -153,11 +153,11 @@ class Swarm:
             raise InputError(f"two particles would have the id {least[0]}", do="leave id out, or give others")
 
     def migrate(self) -> int:
-        """Collective, after particles moved: wrap them into the box where it is periodic and send each to the rank that
-        owns its place, however far it went; how many left this rank.
+        """Collective, after particles moved: wrap them into the box along periodic dims and send each to the rank that
+        owns its position, however far it went; returns how many left this rank.
 
-        The particles that stay keep their order, those that come stand behind, in the order of the ranks. Raises
-        `InputError` for a place that is not finite.
+        Particles that stay keep their order; arriving ones go behind them, in the order of their source ranks. Raises
+        `InputError` for a position that is not finite.
         """
         places = self._wrap()
         homes = self.domains.owners(places)
@@ -167,20 +167,20 @@ class Swarm:
         return int(leaves.sum())
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Remove this rank's particles where `mask` is False. Raises `InputError` unless it is a bool for each."""
+        """Remove this rank's particles where `mask` is False. Raises `InputError` unless `mask` is bool[particles]."""
         chosen = np.asarray(mask)
         if chosen.dtype != bool or chosen.shape != self.data.shape:
             what = f"{chosen.dtype}{list(chosen.shape)}"
-            raise InputError(f"a mask is bool[{len(self)}], one of each particle of this rank, not {what}")
+            raise InputError(f"a mask is bool[{len(self)}], one per particle of this rank, not {what}")
         self.data = self.data[chosen]
 
     def ghosts(self, reach: float) -> npt.NDArray[Any]:
         """Collective: copies of all particles and their images across the box within `reach` of this rank's domain.
 
-        A structured array like `data`. Own particles are among them only as images in other periods. "Within" is meant
-        for each dim by itself, so that all neighbors of own particles up to that distance are there. Positions are
-        moved by whole lengths of the box, so that distances need no wrapping. Call `migrate` before, where particles
-        moved. Raises `InputError` for a reach that is not a length.
+        A structured array like `data`. It includes own particles only as periodic images. "Within" applies to each dim
+        separately, so all neighbors of own particles up to that distance are included. Positions are shifted by whole
+        box lengths, so that distances need no wrapping. Call `migrate` first if particles moved. Raises `InputError`
+        for a reach that is not a length.
         """
         if not isinstance(reach, Real) or not (math.isfinite(reach) and reach >= 0):
             raise InputError(f"the reach of ghosts is a length, not {reach!r}")
@@ -197,13 +197,13 @@ class Swarm:
         return everyone[np.argsort(everyone["id"], kind="stable")] if self.mesh.rank == root else None
 
     def _padded(self) -> npt.NDArray[np.float64]:
-        """Positions with the dims that are missing, [n, 3]."""
+        """Positions padded to three dims, [n, 3]."""
         places = np.zeros((len(self), DIMS))
         places[:, : self.dims] = self.data["position"]
         return places
 
     def _wrap(self) -> npt.NDArray[np.float64]:
-        """Wrap positions into the box along periodic dims; all of them, padded."""
+        """Wrap positions into the box along periodic dims; returns all, padded to [n, 3]."""
         position = self.data["position"]
         if not np.isfinite(position).all():
             lost = self.data["id"][~np.isfinite(position).all(axis=1)][0]
@@ -213,7 +213,7 @@ class Swarm:
             x = position[:, d]
             outside = (x < self.lower[d]) | (x >= self.upper[d])
             wrapped = self.lower[d] + np.mod(x[outside] - self.lower[d], length[d])
-            # Rounding may end on the upper side, which is the lower one.
+            # Rounding may give the upper side, which is the same place as the lower side.
             x[outside] = np.where(wrapped >= self.upper[d], self.lower[d], wrapped)
         return self._padded()
 
@@ -226,7 +226,7 @@ def _corner(given: npt.ArrayLike, dims: int) -> npt.NDArray[np.float64]:
 
 
 def _record(dims: int, fields: dict[str, Any]) -> np.dtype[Any]:
-    """What a particle is, as it lies in memory."""
+    """The record dtype of a particle."""
     parts: list[Any] = [("position", np.float64, (dims,)), ("id", np.int64)]
     for name, kind in fields.items():
         try:

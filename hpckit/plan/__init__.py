@@ -1,4 +1,4 @@
-"""Plans: pure values that say who owns what and who sends what to whom. No MPI here."""
+"""Plans: pure values that define the ownership of data and the messages between ranks. No MPI here."""
 
 from hpckit import loaded_on_use
 

@@ -1,4 +1,4 @@
-"""The one block rule: how n cells are dealt to parts. Everything that decides who owns what calls it."""
+"""The one block rule: how n cells are divided into parts. All code that assigns ownership calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as pictures: a text table of who sends what to whom, and an SVG of ranks by time."""
+"""Plans as pictures: a text table of the messages, and an SVG of ranks by time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROW, LEFT, TOP, WIDTH = 26, 70, 46, 900
 
 
 def draw(plan: Plan) -> str:
-    """A table, a line a step and a column a rank: `2>3` says that the rank sends its cell 2 to rank 3, `2-5>3` cells 2
-    to 5; a plan may say it in other words, as a halo exchange does: `2x16>3`, a box of 2 x 16 cells. `+` steps are
-    added where they arrive, `m` steps run in shared memory.
+    """A table, one line per step and one column per rank: `2>3` means that the rank sends its cell 2 to rank 3, `2-5>3`
+    cells 2 to 5. Plans may have other labels: in a halo exchange, `2x16>3` is a box of 2 x 16 cells. Data of `+` steps
+    is added by the receiver; `m` steps run in shared memory.
 
     Raises `InputError` for more ranks or messages than a table can show.
     """
@@ -64,7 +64,7 @@ def draw_svg(plan: Plan, machine: Machine | None = None, nbytes: float = 0.0, it
 def timeline_parts(
     plan: Plan, machine: Machine | None = None, nbytes: float = 0.0, itemsize: float = 8
 ) -> tuple[list[str], int]:
-    """What `draw_svg` draws below its title, as SVG elements, and how high all of it is, px."""
+    """The SVG elements of `draw_svg` below its title, and the height of the picture, px."""
     ranks = check_size(plan)
     events = list(timeline(plan, machine, nbytes, itemsize))
     end = max((event.end for event in events), default=1.0) or 1.0

@@ -1,4 +1,4 @@
-"""Whole numbers as users write them: one for all dims or one a dim, of Python's or NumPy's kinds."""
+"""Whole numbers from arguments, of Python or NumPy types: one for all dims or one per dim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpckit.errors import InputError
 
 
 def count(given: Any, what: str) -> int:
-    """`given` as an int; `InputError` for what is no whole number (also True, which would pass for 1)."""
+    """`given` as an int; raises `InputError` if it is not a whole number (nor is True, which would pass for 1)."""
     try:
         if isinstance(given, bool):
             raise TypeError
@@ -20,21 +20,21 @@ def count(given: Any, what: str) -> int:
 
 
 def counts(given: Any, what: str, dims: int | None = None) -> tuple[int, ...]:
-    """`given` as a tuple of ints: a number stands for all `dims` (for one dim where `dims` is None).
+    """`given` as a tuple of ints: a single number is repeated for all `dims` (once if `dims` is None).
 
-    Raises `InputError` for other things, and for a sequence of another length than `dims`.
+    Raises `InputError` if it is neither, or if the length of a sequence is not `dims`.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return (count(given, what),) * (1 if dims is None else dims)
     each = tuple(count(one, what) for one in given)
     if dims is not None and len(each) != dims:
-        raise InputError(f"{what} is one number for all dims or one for each of {dims}, not {each}")
+        raise InputError(f"{what} must be one number for all dims or one for each of {dims}, not {each}")
     return each
 
 
 def checked_root(root: Any, ranks: int) -> int:
-    """A rank of so many. Raises `InputError`."""
+    """`root` as an int; raises `InputError` if it is not a rank below `ranks`."""
     number = count(root, "the root")
     if not 0 <= number < ranks:
-        raise InputError(f"root {number} is none of the {ranks} ranks of the axis", do=f"choose 0 to {ranks - 1}")
+        raise InputError(f"root {number} is not one of the {ranks} ranks of the axis", do=f"choose 0 to {ranks - 1}")
     return number

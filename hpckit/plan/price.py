@@ -1,8 +1,8 @@
-"""What a plan costs on a machine: time of each rank, what the critical path is made of, load of the links.
+"""The price of a plan on a machine: the time of each rank, the parts of the critical path, the load of the links.
 
-The model is that of the LogGP family (Alexandrov et al. 1995) with levels and shared links: a rank sends one message
-at a time and takes one at a time; messages of one step share the uplinks of the units that they leave and enter; a
-rank adds what it received with its own speed, beside its next messages where the plan allows it (`lag`).
+The model is of the LogGP family (Alexandrov et al. 1995) with levels and shared links: a rank sends one message at a
+time and receives one at a time; messages of one step share the uplinks of the units that they leave and enter; a rank
+adds received data at its own speed, concurrently with its next messages if the plan allows it (`lag`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ STEADY = 1e-9
 @dataclass(frozen=True)
 class Price:
     """Times in s. rank_seconds: float64[ranks]. critical: s of latency (with overheads), transfer (as if alone on the
-    links), contention (what sharing adds) and reduction on the path that ends last. link_bytes: for each level the most
-    that leaves one of its units; for the outermost the most that one rank sends across it. busy: float64[ranks], what
-    each computes.
+    links), contention (the cost of sharing) and reduction on the path that ends last. link_bytes: for each level the
+    largest load out of one of its units; for the outermost the most that one rank sends across it. busy:
+    float64[ranks], the compute time of each rank.
     """
 
     rank_seconds: Floats

@@ -1,8 +1,8 @@
-"""What a plan is: a value over all ranks that can be proved, priced, drawn and run.
+"""The plan protocol: a value over all ranks that can be proved, priced, drawn and run.
 
-`prove`, `price` and `draw` use what stands here and nothing else, so a class with the four members of `Plan` is a plan.
-Data is counted in cells: places in a rank's memory that move as a whole (a slot of a buffer, a layer of a halo, a
-ghost). What a cell holds is named by a global index (a block of a buffer, a point of a grid, the id of a particle).
+`prove`, `price` and `draw` use only this protocol, so any class with the four members of `Plan` is a plan. Data is
+counted in cells: places in a rank's memory that move as a whole (a slot of a buffer, a layer of a halo, a ghost). A
+global index names the content of a cell (a block of a buffer, a point of a grid, the id of a particle).
 
 A worked example. Three ranks own two cells each of a ring of six and keep one cell of each neighbor, in local cells
 0 (of the left neighbor), 1, 2 (owned), 3 (of the right neighbor)::
@@ -49,20 +49,20 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1  # a peer
-NOTHING = -1  # a global index: nothing is given, anything may be left
-EMPTY = -2  # a global index of the end: what nobody gave
+NOTHING = -1  # a global index: no data at the start, any content at the end
+EMPTY = -2  # a global index of the end: no rank's data
 IN_ORDER = -1  # a tag
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """One end of the messages of a step: entry m is what `rank[m]` sends to, or receives from, `peer[m]`.
+    """One end of the messages of a step: entry m is the message that `rank[m]` sends to, or receives from, `peer[m]`.
 
     peer: int64[m], NOBODY for an entry without a message. first, last: int64[m], the cells of the message, last
-    excluded. rank: int64[m]; None where entry r is that of rank r, as in a partial permutation. amount: int64[m] or
-    float64[m], items that a message carries; None: as many as cells. cells: a list into which `first` and `last` point
-    where the cells of a message do not lie side by side; None where they are the cells themselves. Several messages
-    between two ranks in a step match in their order.
+    excluded. rank: int64[m]; None if entry r is that of rank r, as in a partial permutation. amount: int64[m] or
+    float64[m], items in each message; None: one per cell. cells: a list indexed by `first` and `last`, for messages
+    whose cells are not contiguous; None if `first` and `last` are cells. Several messages between two ranks in a step
+    match in their order.
     """
 
     peer: Ints
@@ -85,7 +85,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What ranks compute in a step, before its messages leave: entry m is computed by `rank[m]` in `seconds[m]`.
+    """The computations of a step, before its messages leave: `rank[m]` computes entry m in `seconds[m]`.
 
     It needs the global indices needs[m] in the cells reads[m] and leaves makes[m] in the cells writes[m]: int64[m, k]
     each, NOTHING where an entry has fewer. names: of the entries, for messages and drawings.
@@ -104,16 +104,15 @@ class Work:
 class Step:
     """Messages of all ranks that may be under way together. A message from a rank to itself is a copy.
 
-    add: what arrives is added to the cells that take it, else it is stored. clears: what leaves is taken out of the
-    sender's cells, which then hold zeros. wraps: a range that passes the last cell
-    goes on at cell 0. lag: what leaves was complete so many steps before, so the steps of the last `lag` numbers may be
-    under way together; 1 is one after the other. tag: tells messages between two ranks in steps that are under way
-    together apart; IN_ORDER where the order of the steps does. place: "messages", or "memory": the ranks copy or add in
-    the shared memory of their node.
+    add: the receiver adds the data to its cells, instead of storing it. clears: the sender's cells hold zeros after the
+    send. wraps: a range that passes the last cell continues at cell 0. lag: the data sent was complete `lag` steps
+    before, so `lag` successive steps may be under way together; 1 is one after the other. tag: distinguishes messages
+    between two ranks in steps that are under way together; IN_ORDER if the order of the steps does. place: "messages",
+    or "memory": the ranks copy or add in the shared memory of their node.
 
-    itemsize: bytes of an item; 0: as `price` is given. parts: where given, an item is one of so many parts of the
-    buffer whose bytes `price` is given. work: what is computed first. name: of the step in messages. texts: what
-    drawings say of the entries of `sends`, without the receiver: `2x16` cells; by default the range of cells.
+    itemsize: bytes of an item; 0: the argument of `price`. parts: if given, an item is 1 / `parts` of the buffer, whose
+    bytes are an argument of `price`. work: computed first. name: of the step in messages. texts: labels of the entries
+    of `sends` in drawings, without the receiver: `2x16` cells; by default the range of cells.
     """
 
     sends: Ends
@@ -138,17 +137,17 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """Who starts with what, and who must hold what at the end. Rows are ranks, columns are cells.
+    """The data of each cell at the start, and the data it must hold at the end. Rows are ranks, columns are cells.
 
-    start: int64[ranks, cells], the global index of what a rank gives in a cell; NOTHING where it gives nothing. Ranks
-    that give the same index each contribute to it. end: the global index whose contributions, each once, a cell must
-    hold in the end: one of them is a copy, several are a sum; NOTHING where anything may be left, EMPTY where no data
-    may arrive. Rows may be one row that is broadcast.
+    start: int64[ranks, cells], the global index of the data in a cell; NOTHING for a cell without data. Ranks with the
+    same index each contribute to it. end: the global index whose contributions, each once, a cell must hold at the end:
+    a copy if there is one contribution, a sum if there are several; NOTHING for any content, EMPTY if no data may
+    arrive. A single row is broadcast.
 
-    zeros: cells that give nothing hold zeros, to which one may add; else what they hold must not be used. fixed:
-    bool[ranks, cells], cells into which nothing may be written. node: int64[ranks], of each rank; steps in
-    "memory" stay within one. also: called with the fingerprints uint64[ranks, cells] of the end, for what indices
-    cannot say; it raises `PlanError`. cell_name, index_name: words for a rank's cell and for a global index.
+    zeros: cells without data hold zeros, to which steps may add; else steps must not use them. fixed: bool[ranks,
+    cells], cells that must not be written. node: int64[ranks], the node of each rank; steps in "memory" stay within
+    one. also: a further check, called with the fingerprints uint64[ranks, cells] of the end; it raises `PlanError`.
+    cell_name, index_name: names of a rank's cell and of a global index.
     """
 
     start: Ints
@@ -163,10 +162,10 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """The claim of a plan that acts alike along all lines of ranks: plans of a line each, whose proofs prove it.
+    """The claim of a plan that acts alike on all lines of ranks: one plan per line, whose proofs prove the whole.
 
-    They are made from the steps of the plan, so that a step that is not alike shows. whole: makes the plan of the same
-    steps whose claim is a `Claim`, to find the rank at fault; the steps of this one then need not say its cells.
+    They are made from the steps of the plan, so that a step that differs shows. whole: makes the plan of the same steps
+    whose claim is a `Claim`, to find the rank at fault; the steps of this plan then need not give their cells.
     """
 
     plans: tuple[Plan, ...]
@@ -175,7 +174,7 @@ class Factors:
 
 @runtime_checkable
 class Plan(Protocol):
-    """Who sends what to whom, and in which order, for all ranks."""
+    """The messages of all ranks, and their order."""
 
     @property
     def ranks(self) -> int:
@@ -188,7 +187,7 @@ class Plan(Protocol):
         """The steps in their order, made anew each time and never all stored: a generator, or `Steps`."""
 
     def claim(self) -> Claim | Factors:
-        """What the plan promises. Raises `PlanError` where the plan cannot promise anything."""
+        """What the plan promises. Raises `PlanError` if the plan itself is invalid."""
 
 
 def require_plan(given: Any) -> None:
@@ -201,10 +200,10 @@ def require_plan(given: Any) -> None:
 
 @dataclass(frozen=True)
 class Steps(Sequence[Step]):
-    """Steps that are made by their number: any of them is there without those before.
+    """Steps made on demand by their number, without the steps before them.
 
-    runs: stretches (first, end) of steps that are alike but for their cells, for `price`, which need not walk through
-    them. lag: the largest of the steps.
+    runs: stretches (first, end) of steps that differ only in their cells, so that `price` need not walk through them.
+    lag: the largest of the steps.
     """
 
     length: int
@@ -256,7 +255,7 @@ class Transposed:
         return Steps(n, step, backward, int((after - np.arange(n)).max(initial=1)))
 
     def claim(self) -> Claim | Factors:
-        """Whoever held a copy gives its contribution, and whoever gave one holds their sum."""
+        """Each holder of a copy gives its contribution, and each former giver holds the sum."""
         claim = self.plan.claim()
         if isinstance(claim, Claim):
             return replace(claim, start=claim.end, end=claim.start, fixed=None, zeros=True)
@@ -267,7 +266,7 @@ class Transposed:
 def transposed(plan: Plan) -> Plan:
     """The same messages backward; stores become additions and additions stores.
 
-    Of a halo exchange the accumulation of halos, of an all-gather the reduce-scatter, of a broadcast the reduce, of a
-    change of layout its gradient. Of plans without computations.
+    A halo exchange becomes the accumulation of halos, an all-gather a reduce-scatter, a broadcast a reduce, a change of
+    layout its gradient. For plans without computations.
     """
     return Transposed(plan)

@@ -1,7 +1,7 @@
 """Proofs of plans: all ranks are executed symbolically, without MPI.
 
-What a rank gives is a random 64-bit number, and a sum of contributions is the sum of their numbers: a contribution
-that is lost, doubled or misplaced, or data that nobody gave, shows with probability 1 - 2^-64.
+Each contribution of a rank is a random 64-bit number, and a sum of contributions is the sum of their numbers: a lost,
+doubled or misplaced contribution, or data of no rank, is detected with probability 1 - 2^-64.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hpckit.plan.protocol import EMPTY, NOBODY, NOTHING, Claim, Ends, Ints, Plan
 
 Numbers = npt.NDArray[np.uint64]
 LONG_AGO = -(2**30)  # the number of a step before all others
-CONTRIBUTIONS = 2**61  # numbers from here on stand for contributions, those below for global indices
-NOBODYS = 0xA5A5_5A5A_0F0F_F0F1  # what cells hold that nobody gave
-DENSE = 4  # indices up to so many times the cells are looked up in a table, others by bisection
+CONTRIBUTIONS = 2**61  # numbers from here on stand for contributions, lower ones for global indices
+NOBODYS = 0xA5A5_5A5A_0F0F_F0F1  # the number of cells without data
+DENSE = 4  # indices up to `DENSE` times the cells are looked up in a table, others by bisection
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved: so many steps, messages between ranks, and copies within one, for so many ranks."""
+    """The size of a proof: the numbers of steps, of messages between ranks, of copies within a rank, and of ranks."""
 
     ranks: int
     steps: int
@@ -35,11 +35,11 @@ class Proof:
 def prove(plan: Plan) -> Proof:
     """Execute a plan on all ranks symbolically; raise `PlanError` unless it does exactly what it claims.
 
-    Checked for all ranks: each send meets one receive of the same extent, within the cells that there are, so steps,
-    whose receives can be posted before their sends, cannot deadlock; what is sent, or computed with, was complete `lag`
-    steps before; messages that are under way together store into no cells of each other, and no two between the same
-    ranks share a tag; fixed cells are never written; steps in shared memory stay within a node; each cell of the claim
-    ends with each contribution to its index once. The message names the rank and the step.
+    Checked for all ranks: each send meets one receive of the same extent, within the existing cells, so steps cannot
+    deadlock (their receives can be posted before their sends); data that is sent or used was complete `lag` steps
+    before; messages under way together do not store into each other's cells, and no two between the same ranks share a
+    tag; fixed cells are never written; steps in shared memory stay within a node; each cell of the claim ends with
+    each contribution to its index once. The error names the rank and the step.
     """
     require_plan(plan)
     claim = plan.claim()
@@ -82,7 +82,7 @@ class _End(NamedTuple):
 
 
 class _Execution:
-    """What all ranks hold while a plan is executed. held: uint64[ranks * cells], flat as all arrays of cells here."""
+    """The data of all ranks while a plan is executed. held: uint64[ranks * cells], flat like all cell arrays here."""
 
     def __init__(self, plan: Plan, claim: Claim) -> None:
         self._plan, self._claim = plan, claim
@@ -96,7 +96,7 @@ class _Execution:
         self._tagged: list[tuple[int, int, Ints]] = []  # number, tag and pairs of the steps under way
 
     def run(self) -> Proof:
-        """Take all steps; look at what each rank holds in the end."""
+        """Take all steps, then check the final data of each rank."""
         number, messages, copies = -1, 0, 0
         for number, step in enumerate(self._plan.steps()):
             sent, taken = self._end(number, step, step.sends), self._end(number, step, step.receives)
@@ -145,7 +145,7 @@ class _Execution:
         return end
 
     def _matched(self, number: int, step: Step, sent: _End, taken: _End) -> tuple[_End, _End]:
-        """Both ends with entry m of one the other end of entry m of the other."""
+        """Both ends, ordered so that entry m of one meets entry m of the other."""
         ranks = self._plan.ranks
         if step.sends.rank is None and step.receives.rank is None:
             send_to, recv_from = step.sends.peer, step.receives.peer
@@ -205,7 +205,7 @@ class _Execution:
             )
 
     def _check_tags(self, number: int, step: Step, sent: _End) -> None:
-        """Messages under way together between the same ranks have tags of their own, where they have any."""
+        """Check that messages under way together between the same ranks have different tags, if they have any."""
         if step.tag < 0:
             return
         pairs = sent.rank * self._plan.ranks + sent.peer
@@ -222,7 +222,7 @@ class _Execution:
         self._tagged.append((number, step.tag, pairs))
 
     def _compute(self, number: int, step: Step, work: Work) -> None:
-        """What is needed is there; what is made is there before messages leave."""
+        """Check the inputs of computations, and store their results before messages leave."""
         base = work.rank[:, None] * self._cells
         for cells, needs in ((base + work.reads, work.needs),):
             asked = needs != NOTHING
@@ -276,7 +276,7 @@ class _Execution:
         self._complete[into] = number
 
     def _check_apart(self, number: int, step: Step, into: Ints, alone: bool) -> None:
-        """Nothing is stored where a message that is under way too is sent from, or stored."""
+        """Check that no message stores into cells that another message under way reads or writes."""
         verbs = [("sends", self._left[into] > number - step.lag)]
         if step.lag > 1:
             verbs.append(("receives", self._complete[into] > number - step.lag))
@@ -305,7 +305,7 @@ class _Execution:
                 at = ends.cells[at]
                 beyond = (at < 0) | (at >= self._cells)
             if beyond.any():
-                raise self._fault(number, step, f"a message has cells that are none of the {self._cells} of its rank")
+                raise self._fault(number, step, f"a message has cells outside the {self._cells} of its rank")
         elif step.wraps:
             at = at % self._cells
         return (rank * self._cells + at).reshape(-1)
@@ -332,9 +332,9 @@ class _Execution:
 
 
 class _Indices:
-    """The numbers of contributions, and of global indices, whose number is the sum of those of its contributions.
+    """The numbers of contributions, and of global indices: the number of an index is the sum over its contributions.
 
-    given: uint64[ranks, cells], what the cells hold before the first step.
+    given: uint64[ranks, cells], the data of the cells before the first step.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -360,7 +360,7 @@ class _Indices:
             self._totals[unknown] = _random(np.flatnonzero(unknown))
 
     def totals(self, index: Ints) -> Numbers:
-        """The number of each index, of those that nobody gives too; anything for what is no index."""
+        """The number of each index, also without contributions; arbitrary for values that are not indices."""
         n = len(self._totals)
         if not n:
             return _random(index)
@@ -374,7 +374,7 @@ class _Indices:
         return np.where(known, self._totals[at], _random(index))
 
     def wrong(self, held: Numbers) -> npt.NDArray[np.bool_]:
-        """The cells that do not hold what the claim says."""
+        """The cells that differ from the claim."""
         end = self._claim.end
         rows = end[:1] if end.strides[0] == 0 else end
         wrong = (held != self.totals(rows)) & (rows >= 0)
@@ -383,7 +383,7 @@ class _Indices:
         return wrong
 
     def name_of(self, number: np.uint64) -> str:
-        """What a cell holds, in words."""
+        """The content of a cell, in words."""
         if number == self._nobody:
             return "what nobody gave"
         end = np.unique(self._claim.end[self._claim.end >= 0])

@@ -15,10 +15,10 @@ from hpckit.plan.grid.factor import best_factorization
 
 @dataclass(frozen=True)
 class Topology:
-    """`sizes[a]` ranks along the axis `names[a]`; those named in `periodic` close on themselves.
+    """`sizes[a]` ranks along the axis `names[a]`; the axes in `periodic` are periodic.
 
-    Ranks are numbered row-major, as MPI_Cart_create does: the last axis varies fastest. Raises `InputError` for axes
-    that are not named once each, sizes below 1, and periodic names that are no axes.
+    Ranks are numbered row-major, as in MPI_Cart_create: the last axis varies fastest. Raises `InputError` for duplicate
+    or missing names, sizes below 1, and periodic names that are not axes.
     """
 
     names: tuple[str, ...]
@@ -48,9 +48,9 @@ class Topology:
         periodic: Sequence[str] = (),
         halo: int | Sequence[int] = 1,
     ) -> Topology:
-        """What a `Mesh` of so many ranks chooses for a grid of this shape; axes: ranks along each dim, 0 to be chosen.
+        """The choice of a `Mesh` for a grid of this shape; axes: ranks along each dim, 0 to be chosen.
 
-        Raises `DecompositionError` where the ranks do not fit.
+        Raises `DecompositionError` if the ranks do not fit.
         """
         least = [halo] * len(axes) if isinstance(halo, int) else halo
         sizes = best_factorization(ranks, shape, tuple(axes.values()), [name in periodic for name in axes], least)
@@ -68,18 +68,18 @@ class Topology:
         return self.names.index(name)
 
     def is_periodic(self, name: str) -> bool:
-        """Whether the axis closes on itself."""
+        """Whether the axis is periodic."""
         self.axis(name)
         return name in self.periodic
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """The place of a rank: one coordinate an axis."""
+        """The coordinates of a rank, one per axis."""
         if not 0 <= rank < self.size:
             raise InputError(f"rank {rank} is not one of the {self.size} ranks 0 to {self.size - 1}")
         return tuple(int(c) for c in np.unravel_index(rank, self.sizes))
 
     def rank(self, coords: tuple[int, ...]) -> int:
-        """The rank at a place; a periodic axis takes any integer, another one raises `InputError` outside its range."""
+        """The rank at `coords`; periodic axes accept any integer, others raise `InputError` outside their range."""
         if len(coords) != len(self.sizes):
             raise InputError(f"a place has {len(self.sizes)} coordinates ({', '.join(self.names)}), not {len(coords)}")
         wrapped = [
@@ -100,11 +100,11 @@ class Topology:
         return self.rank(tuple(coords))
 
     def all_coords(self) -> npt.NDArray[np.int64]:
-        """The places of all ranks: int64[axes, size]."""
+        """The coordinates of all ranks: int64[axes, size]."""
         return np.array(np.unravel_index(np.arange(self.size), self.sizes), np.int64).reshape(len(self.sizes), -1)
 
     def all_shifted(self, name: str, n: int) -> npt.NDArray[np.int64]:
-        """`shift` for every rank at once: int64[size], -1 for nobody."""
+        """`shift` for every rank at once: int64[size], -1 for no rank."""
         axis = self.axis(name)
         coords = self.all_coords()
         moved = coords[axis] + n

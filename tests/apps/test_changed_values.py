@@ -68,7 +68,7 @@ def test_checksums_tell_a_bit_a_swap_and_a_message_of_another_exchange() -> None
         seals.finish([End(0, 5, "halo along x", [changed])])
     seals.start([End(0, 5, "halo along x", [values])], [])  # the third of one exchange meets the first of another
     late.start([], [(0, 5)])
-    with pytest.raises(SilentCorruptionError, match="number 3 of rank 0 came where number 1 was due"):
+    with pytest.raises(SilentCorruptionError, match=r"3 of rank 0 .* 1 was due"):
         late.finish([End(0, 5, "halo along x", [values])])
     seals.finish([])
 
@@ -111,7 +111,7 @@ def test_checksums_of_single_messages_are_in_turn() -> None:
     lost = SingleSeals(MPI.COMM_SELF, 7, "message")
     due = lost.post(0)
     sender.send(0, first)  # its fourth, where the first is due
-    with pytest.raises(SilentCorruptionError, match="number 4 of rank 0 came where number 1 was due"):
+    with pytest.raises(SilentCorruptionError, match=r"4 of rank 0 .* 1 was due"):
         lost.check(due, 0, first)
 
 

@@ -74,7 +74,7 @@ def test_drawings(capsys, tmp_path):
         (["gosip"], "did you mean 'gossip'"),
         (["allreduce", "--bytes", "3foo"], "'3foo' is no size"),
         (["allreduce", "--ranks", "0"], "0 ranks"),
-        (["broadcast", "--root", "16"], "root 16 is none of the 16 ranks"),
+        (["broadcast", "--root", "16"], "one of the 16 ranks"),
         (["allreduce", "--algorithm", "rnig"], "did you mean 'ring'"),
     ],
 )

@@ -52,5 +52,5 @@ def test_a_run_with_gpu_equals_one_without(tmp_path):
 def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):
     done = hpckit("run", "md/melt", *SMALL, "repro=true", "--gpu", "--directory", "r", cwd=tmp_path, **SIMULATED)
     assert done.code != 0
-    assert "no form for GPUs: repro = True" in done.stdout + done.stderr
+    assert "repro = True does not run on GPUs" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

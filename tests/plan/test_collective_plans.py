@@ -219,7 +219,7 @@ def test_names_and_numbers_that_cannot_be():
         (("all_reduce", "rnig", 4), {}, "no algorithm of all_reduce 'rnig'", "did you mean 'ring'"),
         (("all_reduce", "ring", 0), {}, "on 0 ranks", "1 rank or more"),
         (("all_reduce", "ring", 4), {"root": 1}, "takes no option root", "segments"),
-        (("broadcast", "tree", 4), {"root": 4}, "root 4 is none of the 4", "0 to 3"),
+        (("broadcast", "tree", 4), {"root": 4}, "one of the 4", "0 to 3"),
         (("all_reduce", "ring", 4), {"segments": 0}, "1 segment or more", ""),
         (("all_reduce", "ring", 4), {"segments": "3"}, "segments is a whole number, not '3'", ""),
         (("all_reduce", "parameter_server", 4), {"servers": 5}, "5 parameter servers on 4", "1 to 4"),

@@ -53,8 +53,8 @@ def instead(old, new):
         ("1f1b", 0, instead("0F2", "1F2"), "rank 0 does 1F2, stage 1 is on rank 1"),
         ("1f1b", 0, instead("0F2", "3F2"), "rank 0 does 3F2, there are 3 stages"),
         ("1f1b", 0, instead("0F2", "0F6"), "rank 0 does 0F6, there are 6 microbatches"),
-        ("1f1b", 0, instead("0F2", "0SEND_F2>1"), "which is no F, B, I or W"),
-        ("1f1b", 1, instead("1B2", "1B2>0"), "rank 1 does 1B2>0, which is no F, B, I or W"),
+        ("1f1b", 0, instead("0F2", "0SEND_F2>1"), "which is not F, B, I or W"),
+        ("1f1b", 1, instead("1B2", "1B2>0"), "rank 1 does 1B2>0, which is not F, B, I or W"),
         ("zb_h1", 1, moved("1W0", -1), "deadlock: rank 1 waits in 1W0 for 1I0, which comes later on the same rank"),
         ("gpipe", 2, moved("2B0", -1), "rank 1 waits in 1B0"),
         ("1f1b", 1, moved("1F5", 3), "deadlock: .*rank 2 waits in 2F5 for 1F5, which rank 1 has"),
@@ -102,8 +102,8 @@ def test_a_wrong_program_is_named(rank, change, said):
     ("rank", "change", "said"),
     [
         (2, instead("2B3>1", "2B3"), "rank 2 never does 2SEND_I3>1"),
-        (1, instead("1B3>0", "1B3>2"), "rank 1 never does 1SEND_I3>0; rank 1 does 1SEND_I3>2, which is no message"),
-        (0, instead("0B3", "0B3>1"), "rank 0 does 0SEND_I3>1, which is no message"),
+        (1, instead("1B3>0", "1B3>2"), "rank 1 never does 1SEND_I3>0; rank 1 does 1SEND_I3>2, which is not a message"),
+        (0, instead("0B3", "0B3>1"), "rank 0 does 0SEND_I3>1, which is not a message"),
         (2, lambda actions: [*actions, Action(2, "SEND_I", 3, 1)], "rank 2 does 2SEND_I3>1 again"),
         (1, moved("1RECV_I0<2", 8), "is sent by 2SEND_I0>1 and taken by 1RECV_I1<2"),
         (1, moved("1RECV_I5<2", 3), "waits in 1B5>0 for 1RECV_I5<2, which comes later on the same rank"),
@@ -171,7 +171,7 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_schedule(tmp_path / "none.csv")
     (tmp_path / "picture.csv").write_bytes(b"\xff\xfe\x00\xd8")
-    with pytest.raises(InputError, match="it is no text"):
+    with pytest.raises(InputError, match="not text"):
         read_schedule(tmp_path / "picture.csv")
     with pytest.raises(InputError, match="cannot be written"):
         write_schedule(pipeline_schedule("gpipe", 1, 1), tmp_path / "no" / "such.csv")

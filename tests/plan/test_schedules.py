@@ -153,7 +153,7 @@ def test_actions_and_their_text_are_inverse():
         assert str(Action.parse(text)) == text
     assert Action.parse(" 12W3 ") == Action(12, "W", 3)
     for text in ("", "F0", "0F", "0X1", "0F1>2", "0TIE3", "0SEND_F1", "-1F0", "0F1 0F2", "00F1"):
-        with pytest.raises(InputError, match="is no action"):
+        with pytest.raises(InputError, match="not an action"):
             Action.parse(text)
 
 

@@ -408,7 +408,7 @@ def check_refusals(mesh):
     refused("cannot be written", lambda: hp.all_reduce(np.frombuffer(bytes(8)), mesh))
     refused("weight of this rank", lambda: hp.all_reduce(x, mesh, "average"))
     refused("belongs to", lambda: hp.all_reduce(x, mesh, "sum", weight=1.0))
-    refused("none of the", lambda: hp.broadcast(x, mesh, P))
+    refused("one of the", lambda: hp.broadcast(x, mesh, P))
     refused("add up to", lambda: hp.reduce_scatter(x, mesh, counts=[1] * (P - 1) + [0]))
     refused("counts are", lambda: hp.all_gather(x, mesh, counts=[-8] * P))
     refused("out holds", lambda: hp.reduce_scatter(x, mesh, out=np.ones(99)))

@@ -135,10 +135,10 @@ def test_wrong_use_is_refused_on_every_rank():
         refused(lambda: halo([field, field]), "for 1 fields, not 2")
         refused(lambda: hp.HaloExchange(mesh, field, {"x": hp.bc.mirror}), "periodic and has no walls")
         refused(lambda: hp.HaloExchange(mesh, field, {"z": hp.bc.mirror}), "no axis is called 'z'")
-        refused(lambda: hp.HaloExchange(mesh, field, {"y": "mirorr"}), "no wall fill")
+        refused(lambda: hp.HaloExchange(mesh, field, {"y": "mirorr"}), "wall fill")
         halo.start(field)
         refused(lambda: halo.start(field), "started already")
-        refused(lambda: halo.finish(field.like()), "other fields")
+        refused(lambda: halo.finish(field.like()), "different fields")
         halo.finish(field)
         if mesh.size > 1:
             dtype = np.float32 if mesh.rank == mesh.size - 1 else np.float64
@@ -164,7 +164,7 @@ def test_wrong_use_is_refused_on_every_rank():
     assert mesh.coords == mesh.topology.coords(COMM.rank)
     refused(lambda: hp.Mesh(MPI.COMM_NULL, x=0), "COMM_NULL")
     refused(lambda: hp.Mesh(COMM, x="2"), "the size of axis x is a whole number")
-    refused(lambda: hp.Mesh(COMM, x=0, periodic=True), "periodic names axes")
+    refused(lambda: hp.Mesh(COMM, x=0, periodic=True), "axis names")
 
 
 def test_chosen_axes_only():

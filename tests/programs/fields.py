@@ -95,7 +95,7 @@ def test_integers_are_exact_and_complex_numbers_have_no_extremes(mesh, dec):
         (waves.argmin, "no order"),
         (lambda: waves.norm(3), "no norm of order 3"),
         (lambda: waves.dot(hp.Field.zeros(mesh, dec, components=2)), "have no product"),
-        (hp.Field.zeros(mesh, dec, "S3").sum, "those of numbers"),
+        (hp.Field.zeros(mesh, dec, "S3").sum, "need numbers"),
     ):
         try:
             reduction()
@@ -136,9 +136,9 @@ def test_products_norms_and_places_are_those_of_numpy(mesh, dec):
 def test_what_is_given_wrongly_is_said(mesh, dec):
     field = hp.Field.zeros(mesh, dec)
     for wrong, words in (
-        (lambda: field.gather(root=mesh.size), f"root {mesh.size} is none"),
-        (lambda: field.gather(root=-1), "root -1 is none"),
-        (lambda: hp.Field.from_global(mesh, dec, None, root=mesh.size), f"root {mesh.size} is none"),
+        (lambda: field.gather(root=mesh.size), f"root {mesh.size} is not"),
+        (lambda: field.gather(root=-1), "root -1 is not"),
+        (lambda: hp.Field.from_global(mesh, dec, None, root=mesh.size), f"root {mesh.size} is not"),
         (lambda: field.coords((1.0, 2.0, 3.0)), "one for each of 2"),
         (lambda: hp.Field.zeros(mesh, dec, "flaot"), "is not a dtype"),
         (lambda: hp.Field.zeros(mesh, dec, object), "objects"),

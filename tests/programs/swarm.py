@@ -150,7 +150,7 @@ def test_refusals(mesh):
         (lambda: swarm.__setitem__("heading", np.zeros(COUNT + 1)), "heading of"),
         (lambda: swarm.keep(np.arange(len(swarm))), "a mask is bool"),
         (lambda: swarm.keep(np.ones(COUNT + 1, bool)), "a mask is bool"),
-        (lambda: swarm.gather(mesh.size), "is none"),
+        (lambda: swarm.gather(mesh.size), "is not one"),
     ):
         refused(wrong, words)
 

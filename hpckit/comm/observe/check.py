@@ -1,7 +1,7 @@
-"""The comparison of an operation over its ranks before it is run: operation, dtype, count and root must agree.
+"""The comparison of an operation over its ranks before it runs: operation, dtype, count and root must agree.
 
-The first rank of the communicator gathers what the others say and answers each; all of it by messages that are polled,
-so that a rank which waits for one that never comes can be told by the watcher, and raises.
+The first rank of the communicator gathers the calls of the others and answers each. All messages are polled, so that
+the alarm of the watcher reaches a rank that waits for a message that never comes; the rank then raises.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hpckit.errors import MismatchError, StallError
 __communicates__ = True  # its frames are not call sites
 
 SAID, ANSWERED = 512, 2048  # bytes of the messages
-SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s polled at full speed, then with sleeps that grow up to so long
+SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s of polling at full speed, and the longest of the growing sleeps after that
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Checker:
         self._tags = min(comm.Get_attr(MPI.TAG_UB) or 32767, 2**30) // 2
 
     def start(self, members: Sequence[int], key: str, number: int, told: Mapping[str, Any]) -> Check:
-        """Say what this rank is about to do; never waits. key, number: of the communicator and the operation on it."""
+        """Send the call that this rank is about to make; never waits. key: of the communicator; number: of the call."""
         tag = 2 * ((crc32(key.encode()) + number) % self._tags)
         mine = _message(_shortened(told), SAID)
         comm, root = self._comm, members[0]
@@ -62,8 +62,8 @@ class Checker:
         return Check(members, tag, mine, said, requests)
 
     def finish(self, check: Check) -> None:
-        """Wait until all have said what they do. Raises `MismatchError` on each of them if it differs, `StallError`
-        where the watcher has found that somebody never comes.
+        """Wait for the calls of all ranks. Raises `MismatchError` on each of them if the calls differ, `StallError` if
+        the watcher has found that a rank never comes.
         """
         self._poll(check.requests)
         if self._comm.rank != check.members[0]:
@@ -98,7 +98,7 @@ class Checker:
 
 
 def _difference(members: Sequence[int], texts: Sequence[str]) -> str:
-    """Who called what where, `` if all called the same."""
+    """The calls of the ranks and their places; "" if all calls are the same."""
     if len(set(texts)) == 1:
         return ""
     calls = [Call(group="", members=(), inside=True, **json.loads(text)) for text in texts]
@@ -112,7 +112,7 @@ def _difference(members: Sequence[int], texts: Sequence[str]) -> str:
 
 
 def _shortened(told: Mapping[str, Any]) -> str:
-    """JSON that fits: the end of the path of the file, the beginnings of names."""
+    """JSON that fits a message: the end of the file's path, the beginnings of names."""
     short = {name: value[-80:] if isinstance(value, str) else value for name, value in told.items()}
     return json.dumps(short, ensure_ascii=True)[:SAID]
 

@@ -1,4 +1,4 @@
-"""How far the clocks of the nodes are apart, by messages to and fro (Cristian 1989)."""
+"""The offsets between the clocks of the nodes, by round-trip messages (Cristian 1989)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROUNDS = 40
 
 
 def clock_offset(comm: MPI.Intracomm) -> float:
-    """Collective: s to add to this rank's `time.perf_counter()` for that of rank 0.
+    """Collective: s to add to this rank's `time.perf_counter()` to get that of rank 0.
 
-    All processes of a node read one clock; of each other node one rank asks rank 0's node in turn, and the quickest of
-    40 answers counts, which is off by half its way at most.
+    All processes of a node read one clock. One rank of each other node queries rank 0's node in turn; the quickest of
+    40 answers counts, whose error is at most half its round trip.
     """
     from mpi4py import MPI
 

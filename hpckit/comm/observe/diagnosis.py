@@ -1,6 +1,6 @@
-"""Who keeps whom waiting: from what every rank of a node does to the sentence that names the culprit.
+"""The diagnosis of a stall: from the state of every rank of a node to the sentence that names the culprit.
 
-Pure functions of what was read from the table, standard library only: the watcher runs them in a process of its own.
+Pure functions of the data read from the table, standard library only: the watcher runs them in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 RUNNING, LEFT, DEAD = "running", "left", "dead"
-STOPPED = "stopped"  # by a signal or a debugger: of a process, and of what such a rank makes of others
+STOPPED = "stopped"  # by a signal or a debugger: of a process, and of the stall that it causes
 SHOWN = 3  # frames of the stack of a late rank
-MOST_SHOWN = 8  # late ranks told in words; the file has all
+MOST_SHOWN = 8  # late ranks in the text of the report; the file has all
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operation that a rank entered, and where: `group` is a key of the communicator, alike on all its ranks."""
+    """An operation that a rank entered, and where: `group` is a key of the communicator, equal on all its ranks."""
 
     operation: str
     axis: str
@@ -32,11 +32,11 @@ class Call:
     line: int
     function: str
     inside: bool
-    sequence: int = 0  # its place among all calls of the rank
+    sequence: int = 0  # its number among all calls of the rank
 
     @property
     def message(self) -> bool:
-        """It waits for one rank, `root` (-1: any, -2: none), and has no number that all ranks share."""
+        """Whether it is a message: it waits for one rank, `root` (-1: any, -2: none), and has no number in common."""
         return self.number == 0
 
     def what(self) -> str:
@@ -50,7 +50,7 @@ class Call:
         return f"{os.path.basename(self.file)}:{self.line} ({self.function})"
 
     def same(self, other: Call) -> bool:
-        """Whether both are one operation, as far as all ranks must agree and both have said."""
+        """Whether both are the same operation in all that ranks must agree on and both have reported."""
         mine, yours = (self.operation, self.root), (other.operation, other.root)
         told = self.count >= 0 and other.count >= 0
         return mine == yours and (not told or (self.dtype, self.count) == (other.dtype, other.count))
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank as its table shows it. still: s since anything of it changed; doing: computing, asleep or stopped;
+    """The state of a rank in the table. still: s since its last change; doing: computing, asleep or stopped;
     numbers: of its latest operation on each group; stack: `file:line (function)`, innermost first.
     """
 
@@ -73,11 +73,11 @@ class Rank:
 
     @property
     def inside(self) -> bool:
-        """It entered an operation and has not come out."""
+        """Whether the rank is in an operation."""
         return self.life == RUNNING and self.last is not None and self.last.inside
 
     def text(self) -> str:
-        """What it does, in a line."""
+        """The state of the rank in a line."""
         after = f" {self.last.what()} at {self.last.where()}" if self.last else ""
         if self.inside:
             return f"rank {self.rank} is {'stopped ' * (self.doing == STOPPED)}in{after}"
@@ -89,11 +89,11 @@ class Rank:
 
 @dataclass(frozen=True)
 class Stall:
-    """Ranks that wait for what does not come. kind: `late` (a rank is outside any operation), `left` (its
-    program is over), `dead`, `stopped` (its process is, inside an operation), `differ` (ranks called different
-    operations), `crossed` (ranks wait for one another on different axes), `together` (all are in the operation and
-    it does not end), `elsewhere` (the late ones are on other nodes), `idle` (no rank is in an operation, and none
-    goes on), `differed` (ranks called different operations, and went on).
+    """Ranks that wait in vain. kind: `late` (the culprit is outside any operation), `left` (its program has ended),
+    `dead`, `stopped` (its process is stopped inside an operation), `differ` (ranks called different operations),
+    `crossed` (ranks wait for one another on different axes), `together` (all are in the operation and it does not end),
+    `elsewhere` (the late ranks are on other nodes), `idle` (no rank is in an operation, and none makes progress),
+    `differed` (ranks called different operations, and went on).
     """
 
     kind: str
@@ -103,17 +103,17 @@ class Stall:
     ranks: Mapping[int, Rank] = field(repr=False)
     did: Mapping[int, Call] = field(
         default_factory=dict, repr=False
-    )  # what the culprits called, where that is the fault
-    due: Call | None = None  # what they should have called
-    others: tuple[int, ...] = ()  # who called that
+    )  # the calls of the culprits, if these are the fault
+    due: Call | None = None  # the call that they should have made
+    others: tuple[int, ...] = ()  # the ranks that made it
 
     @property
     def hopeless(self) -> bool:
-        """It cannot end by itself."""
+        """Whether the stall cannot resolve itself."""
         return self.kind in ("left", "dead", "differ", "crossed")
 
     def text(self) -> str:
-        """The report: a line of what is wrong, then who and where."""
+        """The report: a line with the fault, then the ranks and their places."""
         if self.did and self.due is not None:
             lines = [f"{self._since()}{line}" for line in self._odd_lines()]
         else:
@@ -143,7 +143,7 @@ class Stall:
         return f"stalled for {self.seconds:.3g} s: " if self.kind != "differed" else ""
 
     def _odd_lines(self) -> list[str]:
-        """What ranks called, and what the others called there: a line for each call."""
+        """A line for each odd call, with the call of the other ranks in its place."""
         assert self.due is not None
         places: dict[str, list[int]] = {}
         for rank, call in self.did.items():
@@ -170,7 +170,7 @@ class Stall:
         if self.kind == "elsewhere":
             return f"the ranks of this node are all in {what}; what holds them is among {who}, on other nodes"
         if self.kind == "idle":
-            return f"{who} {has} begun nothing and told of no step"
+            return f"{who} {has} begun no operation and reported no step"
         why = {"late": "", "left": f", and {is_over} through with the program", "dead": f", and {is_over} dead"}
         come = "answered" if due and due.message else "come to"
         return f"{who} {has} not {come} {what}{why[self.kind]}"
@@ -191,11 +191,11 @@ class Stall:
 
 
 def diagnose(ranks: Iterable[Rank], limit: float) -> Stall | None:
-    """The stall among these ranks of a node, None while there is none.
+    """The stall among these ranks of a node, or None.
 
-    There is one when a rank has been in an operation for `limit` s without a change, and those that it waits for,
-    directly or through others, have not changed for so long either: a rank that goes on with other operations, or says
-    that it lives, is slow and no culprit.
+    A rank stalls when it has been in an operation for `limit` s without a change, and the ranks that it waits for,
+    directly or through others, have not changed for that long either. A rank that goes on with other operations, or
+    calls `beat`, is slow but not a culprit.
     """
     seen = {it.rank: it for it in ranks}
     stuck = sorted(rank for rank, it in seen.items() if it.inside and it.still > limit)
@@ -256,7 +256,7 @@ def _call(rank: Rank) -> Call:
 
 
 def _differing(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[int, ...]:
-    """The ranks that are in operations of the same number on the same communicator which are not the same."""
+    """The ranks whose operations differ though they have the same number on the same communicator."""
     for rank in stuck:
         mine = _call(seen[rank])
         if mine.message:
@@ -274,7 +274,7 @@ def _differing(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[int, ...]:
 
 
 def _reached(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[list[int], set[int]]:
-    """The ranks that the stuck ones wait for, directly or through others that wait; and those on other nodes."""
+    """The ranks that the stuck ranks wait for, directly or through others: on this node, and on other nodes."""
     reached: set[int] = set()
     away: set[int] = set()
     todo = list(stuck)
@@ -290,7 +290,7 @@ def _reached(seen: Mapping[int, Rank], stuck: list[int]) -> tuple[list[int], set
 
 
 def _awaited(seen: Mapping[int, Rank], rank: int) -> list[int]:
-    """The members that have not come to the operation that the rank is in; of a message the other end of it."""
+    """The members that have not entered the rank's operation; for a message, its peer."""
     call = _call(seen[rank])
     if call.message:
         return [call.root] if call.root >= 0 else [other for other in call.members if other != rank] * (call.root == -1)
@@ -302,6 +302,6 @@ def _awaited(seen: Mapping[int, Rank], rank: int) -> list[int]:
 
 
 def _waiting_for(seen: Mapping[int, Rank], guilty: list[int]) -> tuple[int, ...]:
-    """The ranks inside operations which these have not come to, directly or through others."""
+    """The ranks that wait for the guilty ranks, directly or through others."""
     inside = [rank for rank, it in seen.items() if it.inside]
     return tuple(sorted(rank for rank in inside if set(guilty) & set(_reached(seen, [rank])[0])))

@@ -1,6 +1,6 @@
-"""Which rank left the path that all take: from the last calls of every rank to the one that is odd.
+"""Find the rank that left the common path: compare the last calls of all ranks.
 
-Pure functions, standard library only, as of the watcher.
+Pure functions, standard library only, since the watcher runs them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Place = tuple[str, int, str, str]  # file, line, operation, axis
 
 @dataclass(frozen=True)
 class Odd:
-    """Calls that differ where they must not. did: rank -> call, of the ranks that left the path, or of all where that
-    cannot be told; due: what they should have called, None where that cannot be told.
+    """Calls that differ but must not. did: rank -> call, of the ranks that left the path, or of all ranks if these are
+    not known; due: the call that they should have made, None if not known.
     """
 
     did: Mapping[int, Call]
@@ -32,7 +32,7 @@ class Odd:
 
 
 def differing(history: History) -> Odd | None:
-    """The first collective operation that ranks called differently, None where all that is known agrees."""
+    """The first collective operation in which the calls of the ranks differ; None if all known calls agree."""
     calls: dict[tuple[str, int], dict[int, Call]] = {}
     for rank, past in history.items():
         for call in past:
@@ -45,8 +45,8 @@ def differing(history: History) -> Odd | None:
 
 
 def odd_one(history: History, calls: Mapping[int, Call]) -> Odd:
-    """Of calls at one moment, those that left the path: steps from line to line that no rank had made before; else
-    those of the fewer ranks; else all.
+    """The calls at one moment that left the common path: those reached by a step from line to line that no rank had
+    made before; if there are none, the calls of the minority; if there is no minority, all.
     """
     groups: list[dict[int, Call]] = []
     for rank, call in calls.items():
@@ -73,7 +73,7 @@ def odd_one(history: History, calls: Mapping[int, Call]) -> Odd:
 
 
 def rare(sites: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
-    """Of all operations that ranks ever called on communicators of them all: rank -> one that most never did."""
+    """Rank -> an operation on a communicator of all ranks that it called and most ranks never did."""
     callers: dict[tuple[str, str, int], dict[int, Call]] = {}
     for rank, calls in sites.items():
         for call in calls:
@@ -89,7 +89,7 @@ def rare(sites: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
 
 
 def due_there(sites: Mapping[int, Sequence[Call]], odd: Mapping[int, Call]) -> tuple[Call | None, tuple[int, ...]]:
-    """What the other ranks called at the places of calls that are odd, and who they are; None where nobody did."""
+    """The call of the other ranks in the place of the odd calls, and these ranks; None if no rank made one."""
     places = {_place(call): call for call in odd.values()}
     found = {
         rank: call
@@ -106,11 +106,11 @@ def _alike(calls: Sequence[Call]) -> bool:
 
 
 def _place(call: Call) -> Place:
-    axis = call.group.rpartition(" (")[0]  # the key without the members: alike on all lines of an axis
+    axis = call.group.rpartition(" (")[0]  # the key without the members: equal on all lines of an axis
     return call.file, call.line, call.operation, axis
 
 
 def _step(past: Sequence[Call], call: Call) -> tuple[Place, Place] | None:
-    """From the line of the call before to that of this one."""
+    """The step from the place of the previous call to the place of this one."""
     before = [it for it in past if it.sequence < call.sequence]
     return (_place(before[-1]), _place(call)) if before else None

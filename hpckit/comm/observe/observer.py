@@ -1,16 +1,16 @@
-"""What every operation reports to: `mesh.observer`. The watch, the waits of a run and checksums listen to it.
+"""Every operation reports to `mesh.observer`. The watch, the waits of a run and checksums listen to it.
 
 A rank's operation begins, has posted its messages, waits, and ends:
 
     operation = mesh.observer.begin(mesh.comm, ("all_reduce", "sum"), np.dtype("f8"), 1000)
     ...                   # its first messages leave
     operation.posted()
-    ...                   # what the rank does beside it
-    operation.wait()      # from here on the rank stands still until the others have come
+    ...                   # other work of the rank
+    operation.wait()      # from here on the rank blocks until the others have come
     ...
     operation.end(result)
 
-An object that exchanges again and again keeps its report, and looks first whether anybody listens:
+An object that exchanges repeatedly keeps its report, and first checks for listeners:
 
     self._observer = mesh.observer   # when it is made
     self._report = self._observer.exchange(mesh.comm, "ghosts", "ghost exchange", dtype, peers)
@@ -18,7 +18,7 @@ An object that exchanges again and again keeps its report, and looks first wheth
     if self._observer.on:
         self._report.begin()
 
-A communicator knows its observer (`observer_of`): those of a mesh have the mesh's, all others that of the world.
+`observer_of` gives the observer of a communicator: of the mesh that it belongs to, else of the world.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ Kind = TypeVar("Kind", bound="Listener")
 
 
 class Listener:
-    """Hears of operations; a subclass overrides what it wants to know. `order`: of two the lesser hears first.
+    """Receives the reports of operations; a subclass overrides the calls it needs. The lowest `order` is called first.
 
-    `begun` is asked once for an `Operation` and once for each `Exchange` that it hears of; what it returns is its note,
-    which the other calls get.
+    `begun` is called once for each `Operation` and once for each `Exchange`; the other calls get the note it returns.
     """
 
     order = 10
@@ -55,14 +54,14 @@ class Listener:
         """An exchange begins."""
 
     def posted(self, operation: Operation, note: Any) -> None:
-        """Its messages have left, as far as the rank can send them without waiting."""
+        """All messages that the rank can send without waiting have left."""
 
     def waits(self, operation: Operation, note: Any) -> None:
-        """From now on the rank stands still for the others."""
+        """From now on the rank blocks until the others have come."""
 
     def ended(self, operation: Operation, note: Any, result: Any, waited: float | None) -> None:
-        """It is over; `operation.waiting` where the rank stood still for it. waited: s of an exchange. The result is
-        None where the operation failed or has none.
+        """The operation has ended; `operation.waiting` is True if the rank blocked in it. waited: s of an exchange. The
+        result is None if the operation failed or has none.
         """
 
     def acted(self, name: str, begin: float, end: float) -> None:
@@ -73,10 +72,10 @@ class Operation:
     """An operation of this rank on `comm`, between its beginning and its end; made by `Observer`.
 
     `name` (a text, or a tuple of texts), the elements `count` of `dtype` and `root` are the same on all ranks of
-    `comm`; a count of -1 may differ. `peers`: the ranks of `comm` that this rank waits for; None where `name` says it.
-    `peer`: of a message, the rank at its other end; None for all other operations. `sends`: whether that message
-    leaves. `blocks`: it waits as it begins. `kind`: of an exchange or a message, what its waits are summed up as.
-    `waiting`: the rank stands still for it now.
+    `comm`; a count of -1 may differ. `peers`: the ranks of `comm` that this rank waits for; None if `name` implies
+    them. `peer`: the rank at the other end of a message; None for other operations. `sends`: whether the message
+    leaves. `blocks`: it waits from its beginning. `kind`: the name under which the waits of an exchange or a message
+    are summed. `waiting`: the rank blocks in it now.
     """
 
     __slots__ = (
@@ -110,8 +109,8 @@ class Operation:
             listener.posted(self, note)
 
     def wait(self, name: Hashable = None) -> None:
-        """The rank stands still from now on. name: of a message for which it is known only now. Raises what a listener
-        finds wrong: see `hpckit.Watch`.
+        """The rank blocks from now on. name: of a message whose name is known only now. Raises the errors of listeners:
+        see `hpckit.Watch`.
         """
         if name is not None:
             self.name = name
@@ -124,7 +123,7 @@ class Operation:
             raise
 
     def end(self, result: Any = None, waited: float | None = None) -> None:
-        """It is over. Raises what a listener finds wrong with the result. waited: s, given by an exchange."""
+        """The operation has ended. waited: s, given by an exchange. Raises the errors that listeners find."""
         if self.waiting:
             self._observer.inside = False
         try:
@@ -141,7 +140,7 @@ class Operation:
 
 
 class Exchange(Operation):
-    """The report of an object that exchanges with neighbors again and again, from `begin` to `end` each time."""
+    """The report of an object that exchanges repeatedly with its neighbors, from `begin` to `end` each time."""
 
     __slots__ = ("_listeners", "_notes")
     is_exchange = True
@@ -172,18 +171,18 @@ class Exchange(Operation):
 
 
 class Unheard:
-    """An operation that nobody listens to."""
+    """An operation without listeners: its reports do nothing."""
 
     __slots__ = ()
 
     def posted(self) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def wait(self, name: Hashable = None) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def end(self, result: Any = None, waited: float | None = None) -> None:
-        """Nobody hears it."""
+        """Do nothing."""
 
     def __enter__(self) -> None: ...
 
@@ -194,11 +193,11 @@ UNHEARD = Unheard()
 
 
 class Observer:
-    """Tells listeners what the operations of a mesh do. Made by a mesh, or given to it: `Mesh(comm, Observer(), x=0)`.
+    """Reports the operations of a mesh to listeners. Made by a mesh, or given to it: `Mesh(comm, Observer(), x=0)`.
 
-    `on`: whether anybody listens; where a report must cost nothing, look at it first. `inside`: whether this rank waits
-    in an operation, whose own calls of MPI are not reported. `checks_messages`: whether messages are followed by their
-    checksums, which an object asks when it is made.
+    `on`: whether there are listeners; check it first where a report must cost nothing. `inside`: whether this rank
+    waits in an operation, whose own MPI calls are not reported. `checks_messages`: whether a checksum follows each
+    message; an object reads it when it is made.
     """
 
     __slots__ = ("checks_messages", "inside", "listeners", "on")
@@ -217,13 +216,13 @@ class Observer:
         peers: Sequence[int] | None = None,
         blocks: bool = False,
     ) -> Operation | Unheard:
-        """An operation begins that all ranks of `comm` make together. Arguments as of `Operation`. Never waits."""
+        """Begin an operation that all ranks of `comm` make together. Arguments as in `Operation`. Never waits."""
         return Operation(self, comm, name, dtype, count, root, peers, blocks=blocks) if self.on else UNHEARD
 
     def operation(
         self, comm: MPI.Comm, name: Hashable, dtype: Hashable = "", count: int = -1, root: int = -1
     ) -> Operation | Unheard:
-        """The same around calls that block: `with mesh.observer.operation(comm, "sum of mine"): …`."""
+        """Report a block of blocking calls: `with mesh.observer.operation(comm, "sum of mine"): …`."""
         return self.begin(comm, name, dtype, count, root, blocks=True)
 
     def exchange(
@@ -242,8 +241,8 @@ class Observer:
         sends: bool = False,
         kind: str = "",
     ) -> Operation | Unheard:
-        """A message begins: its receive is posted, or (`sends`) it leaves. Its waits are summed up where it has a
-        `kind`. peer: a rank of `comm`, ANYBODY or NOBODY.
+        """Begin a message: its receive is posted, or (`sends`) it leaves. Its waits are summed if it has a `kind`.
+        peer: a rank of `comm`, ANYBODY or NOBODY.
         """
         if not self.on:
             return UNHEARD
@@ -255,15 +254,15 @@ class Observer:
             listener.acted(name, begin, end)
 
     def listen(self, listener: Listener) -> None:
-        """From now on `listener` hears of all operations. All ranks do it alike, between operations."""
+        """Add a listener for all operations from now on. Call it on all ranks, between operations."""
         self._set((*self.listeners, listener))
 
     def forget(self, listener: Listener) -> None:
-        """It hears no more."""
+        """Remove a listener."""
         self._set(tuple(each for each in self.listeners if each is not listener))
 
     def listening(self, kind: type[Kind]) -> Kind | None:
-        """The listener of a kind, None where there is none."""
+        """The listener of a class, or None."""
         return next((each for each in self.listeners if isinstance(each, kind)), None)
 
     def _set(self, listeners: tuple[Listener, ...]) -> None:
@@ -281,13 +280,13 @@ def _attribute() -> int:
 
 
 def observer_of(comm: MPI.Comm) -> Observer:
-    """The observer of a communicator: of the mesh that it belongs to, else of the world. Ask once and keep it."""
+    """The observer of a communicator: that of its mesh, else of the world. Look it up once and keep it."""
     found: Any = comm.Get_attr(_attribute())
     return found or _observer_of_the_world()
 
 
 def set_observer(comm: MPI.Comm, observer: Observer) -> None:
-    """Let a communicator belong to an observer, with those that are duplicated from it afterwards."""
+    """Attach an observer to a communicator, and so to its later duplicates."""
     comm.Set_attr(_attribute(), observer)
 
 

@@ -1,6 +1,6 @@
-"""The communicators and places in the source that a watched rank has come to, each told once in its file of words.
+"""The communicators and call sites of a watched rank, each written once to its file of words.
 
-A place is the first frame outside of the modules that communicate, which say so themselves: `__communicates__ = True`.
+A call site is the first frame outside the modules that communicate; these set `__communicates__ = True`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ INNER: dict[int, Any] = {}  # the places in modules that communicate: none
 
 @dataclass(slots=True)
 class Group:
-    """A communicator that was seen: its number here, a key alike on its ranks, name, ranks, calls so far, and a digest
-    of which they were.
+    """A known communicator: its number here, a key equal on its ranks, its name, its ranks, the number of its calls so
+    far, and a digest of them.
     """
 
-    comm: MPI.Comm  # kept, so that its id is nobody else's
+    comm: MPI.Comm  # kept alive, so that its id is not reused
     index: int
     key: str
     axis: str
@@ -40,8 +40,8 @@ class Group:
 
 @dataclass(slots=True)
 class Site:
-    """An operation at a place in the source on a communicator. index: in the table; place: with the root, as records
-    have it; signature: of what it is.
+    """An operation at a place in the source on a communicator. index: in the table; place: index and root as one
+    number, as in records; signature: a checksum of operation and root.
     """
 
     index: int
@@ -59,7 +59,7 @@ class Site:
         self.signature = crc32(f"{self.told()['operation']} {self.root}".encode())
 
     def told(self) -> dict[str, Any]:
-        """The same in words."""
+        """The site in words."""
         operation = " ".join(map(str, self.operation)) if isinstance(self.operation, tuple) else str(self.operation)
         dtype = self.dtype.name if isinstance(self.dtype, np.dtype) else str(self.dtype)
         code = self.code
@@ -68,7 +68,7 @@ class Site:
 
 
 class Sites:
-    """What a rank has come to. `world` holds all ranks that are watched; lines go to the file `path`."""
+    """The call sites of a rank. `world` holds all watched ranks; lines go to the file `path`."""
 
     def __init__(self, world: MPI.Intracomm, path: Path) -> None:
         self.places: dict[int, dict[int, Site]] = {}  # by code object, then by instruction
@@ -76,12 +76,12 @@ class Sites:
         self._groups: dict[int, Group] = {}
         self._sites: dict[Any, Site] = {}
         self._full = False
-        self._modules: set[str] = set()  # that communicate, as far as they were told
-        self._codes: list[CodeType] = []  # kept, so that their ids are nobody else's
+        self._modules: set[str] = set()  # that communicate, written so far
+        self._codes: list[CodeType] = []  # kept alive, so that their ids are not reused
         self._log = open(path, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
 
     def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable, root: int) -> Site:
-        """An operation at a place in the source; made when it is called there for the first time."""
+        """The site of an operation at a place in the source; made at the first call there."""
         key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm), root)
         site = self._sites.get(key)
         if site is None:
@@ -97,25 +97,25 @@ class Sites:
         return site
 
     def know(self, frame: FrameType) -> dict[int, Site]:
-        """What is known of the code of a frame that is new: INNER for modules that communicate, else nothing yet."""
+        """The sites of a new code object: INNER for modules that communicate, else an empty dict."""
         code = frame.f_code
         self._codes.append(code)
         self.places[id(code)] = places = INNER if communicates(frame) else {}
         return places
 
     def _tell_modules(self) -> None:
-        """The files of the modules that communicate, whose frames the watcher leaves out of stacks."""
+        """Write the files of the modules that communicate: the watcher leaves their frames out of stacks."""
         for name, module in list(sys.modules.items()):
             if name not in self._modules and hasattr(module, "__communicates__"):
                 self._modules.add(name)
                 self._log.write(json.dumps(["module", 0, module.__file__]) + "\n")
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Close the file of words."""
         self._log.close()
 
     def _new_group(self, comm: MPI.Comm) -> Group:
-        """A communicator that is used for the first time; local."""
+        """Register a communicator at its first use; local."""
         mine, all_ranks = comm.Get_group(), self._world.Get_group()
         ranks = MPI.Group.Translate_ranks(mine, list(range(mine.size)), all_ranks)
         mine.Free()
@@ -135,5 +135,5 @@ class Sites:
 
 
 def communicates(frame: FrameType) -> bool:
-    """Whether a frame is of a module that communicates: it is no call site."""
+    """Whether a frame belongs to a module that communicates, so it is not a call site."""
     return "__communicates__" in frame.f_globals

@@ -1,4 +1,7 @@
-"""A file a node that says what its ranks do: its watcher writes it, a login node reads it. Standard library only."""
+"""A status file per node with the state of its ranks: its watcher writes it, a login node reads it.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from typing import Any
 from hpckit.comm.observe.diagnosis import RUNNING, Rank
 
 NAME = "ranks.json"
-EVERY = 10.0  # seconds between two writings: a small file a node and time is nothing for a parallel file system
+EVERY = 10.0  # seconds between two writes: so few small files do not load a parallel file system
 QUIET = 30.0  # seconds without a change after which a rank is named
-SILENT = 6 * EVERY  # age of a file whose node is no longer heard of
-MOST_SHOWN = 8  # ranks named of a node
+SILENT = 6 * EVERY  # age of a file from which its node counts as silent
+MOST_SHOWN = 8  # ranks named per node
 
 
 class NodeFile:
-    """`ranks.json` in the folder of a node, written anew every `EVERY` seconds; with folder None nowhere.
+    """`ranks.json` in the folder of a node, rewritten every `EVERY` seconds; folder None writes nothing.
 
     {"host", "written" (seconds since 1970), "ranks": [{"rank", "pid", "life", "doing", "still" (seconds without a
     change), "operation", "place", "inside", "text"}]}.
@@ -32,7 +35,7 @@ class NodeFile:
         self._next = time.monotonic() + EVERY
 
     def tell(self, ranks: Iterable[Rank]) -> None:
-        """Write what the ranks do, where it is time; a disk that takes nothing more is no reason to stop watching."""
+        """Write the states of the ranks, if it is time; a full disk does not stop the watcher."""
         if self._folder is None or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
@@ -44,7 +47,7 @@ class NodeFile:
             os.replace(part, self._folder / NAME)
 
     def remove(self) -> None:
-        """All ranks have ended by themselves: the file says nothing more, nor does a folder with nothing else."""
+        """Remove the file after all ranks have ended by themselves, and its folder if that is empty then."""
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / NAME).unlink()
@@ -68,7 +71,7 @@ def plain(it: Rank) -> dict[str, Any]:
 
 
 def read_nodes(watch_folder: Path) -> list[dict[str, Any]]:
-    """What the watchers of all nodes wrote last, by the name of their folder; what cannot be read is left out."""
+    """The last status file of each node, in the order of their folders; unreadable files are left out."""
     found = []
     for path in sorted(watch_folder.glob(f"*/{NAME}")):
         with suppress(OSError, ValueError):
@@ -79,7 +82,7 @@ def read_nodes(watch_folder: Path) -> list[dict[str, Any]]:
 
 
 def node_lines(node: dict[str, Any], now: float) -> list[str]:
-    """A node for a reader: how many ranks go on, and which do not; now: seconds since 1970."""
+    """The lines about a node: how many ranks go on, and which do not; now: seconds since 1970."""
     age = max(0.0, now - float(node["written"]))  # clocks of two machines may disagree
     if age > SILENT:
         return [f"no word from {node['host']} for {age:.0f} s ({len(node['ranks'])} ranks)"]

@@ -1,8 +1,8 @@
-"""The table of a node: what each of its ranks does now, in memory that its watcher shares. Standard library only.
+"""The table of a node: the current state of each rank, in memory shared with the watcher. Standard library only.
 
-A file of a page with the alarm and the end, then STRIDE bytes a rank: who it is, which of its calls are over, the
-number of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. Beside it `sites-R`
-says in words, a line for each, what the numbers of rank R stand for: communicators, and places in the source with their
+A file of a page with the alarm and the end, then STRIDE bytes per rank: its head, the number of its calls that are
+over, the number of its latest operation on each communicator, and a ring of its last calls, 64 bytes apart. The file
+`sites-R` beside it gives the meaning of rank R's numbers, one line each: communicators, and call sites with their
 operation.
 """
 
@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE, STRIDE = 4096, 8192
-# Bytes of a rank until the place of its last call that is over, until its group numbers, until its ring; calls in that.
+# Byte offsets in the part of a rank: the number of its calls that are over, its group numbers, its ring; ring size.
 ENDED, GROUPS, RING, SLOTS = 56, 64, 4096, 64
 MOST_GROUPS = (RING - GROUPS) // 8
 MOST_SITES = 4096
-# A call in the ring: its place in the rank's order, `place_and_root`, its number on the group, elements, digest.
+# A call in the ring: its number among the rank's calls, `place_and_root`, its number on the group, elements, digest.
 CALL = struct.Struct("<3QqQ")
-ABSENT, RUNNING, LEFT = range(3)  # what a rank says of itself
+ABSENT, RUNNING, LEFT = range(3)  # the life of a rank
 TABLE, ALARM = "table", "alarm.txt"
 
 
 class Head(NamedTuple):
-    """Who a rank is: its process, ABSENT, RUNNING or LEFT, its rank, how often it said that it lives, and until when
-    (monotonic s) it said that it would take.
+    """The head of a rank: its process, ABSENT, RUNNING or LEFT, its rank, the number of its beats, and the time
+    (monotonic s) until which it may stand still.
     """
 
     pid: int
@@ -38,9 +38,9 @@ class Head(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A call: its place in the rank's order, its site (which says on what group), its number on the group (0 for a
-    message, which has none), the elements and the root that all ranks must give (-1 for none; of a message the peer),
-    whether it has ended, and a digest of all calls on the group until it.
+    """A call: its number among the rank's calls, its site (which gives the group), its number on the group (0 for a
+    message, which has none), the elements and the root that all ranks must agree on (-1 for none; the peer of a
+    message), whether it has ended, and a digest of all calls on the group up to it.
     """
 
     sequence: int
@@ -56,7 +56,7 @@ HEAD = struct.Struct("<5Q")
 
 
 def table_of(folder: Path, ranks: int, create: bool = False) -> mmap.mmap:
-    """The table of so many ranks in a folder, mapped."""
+    """The table of `ranks` ranks in a folder, mapped."""
     flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
     handle = os.open(folder / TABLE, flags, 0o600)
     try:
@@ -68,17 +68,17 @@ def table_of(folder: Path, ranks: int, create: bool = False) -> mmap.mmap:
 
 
 def place(slot: int) -> int:
-    """Where the part of a rank starts, bytes."""
+    """The offset of the part of a rank, bytes."""
     return PAGE + STRIDE * slot
 
 
 def read_head(table: mmap.mmap, slot: int) -> Head:
-    """Who the rank of a slot is."""
+    """The head of the rank of a slot."""
     return Head(*HEAD.unpack_from(table, place(slot)))
 
 
 def place_and_root(site: int, root: int) -> int:
-    """Both in one number, as records have them: it is known before the call. root: -2 or more."""
+    """Site and root in one number, as in records: it is known before the call. root: -2 or more."""
     return site | (root + 2) << 32
 
 
@@ -96,7 +96,7 @@ def _call(ended: int, sequence: int, site_and_root: int, number: int, elements: 
 
 
 def write_call(table: mmap.mmap, slot: int, call: Record) -> None:
-    """Put a call where a rank would, as its last one; ranks do it quicker (`Watch._recorder`)."""
+    """Write the last call of a rank, as the rank itself would; ranks have a faster way (`Watch._recorder`)."""
     numbers = (call.sequence, place_and_root(call.site, call.root), call.number, call.elements, call.digest)
     CALL.pack_into(table, place(slot) + RING + 64 * (call.sequence % SLOTS), *numbers)
     struct.pack_into("<Q", table, place(slot) + ENDED, call.sequence - (not call.ended))
@@ -108,7 +108,7 @@ def read_numbers(table: mmap.mmap, slot: int) -> tuple[int, ...]:
 
 
 def alarmed(table: mmap.mmap) -> bool:
-    """Whether the watcher has found that ranks of this node wait for what cannot come."""
+    """Whether the watcher has found a stall of this node that cannot resolve itself."""
     return table[0] != 0
 
 
@@ -118,20 +118,20 @@ def is_ending(table: mmap.mmap) -> bool:
 
 
 def set_ending(table: mmap.mmap) -> None:
-    """Tell the ranks of the node that the job is ended."""
+    """Signal to the ranks of the node that the job is being ended."""
     table[1] = 1
 
 
 def somebody_listens(table: mmap.mmap) -> bool:
-    """Whether ranks end by themselves when they are told that the job is ended."""
+    """Whether a rank of the node checks `is_ending`, and so ends by itself."""
     return table[2] != 0
 
 
 def set_listening(table: mmap.mmap) -> None:
-    """Say that this rank does."""
+    """Record that this rank checks `is_ending`."""
     table[2] = 1
 
 
 def set_alarm(table: mmap.mmap, on: bool) -> None:
-    """Tell the ranks of the node, or that it is over."""
+    """Raise the alarm for the ranks of the node, or clear it."""
     table[0] = on

@@ -14,7 +14,7 @@ Span = tuple[str, float, float]  # name, begin, end
 
 
 class Phase:
-    """One phase of a timer: a context that is entered again and again, as making one each time costs more."""
+    """One phase of a timer: a reusable context, since a new one at each entry would cost more."""
 
     __slots__ = ("_begin", "_name", "_seconds")
 
@@ -30,7 +30,7 @@ class Phase:
 
 
 class TracedPhase(Phase):
-    """One that also keeps its first times in `spans`."""
+    """A phase that also keeps its first times in `spans`."""
 
     __slots__ = ("_most", "_spans")
 
@@ -48,15 +48,16 @@ class TracedPhase(Phase):
 class PhaseTimer:
     """Seconds spent in named phases: `with timer("halo"): …`.
 
-    Where a step is short and its phases follow each other, laps cost half as much: after `begin()`, each `lap("halo")`
-    adds the time since the one before. A step that computes its core while its messages fly takes the clock
-    (`time.perf_counter`) itself and says it all at once, which costs a third: `overlapped(begun, sent, computed, came,
-    ended)` adds to `halo` from `begun` to `sent` and from `computed` to `came`, to `core` and `rim` what follows them.
+    For short steps with consecutive phases, laps cost half as much: after `begin()`, each `lap("halo")` adds the time
+    since the previous lap. A step that computes its core while messages are under way reads the clock
+    (`time.perf_counter`) itself and reports all times at once, which costs a third: `overlapped(begun, sent, computed,
+    came, ended)` adds `begun` to `sent` and `computed` to `came` to `halo`, `sent` to `computed` to `core`, and `came`
+    to `ended` to `rim`.
 
-    Phases do not nest: time spent in an inner phase would count twice. `seconds` maps a name to the total so far, in
-    the order in which the phases first ran. `waits` holds what exchanges waited meanwhile. The first `traced`
-    phases are kept in `spans` as (name, begin, end), and the ends of as many steps, told by `mark`, in `steps`,
-    both on the clock of `time.perf_counter`.
+    Phases do not nest: time in an inner phase would count twice. `seconds` maps a name to its total so far, in the
+    order in which the phases first ran. `waits` holds the waits of exchanges meanwhile. The first `traced` phases are
+    kept in `spans` as (name, begin, end), and the ends of as many steps (`mark`) in `steps`, both on the clock of
+    `time.perf_counter`.
     """
 
     def __init__(self, waits: Waits | None = None, traced: int = 0) -> None:
@@ -76,9 +77,9 @@ class PhaseTimer:
         return self._seconds
 
     def _laps(self) -> tuple[Callable[[], None], Callable[[str], None]]:
-        """Functions that begin the first phase of a row, and end one and begin the next.
+        """Two functions: one begins the first phase of a step, the other ends a phase and begins the next.
 
-        Closures: what they use are variables of this function, which is quicker than attributes of an object.
+        They are closures, since variables of this function are faster than attributes of an object.
         """
         seconds, spans, most, clock = self._seconds, self.spans, self.traced, perf_counter
         last = 0.0
@@ -104,7 +105,7 @@ class PhaseTimer:
         return begin, traced_lap if most else lap
 
     def _overlaps(self) -> tuple[Callable[[float, float, float, float, float], None], Callable[[], None]]:
-        """Functions that note a step that overlaps, and put what they have noted into `seconds`."""
+        """Two functions: one notes the times of an overlapped step, the other adds the noted times to `seconds`."""
         seconds, spans, most = self._seconds, self.spans, self.traced
         halo = core = rim = 0.0
 
@@ -144,7 +145,7 @@ class PhaseTimer:
             return self._phases.setdefault(name, made)
 
     def mark(self, step: int) -> None:
-        """The step ends now."""
+        """Record the end of a step."""
         if len(self.steps) < self.traced:
             self.steps.append((step, perf_counter()))
 

@@ -1,9 +1,9 @@
-"""What ranks wait for: a late peer, or the messages themselves; and which rank the others wait for most.
+"""The waits of ranks: for a late peer, or for the transfer of messages; and which rank the others wait for most.
 
-Each rank notes when it entered an exchange, a collective or the wait for a message, when its messages had left, and
-when it had those of its peers. Peers note the same under the same number, so that afterwards the wait splits in two:
-until the last peer had come ("late peer"), and from then on ("transfer": the messages, and what the library does).
-`Waits` hears it from the observer of the run's communicator.
+Each rank records when it entered an exchange, a collective or the wait for a message, when its messages had left, and
+when those of its peers had arrived. Peers record the same under the same number, so the wait can be split afterwards:
+until the last peer had come ("late peer"), and from then on ("transfer": the messages and the work of the library).
+`Waits` listens to the observer of the run's communicator.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from hpckit.comm.observe.observer import Exchange, Listener, Operation
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-SAMPLES = 512  # of a channel that are kept; above it every second one, and so on
-NEVER = 1 << 62  # more calls than there will be
+SAMPLES = 512  # kept per channel; above it every second one, and so on
+NEVER = 1 << 62  # a number of calls that is never reached
 COLUMNS = 5  # begun, posted, entered, left (s on this rank's clock), waited (s)
-# Collectives in which all wait for the root, and in which the root waits for all; in the others all wait for all.
+# Collectives in which all ranks wait for the root, or the root waits for all; in the others all wait for all.
 FROM_ROOT = ("broadcast", "scatter", "bcast", "scatterv")
 TO_ROOT = ("reduce", "gather", "gatherv")
 Row = list[float]
 
 
 class Channel:
-    """The calls of one exchange on this rank, or samples of them: the same numbers on all of its ranks.
+    """The calls of one exchange on this rank, or samples of them: calls of the same numbers on all of its ranks.
 
-    `ranks`: those of the exchange, as ranks of the whole run. `thin`: above `most` calls keep every second one, and so
-    on; else the first ones. `together`: a collective, whose last rank to come holds up all.
+    `ranks`: the ranks of the exchange, numbered in the whole run. `thin`: above `most` calls keep every second one, and
+    so on; else keep the first ones. `together`: a collective, whose last rank holds up all.
     """
 
     __slots__ = (
@@ -45,16 +45,16 @@ class Channel:
     def __init__(self, name: str, ranks: Sequence[int], most: int, thin: bool, together: bool = False) -> None:
         self.name, self.ranks, self.together = name, ranks, together
         self.peers: list[int] = []
-        self.met: object = None  # what `peers` were made from
+        self.met: object = None  # the argument that `peers` were made from
         self.most, self.thin = most, thin
-        self.noted = False  # whether the clocks of the exchange under way are kept, and these
+        self.noted = False  # whether the times of the exchange under way are kept; the times
         self.begun = self.posted = self.entered = 0.0
         self.reset()
 
     def reset(self) -> None:
         """Forget all calls."""
         self.calls, self.stride, self.seconds = 0, 1, 0.0
-        # The next call that is kept. Those before it need no clocks, only to be counted in `calls` and `seconds`.
+        # The next call to keep. Earlier ones are only counted in `calls` and `seconds`.
         self.due = 0
         self.samples: list[Row] = []
 
@@ -63,7 +63,7 @@ class Channel:
         self.met, self.peers = peers, [self.ranks[peer] for peer in peers]
 
     def add(self, begun: float, posted: float, entered: float, left: float, waited: float) -> None:
-        """A call: its messages left between `begun` and `posted`, it waited `waited` s from `entered` to `left`."""
+        """Add a call: its messages left between `begun` and `posted`; it waited `waited` s from `entered` to `left`."""
         number = self.calls
         self.calls = number + 1
         self.seconds += waited
@@ -73,7 +73,7 @@ class Channel:
         self.due = NEVER if full else number - number % self.stride + self.stride
 
     def open(self, begun: float, posted: float) -> Row:
-        """A call that has begun and will be waited for, with others under way: `close` takes what this returns."""
+        """Begin a call that will be waited for, perhaps with others under way; returns the row for `close`."""
         number = self.calls
         self.calls = number + 1
         row = [begun, posted, posted, posted, 0.0]
@@ -82,12 +82,12 @@ class Channel:
         return row
 
     def close(self, row: Row, entered: float, left: float) -> None:
-        """What was opened is over: this rank waited for it from `entered` to `left`."""
+        """End an opened call: this rank waited for it from `entered` to `left`."""
         self.seconds += left - entered
         row[2:] = entered, left, left - entered
 
     def _has_room(self, number: int) -> bool:
-        """Whether a call is kept whose number is a multiple of the stride."""
+        """Whether to keep a call whose number is a multiple of the stride."""
         if len(self.samples) < self.most:
             return True
         if not self.thin:
@@ -100,7 +100,7 @@ class Channel:
 class Waits(Listener):
     """The channels of this rank in a run on `comm`; `traced`: keep that many of the first calls, not samples of all."""
 
-    order = 0  # its clocks come before what others do
+    order = 0  # reads its clocks before other listeners act
 
     def __init__(self, comm: MPI.Comm, traced: int = 0) -> None:
         self._comm = comm
@@ -109,10 +109,10 @@ class Waits(Listener):
         self._kept: dict[tuple, Channel] = {}
         self._comms: dict[int, MPI.Comm] = {}
         self.channels: list[Channel] = []
-        self.actions: list[tuple[str, float, float]] = []  # of a timeline, what went on within phases
+        self.actions: list[tuple[str, float, float]] = []  # of a timeline, within its phases
 
     def begun(self, operation: Operation) -> Any:
-        """Of an exchange its channel; of any other operation the channel and the row of this call."""
+        """The note: the channel of an exchange; for other operations the channel and the row of this call."""
         if isinstance(operation, Exchange):
             return self.channel(operation.kind, operation.comm, operation.peers or ())
         if operation.comm.size == 1 or (operation.peer is not None and not operation.kind):
@@ -122,7 +122,7 @@ class Waits(Listener):
         return channel, channel.open(now, now)
 
     def again(self, operation: Exchange, note: Channel) -> None:
-        """An exchange begins: clocks are read for those that are kept."""
+        """An exchange begins: read the clock if its times are kept."""
         if note.met is not operation.peers:
             note.meet(operation.peers or ())
         note.noted = note.calls >= note.due
@@ -139,7 +139,7 @@ class Waits(Listener):
             row[1:4] = [perf_counter()] * 3
 
     def waits(self, operation: Operation, note: Any) -> None:
-        """The rank stands still."""
+        """The rank blocks from now on."""
         if operation.is_exchange:
             if note.noted:
                 note.entered = perf_counter()
@@ -161,7 +161,7 @@ class Waits(Listener):
             channel.close(row, entered, perf_counter())
 
     def acted(self, name: str, begin: float, end: float) -> None:
-        """Something within a phase, for the timeline where one is kept."""
+        """Keep something that took place within a phase, if there is a timeline."""
         if not self._thin and len(self.actions) < self._most:
             self.actions.append((name, begin, end))
 
@@ -184,7 +184,7 @@ class Waits(Listener):
     def _channel_of(self, operation: Operation) -> Channel:
         """The one channel of all operations like this; made for the first of them."""
         name, comm, peer = operation.name, operation.comm, operation.peer
-        self._comms[id(comm)] = comm  # kept, so that its id is nobody else's
+        self._comms[id(comm)] = comm  # kept alive, so that its id is not reused
         key = (id(comm), name if peer is None else operation.kind, operation.root, peer, operation.sends)
         channel = self._kept.get(key)
         if channel is None:
@@ -193,13 +193,13 @@ class Waits(Listener):
         return channel
 
     def _messages(self, operation: Operation) -> Channel:
-        """Messages of a kind between two ranks, in which the receiver waits."""
+        """The channel of messages of a kind between two ranks, in which the receiver waits."""
         comm, peer = operation.comm, operation.peer or 0
         sender, receiver = (comm.rank, peer) if operation.sends else (peer, comm.rank)
         return self.channel(f"{operation.kind} {sender} to {receiver}", comm, [] if operation.sends else [sender])
 
     def _collective(self, operation: Operation) -> Channel:
-        """A collective operation; its first word tells who waits for whom, or `peers`."""
+        """The channel of a collective; `peers`, or else its first word, gives which ranks wait for which."""
         comm, root, peers, name = operation.comm, operation.root, operation.peers, operation.name
         text = " ".join(name) if isinstance(name, tuple) else str(name)
         others, word = [rank for rank in range(comm.size) if rank != comm.rank], text.split()[0].lower()
@@ -262,10 +262,10 @@ def collect(comm: MPI.Intracomm, channels: Sequence[Channel], offset: float) -> 
 
 
 def split(logs: Sequence[Sequence[Log]]) -> dict[str, Any] | None:
-    """How the waits of all ranks divide; None where nobody waited for anybody.
+    """Split the waits of all ranks; None if no rank waited.
 
-    Returns per rank, in s over the whole run: `seconds` waited, `late` and `transfer` of it, and `waited_for`: what all
-    others lost by waiting for this rank. Where calls were sampled the split is that of the samples.
+    Returns per rank, in s over the whole run: `seconds` waited, of it `late` and `transfer`, and `waited_for`: the time
+    that all others lost by waiting for this rank. If calls were sampled, the split is that of the samples.
     """
     size = len(logs)
     late, total, waited_for = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -292,7 +292,7 @@ def split(logs: Sequence[Sequence[Log]]) -> dict[str, Any] | None:
 
 
 def _late(log: Log, peers: Sequence[tuple[int, Log | None]]) -> tuple[np.ndarray, np.ndarray] | None:
-    """For each sampled call: the peer that came last, and the s for which it was waited."""
+    """For each sampled call: the peer that came last, and the s that this rank waited for it."""
     known = [(peer, other) for peer, other in peers if other is not None and other.stride == log.stride]
     count = min([len(log.samples), *(len(other.samples) for _, other in known)])
     if not known or not count:

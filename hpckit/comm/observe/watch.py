@@ -1,6 +1,6 @@
-"""What every rank is doing now: a record a call in shared memory, and the sentence that names who holds up whom.
+"""The watch: every rank records its calls in shared memory, and a stall report names the rank that holds up the others.
 
-It listens to the observer of its communicator, which all operations report to (`hpckit.comm.observe.observer`).
+It listens to the observer of its communicator, to which all operations report (`hpckit.comm.observe.observer`).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ __communicates__ = True  # its frames are not call sites
 
 
 class Enter(Protocol):
-    """An operation that blocks begins: `operation` (a text, or a tuple of texts), the elements `count` of `dtype` and
+    """Begins a blocking operation: `operation` (a text, or a tuple of texts), the elements `count` of `dtype` and
     `root` must be the same on all ranks of `comm`; -1 stands for a count that may differ.
 
-    Raises, where the watch checks, `MismatchError` or `StallError`.
+    Raises `MismatchError` or `StallError` if the watch checks.
     """
 
     def __call__(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> object:
-        """Record it, and compare it where the watch does."""
+        """Record it, and compare it over the ranks if the watch checks."""
 
 
 Recorder = tuple[Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None]]
@@ -74,7 +74,7 @@ Recorder = tuple[Callable[..., Site], Callable[["Begun"], None], Callable[..., N
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An operation that was started and will be waited for."""
+    """A nonblocking operation between its start and its wait."""
 
     site: Site
     number: int
@@ -86,23 +86,23 @@ class Begun:
 class Watch(Listener):
     """Watches the ranks of `comm` from now on: `with hp.Watch(hp.world(), limit=30, check=True): …`.
 
-    A rank that stays in an operation for `limit` s while a rank that it waits for stands still as long is a stall: the
-    report on standard error, and `stall.json` in `folder` where one is given, names the late rank, where in the source
-    it is, which operation it is due in, and who waits where. A rank that goes on, reads or writes files, or calls
-    `beat`, is slow and no culprit. `end`: s after which a stalled job is ended by killing its ranks; None leaves it.
-    `spare_computing`: not while a late rank is computing, as a serial part of a program may.
-    `gives_way`: the next watch takes the place of this one.
+    A stall: a rank stays in an operation for `limit` s, and a rank that it waits for makes no progress for as long. The
+    report on standard error, and `stall.json` in `folder` if given, names the late rank, its place in the source, the
+    operation it is due in, and the ranks that wait and where. A rank that goes on, reads or writes files, or calls
+    `beat`, is slow but not a culprit. `end`: s after which a stalled job is ended by killing its ranks; None never ends
+    it. `spare_computing`: do not end it while a late rank computes, as in a serial part of a program.
+    `gives_way`: the next watch replaces this one.
 
-    `check`: every operation first compares operation, dtype, count and root over its ranks, and `MismatchError`, with
-    all call sites, is raised on each of them if they differ; what cannot end any more raises `StallError`. It costs
-    some microseconds a call and makes every operation wait for all its ranks.
+    `check`: every operation first compares operation, dtype, count and root over its ranks. If they differ, each rank
+    raises `MismatchError` with all call sites; an operation that can never end raises `StallError`. The check costs
+    some microseconds per call and makes every operation wait for all its ranks.
 
-    Collective over `comm`, which must hold all ranks that report to its observer: those of the world, or of a mesh with
-    an observer of its own. An observer has one watch at a time; `close` ends it. Raises `InputError` for a second one,
-    or for limits that are not numbers of seconds.
+    Collective over `comm`, which must hold all ranks that report to its observer: all ranks of the world, or of a mesh
+    with an observer of its own. An observer has one watch at a time; `close` ends it. Raises `InputError` for a second
+    watch, or for limits that are not numbers of seconds.
     """
 
-    order = 2  # after the others: it may raise, and what they do as an operation ends is still part of it
+    order = 2  # after the other listeners: it may raise, and their work at the end is still part of the operation
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Watch(Listener):
         require_same(comm, said, "the options of a watch are the same on every rank")
         _check_limits(limit, end)
         if before is not None:
-            raise InputError("this process is watched already", do="close the first watch before another is made")
+            raise InputError("this process is watched already", do="close the first watch before making another")
         self._comm = MPI.Intracomm(comm.Dup())
         self._rank = self._comm.rank  # MPI may be over when the process leaves
         self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
@@ -144,7 +144,7 @@ class Watch(Listener):
         self._record, self._record_again, self._record_message, self.leave = self._recorder()
         self.enter: Enter = self._enter_checked if check else self._record
         self._stack = open(self._folder / f"stack-{slot}", "w", encoding="utf-8")  # noqa: SIM115
-        # What faulthandler puts back at the end: a signal that comes late must not kill.
+        # The handler that faulthandler restores at the end: a late signal must not kill the process.
         signal.signal(STACK_SIGNAL, signal.SIG_IGN)
         faulthandler.register(STACK_SIGNAL, self._stack, all_threads=False)
         HEAD.pack_into(self._table, self._start, os.getpid(), RUNNING, comm.rank, 0, 0)
@@ -158,19 +158,19 @@ class Watch(Listener):
         atexit.register(self._leave)
 
     def _enter_checked(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> None:
-        """`enter` of a watch that compares."""
+        """`enter` of a watch that checks."""
         site = self._record(comm, operation, dtype, count, root)
         self._wait_for(self._compare(site, count, root))
 
     def begun(self, operation: Operation) -> Any:
-        """Record an operation that does not block, and begin to compare it where the watch does; never waits."""
+        """Record a nonblocking operation, and begin to compare it if the watch checks; never waits."""
         if operation.blocks:
             return None
         return self._begin(operation.comm, operation.name, operation.dtype, operation.count, operation.root)
 
     def waits(self, operation: Operation, note: Any) -> None:
-        """The rank stands still. An exchange with neighbors and a message wait for some of the ranks of `comm` only:
-        they are never compared. Raises as `enter`.
+        """The rank blocks from now on. An exchange with neighbors and a message wait for only some ranks of `comm`, so
+        they are never compared. Raises like `enter`.
         """
         comm, name, dtype = operation.comm, operation.name, operation.dtype
         if note is not None:
@@ -194,7 +194,7 @@ class Watch(Listener):
         return Begun(site, site.group.number, count, root, self._compare(site, count, root))
 
     def listen_for_end(self) -> None:
-        """Say that this rank looks at `is_ending` now and then, and ends by itself: it is given a moment for that."""
+        """Declare that this rank checks `is_ending` now and then and ends by itself; the watcher gives it time to."""
         set_listening(self._table)
 
     def is_ending(self) -> bool:
@@ -203,22 +203,22 @@ class Watch(Listener):
 
     @property
     def closed(self) -> bool:
-        """Whether this rank is through."""
+        """Whether the watch of this rank has ended."""
         return self._closed
 
     @property
     def calls(self) -> int:
-        """Calls of this rank that are over."""
+        """The number of calls of this rank that have ended."""
         return int(self._words[(self._start + ENDED) // 8])
 
     def beat(self) -> None:
-        """Say that this rank is alive: for long stretches without communication."""
+        """Report that this rank is alive, in long stretches without communication."""
         self._beats += 1
         self._words[self._start // 8 + 3] = self._beats
 
     @contextlib.contextmanager
     def allow(self, seconds: float) -> Iterator[None]:
-        """No culprit for so long in what is inside: compiling, a file of many GB."""
+        """Do not count this rank as a culprit for `seconds` s within the block: for compiling, or a file of many GB."""
         before, place = self._allowed_until, self._start // 8 + 4
         self._words[place] = self._allowed_until = max(before, math.ceil(time.monotonic() + seconds))
         try:
@@ -250,15 +250,15 @@ class Watch(Listener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the other ranks may never come to close theirs; the job is about to end anyway.
+        # After an error the other ranks may never reach `close`; the job is about to end anyway.
         if error is None:
             self.close()
 
     def _recorder(self) -> Recorder:
-        """Functions that record a call, that record it again while it is waited for, that record a message, and that
-        say that the last one is over.
+        """Four functions: they record a call, record it again while the rank waits for it, record a message, and record
+        the end of the last call.
 
-        Closures: what they use are variables of this function, which is quicker than attributes of an object.
+        They are closures, since variables of this function are faster than attributes of an object.
         """
         words, sites = self._words, self._sites
         places_of, know, find = sites.places, sites.know, sites.find
@@ -271,7 +271,7 @@ class Watch(Listener):
         def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
             nonlocal sequence
             frame = frame_of(1)
-            while True:  # to the first frame outside of the modules that communicate
+            while True:  # to the first frame outside the modules that communicate
                 try:  # subscripts are quicker than `get`
                     places = places_of[identity(frame.f_code)]
                 except KeyError:
@@ -295,7 +295,7 @@ class Watch(Listener):
                 if places is not inner:
                     places[frame.f_lasti] = site
             group.number = number = group.number + 1
-            # Which operations came in which order; both factors stay below 2^32.
+            # A digest of the operations and their order; both factors stay below 2^32.
             group.digest = digest = group.digest ^ number * site.signature
             numbers[group.index] = number
             sequence += 1
@@ -303,7 +303,7 @@ class Watch(Listener):
             return site
 
         def note(site: Site, number: int, count: int, root: int) -> None:
-            """A call without a number of its own."""
+            """Record a call under a given number."""
             nonlocal sequence
             sequence += 1
             pack(words, slots[sequence & last], sequence, place_and_root(site.index, root), number, count, 0)
@@ -319,13 +319,13 @@ class Watch(Listener):
             note(site, 0, count, site.group.members[peer] if peer >= 0 else peer)
 
         def leave() -> None:
-            """What was entered last is over."""
+            """Record the end of the last call."""
             words[ended] = sequence
 
         return record, record_again, record_message, leave
 
     def _compare(self, site: Site, count: int, root: int) -> Check | None:
-        """Begin to compare an operation over its ranks, where the watch does."""
+        """Begin to compare an operation over its ranks, if the watch checks."""
         group, number = site.group, site.group.number
         if self._checker is None or len(group.members) == 1:
             return None
@@ -353,12 +353,13 @@ class Watch(Listener):
         answer = json.loads(broadcast_bytes(self._node, said, 0))
         if "problem" in answer:
             raise SetupError(
-                f"the watch has no folder for its records: {answer['problem']}", do="make room there, or set TMPDIR"
+                f"the watch cannot make a folder for its records: {answer['problem']}",
+                do="free space there, or set TMPDIR",
             )
         return Path(answer["path"])
 
     def _start_watcher(self, limit: float, end: float | None, keep: str, spare: bool) -> subprocess.Popen:
-        """The process that reads the table; in a session of its own, so that it outlives the end of the job."""
+        """Start the process that reads the table, in a session of its own, so that it outlives the job."""
         words = [self._folder, self._node.size, limit, end or 0.0, keep, int(spare)]
         return subprocess.Popen(
             [sys.executable, "-ISc", START_WATCHER, str(PACKAGE.parent), *map(str, words)],
@@ -368,7 +369,7 @@ class Watch(Listener):
         )
 
     def _leave(self) -> None:
-        """Say that this rank is through. Its table stays until the watcher removes it."""
+        """Record that this rank has left. Its table stays until the watcher removes it."""
         if self._closed:
             return
         self._closed = True

@@ -1,6 +1,6 @@
-"""A communicator of mpi4py whose calls that block are reported: `comm = WatchedComm(MPI.COMM_WORLD)`.
+"""An mpi4py communicator that reports its blocking calls: `comm = WatchedComm(MPI.COMM_WORLD)`.
 
-hpckit's own exchanges and collectives report by themselves; calls of MPI inside of them are theirs.
+hpckit's own exchanges and collectives report themselves; MPI calls inside them count as theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpckit.comm.checksums import SAME_RESULT_OF_MPI
 from hpckit.comm.observe.observer import ANYBODY, NOBODY, observer_of, set_observer
 
 __communicates__ = True  # its frames are not call sites
-# Name -> (place of the buffer whose elements all ranks must agree in, place of the root); None for none.
+# Name -> (position of the buffer whose elements all ranks must agree on, position of the root); None for none.
 COLLECTIVE: dict[str, tuple[int | None, int | None]] = {
     "Barrier": (None, None),
     "Bcast": (0, 1),
@@ -45,7 +45,7 @@ COLLECTIVE: dict[str, tuple[int | None, int | None]] = {
     "allgather": (None, None),
     "alltoall": (None, None),
 }
-# Name -> (place of the buffer, place and name of the peer that is waited for, whether no peer means any).
+# Name -> (position of the buffer, position and name of the peer that is waited for, whether no peer means any).
 MESSAGES: dict[str, tuple[int | None, int, str, bool]] = {
     "Send": (0, 1, "dest", False),
     "Ssend": (0, 1, "dest", False),
@@ -59,19 +59,19 @@ MESSAGES: dict[str, tuple[int | None, int, str, bool]] = {
     "sendrecv": (None, 4, "source", True),
     "probe": (None, 0, "source", True),
 }
-BUFFERS = {"Sendrecv": "recvbuf"}  # names of buffers that may be given by name
+BUFFERS = {"Sendrecv": "recvbuf"}  # names of buffers passed by keyword
 MAKERS = ("Dup", "Dup_with_info", "Clone", "Split", "Split_type", "Create", "Create_group")
 
 
 class WatchedComm(MPI.Intracomm):
-    """The communicator given, by the same handle; so are those made from it by Dup, Split and Create."""
+    """The same communicator, with its handle; communicators made from it by Dup, Split and Create are watched too."""
 
     def __init__(self, comm: MPI.Comm) -> None:
         self.observer = observer_of(comm)
 
 
 def _described(buffer: Any) -> tuple[Any, int]:
-    """The dtype and the elements of a buffer; unknown where it is no array."""
+    """The dtype and the number of elements of a buffer; unknown if it is not an array."""
     return (buffer.dtype, buffer.size) if isinstance(buffer, np.ndarray) else ("", -1)
 
 
@@ -85,7 +85,7 @@ def _collective(name: str, buffer_at: int | None, root_at: int | None) -> Callab
         dtype, count = "", -1
         if buffer_at is not None:
             buffer = given[buffer_at] if len(given) > buffer_at else None
-            if buffer is MPI.IN_PLACE:  # of the root of a reduction, which has it in its result
+            if buffer is MPI.IN_PLACE:  # the root of a reduction has its values in the result buffer
                 buffer = given[1] if len(given) > 1 else None
             dtype, count = _described(buffer)
         root = -1

@@ -1,7 +1,7 @@
-"""The watcher of a node: a process of its own that reads the table of the ranks and tells who holds up whom.
+"""The watcher of a node: a process of its own that reads the table of the ranks and reports which rank holds up others.
 
-A process, since a thread of a rank would stand still with it in compiled code that keeps the interpreter. It starts
-with the first rank of its node, imports nothing but the standard library, and ends when all ranks have.
+It is a process, since compiled code that keeps the interpreter lock would also stop a thread of the rank. It starts
+with the first rank of its node, imports only the standard library, and ends when all ranks have ended.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from hpckit.comm.observe.words import Words
 STACK_SIGNAL = signal.SIGUSR2
 STACK_SECONDS = 5.0  # at most, for the stacks of the ranks to be written
 STACK_POLL = 0.05
-COMPARE_SECONDS = 2.0  # between two looks at all last calls of all ranks
+COMPARE_SECONDS = 2.0  # between two comparisons of the last calls of all ranks
 START_SECONDS = 60.0  # for the ranks to appear
 REPORT = "stall.json"
 COMPUTING = "computing"
-END_SECONDS = 10.0  # at most, for ranks that end by themselves when they are told
-MOVED = 2**20  # bytes read and written that show a rank at work; its stacks and logs are less
+END_SECONDS = 10.0  # at most, for ranks that check `is_ending` to end by themselves
+MOVED = 2**20  # bytes of file traffic that show a rank at work; its stacks and logs are smaller
 
 
 @dataclass
 class Options:
-    """What the watcher was told. ranks: of this node; end: s after which a stalled job is ended, 0 for never; keep:
-    the folder for the report, None for none; spare_computing: no end while a late rank computes.
+    """The options of the watcher. ranks: of this node; end: s after which a stalled job is ended, 0 for never; keep:
+    the folder for the report, None for none; spare_computing: do not end the job while a late rank computes.
     """
 
     folder: Path
@@ -67,8 +67,8 @@ class Options:
 
 @dataclass
 class Seen:
-    """What was last seen of a rank: when it changed last, then its processor time and the bytes that it had read and
-    written (monotonic s, ticks, bytes).
+    """The last known state of a rank: the time of its last change, and then its processor time and the bytes that it
+    had read and written (monotonic s, ticks, bytes).
     """
 
     state: object = None
@@ -78,7 +78,7 @@ class Seen:
 
 
 class Watcher:
-    """Reads the table again and again, and reports each stall once."""
+    """Polls the table, and reports each stall once."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -88,12 +88,12 @@ class Watcher:
         self.told: Stall | None = None
         self.told_at = self.next_comparison = 0.0
         self.suspects: set[tuple[str, int]] = set()  # operations whose digests differed when last compared
-        self.differed = False  # and that has been told
+        self.differed = False  # whether a difference has been reported
         self.file = NodeFile(options.keep)
-        self.ended = False  # by this watcher: what is seen of the processes from then on is its own doing
+        self.ended = False  # by this watcher, which then causes all further changes of the processes
 
     def run(self) -> None:
-        """Watch until all ranks have ended, or the job is ended from here."""
+        """Watch until all ranks have ended, or the watcher ends the job."""
         poll = min(0.25, self.options.limit / 8)
         began = last = time.monotonic()
         first_rank: list[TextIO] = [sys.stdin]  # closed by the first rank when it ends
@@ -101,7 +101,7 @@ class Watcher:
             if select.select(first_rank, [], [], poll)[0]:
                 first_rank, poll = [], min(poll, 0.05)
             now = time.monotonic()
-            if now - last > 4 * poll + 0.5:  # this process was stopped itself: count anew
+            if now - last > 4 * poll + 0.5:  # this process itself was stopped: restart the counts
                 for it in self.seen:
                     it.since = now
             last = now
@@ -133,7 +133,7 @@ class Watcher:
             return
         stall = self._explained(stall)
         if self.told is not None and self.told.hopeless:
-            # Ranks that were told so raise and leave: that others wait for them then is no cause.
+            # Ranks that see the alarm raise and leave; that others then wait for them is not a new cause.
             stall = replace(self.told, seconds=self.told.seconds + now - self.told_at)
         elif self.told is None or (stall.kind, stall.culprits) != (self.told.kind, self.told.culprits):
             self.told_at = now
@@ -142,8 +142,8 @@ class Watcher:
             self._end(stall)
 
     def _has_untold(self, ranks: list[Rank]) -> bool:
-        """Ranks that wait for what cannot come have not raised yet, where another has, and is about to leave: the alarm
-        stays for them.
+        """Whether a rank of a hopeless stall has not raised yet, while another has and is about to leave: the alarm
+        stays on for it.
         """
         if self.told is None or not self.told.hopeless:
             return False
@@ -151,13 +151,13 @@ class Watcher:
         return any(it.inside and it.rank in before and it.last == before[it.rank].last for it in ranks)
 
     def _spared(self, stall: Stall) -> bool:
-        """A rank that others wait for computes, and may: it is told, and not ended."""
+        """Whether the late rank computes, which `spare_computing` permits: report the stall, but do not end the job."""
         late = [stall.ranks[rank] for rank in stall.culprits if rank in stall.ranks]
         computing = stall.kind in ("late", "idle") and any(it.doing == COMPUTING for it in late)
         return self.options.spare_computing and computing
 
     def _explained(self, stall: Stall) -> Stall:
-        """The stall with the rank that left the path of all, where the last calls of the ranks tell it."""
+        """The stall with the rank that left the common path, if the last calls of the ranks show it."""
         history = self._history()
         odd = differing(history)
         if odd is not None:
@@ -179,8 +179,8 @@ class Watcher:
         return found
 
     def _compare(self, last: bool = False) -> None:
-        """Tell, once, of operations that ranks called differently and that did not stall: their digests differ, twice
-        in a row (a record may be read while it is written) or at the end.
+        """Report once that ranks called different operations without a stall: their digests differ twice in a row (a
+        record may be read while it is written) or at the end.
         """
         self.next_comparison = time.monotonic() + COMPARE_SECONDS
         digests: dict[tuple[str, int], dict[int, int]] = {}  # by group and number, then by rank
@@ -199,7 +199,7 @@ class Watcher:
         self.suspects = differ
 
     def _tell_differing(self, digests: Mapping[int, int]) -> None:
-        """Report ranks whose operations differed, though they went on."""
+        """Report ranks that called different operations and went on."""
         odd = differing(self._history())
         ranks = {it.rank: it for slot, head in enumerate(self._heads()) for it in [self._rank(slot, head, 0.0)]}
         if odd is None:
@@ -218,7 +218,7 @@ class Watcher:
         return [read_head(self.table, slot) for slot in range(self.options.ranks)]
 
     def _over(self, now: float) -> None:
-        """Say so, if there was a stall."""
+        """Print that the stall is over, if there was one."""
         if self.told is not None:
             _say(f"the stall is over after {self.told.seconds + now - self.told_at:.1f} s")
             set_alarm(self.table, False)
@@ -246,16 +246,16 @@ class Watcher:
         return Rank(head.rank, head.pid, life, call, by_key, still, doing)
 
     def _report(self, stall: Stall) -> None:
-        """Keep and print the report: first as it is, in the file with the stacks too."""
+        """Keep and print the report; the file also has the stacks."""
         stall = self.told = replace(stall, ranks=self._with_stacks(stall.ranks))
         self._keep(stall, ended=False)
         _write(self.options.folder / ALARM, stall.text())
         if stall.hopeless:
-            set_alarm(self.table, True)  # ranks that wait where they can be told raise
+            set_alarm(self.table, True)  # ranks that poll the alarm while they wait raise
         _say(stall.text())
 
     def _keep(self, stall: Stall, ended: bool) -> None:
-        """The report in the folder of the run, which may be on a disk that is full: then only the words are left."""
+        """Write the report to the folder of the run; if the disk is full, only the printed text is left."""
         if self.options.keep is None:
             return
         report = {**stall.to_dict(), "host": socket.gethostname(), "ended": ended}
@@ -266,7 +266,7 @@ class Watcher:
             _say(f"{self.options.keep / REPORT} could not be written: {error.strerror}")
 
     def _with_stacks(self, ranks: Mapping[int, Rank]) -> dict[int, Rank]:
-        """The ranks with where they are in the source, asked for by a signal that is answered even in compiled code."""
+        """The ranks with their stacks, requested by a signal that is answered even in compiled code."""
         slots = {head.rank: slot for slot in range(self.options.ranks) if (head := read_head(self.table, slot)).pid}
         files = {rank: self.options.folder / f"stack-{slot}" for rank, slot in slots.items()}
         sizes = {rank: file.stat().st_size for rank, file in files.items() if file.exists()}
@@ -289,8 +289,8 @@ class Watcher:
         return found
 
     def _wait_for_stacks(self, asked: Mapping[int, tuple[Path, int]]) -> None:
-        """Until the files of these slots are longer than they were and have stopped growing, but at most STACK_SECONDS:
-        a process answers when it gets a core, which may take a while on a busy machine. One that leaves never does.
+        """Wait until the files of these slots have grown and stopped growing, but at most STACK_SECONDS: a process
+        answers when it gets a core, which may take a while on a busy machine. A rank that has left never answers.
         """
         end = time.monotonic() + STACK_SECONDS
         lengths: list[int] = []
@@ -306,7 +306,7 @@ class Watcher:
         return head.state != IS_RUNNING or not _alive(head.pid)
 
     def _end(self, stall: Stall) -> None:
-        """End the processes that the ranks of this node said are theirs."""
+        """End the processes of the ranks of this node, as listed in the table."""
         self._keep(replace(stall, ranks=self._with_stacks(stall.ranks)), ended=True)
         _say(f"stalled for {stall.seconds:.3g} s, past the limit of {self.options.end:g} s: the job is ended")
         set_ending(self.table)
@@ -334,7 +334,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _frame(line: str, modules: Collection[str]) -> str:
-    """`file:line (function)` of a line of a stack, '' for other lines and for frames of modules that communicate."""
+    """`file:line (function)` of a stack line; '' for other lines and for frames of modules that communicate."""
     line = line.strip()
     if not line.startswith('File "') or '", line ' not in line:
         return ""
@@ -347,7 +347,7 @@ def _frame(line: str, modules: Collection[str]) -> str:
 
 
 def process_state(pid: int) -> tuple[str, int]:
-    """State letter of a process ('' where it is gone) and the processor time it has used, ticks."""
+    """The state letter of a process ('' if it is gone) and its processor time in ticks."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as text:
             fields = text.read().rsplit(")", 1)[1].split()
@@ -357,7 +357,7 @@ def process_state(pid: int) -> tuple[str, int]:
 
 
 def _bytes_moved(pid: int) -> int:
-    """Bytes that a process has read from and written to file systems; 0 where that cannot be known."""
+    """Bytes that a process has read from and written to file systems; 0 if not known."""
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as lines:
             return sum(int(line.split()[1]) for line in lines if line.startswith(("read_bytes", "write_bytes")))
@@ -370,7 +370,7 @@ def _alive(pid: int) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """The file whole or not at all."""
+    """Write a file atomically."""
     part = path.with_suffix(".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)

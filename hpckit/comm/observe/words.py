@@ -1,4 +1,4 @@
-"""What the numbers in the table of a node stand for, read from the lines of its ranks. Standard library only."""
+"""The meaning of the numbers in the table of a node, read from the files of words. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[int, str, str, str, int, str, int]  # group, operation, dtype, fil
 
 @dataclass
 class Words:
-    """The lines of `sites-R`, as far as they have been read."""
+    """The lines of `sites-R` read so far."""
 
     path: Path
     offset: int = 0
@@ -24,7 +24,7 @@ class Words:
     modules: set[str] = field(default_factory=set)  # files whose frames are not call sites
 
     def read(self) -> None:
-        """Read what has been added."""
+        """Read the lines added since the last call."""
         with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as lines:
             lines.seek(self.offset)
             while (line := lines.readline()).endswith("\n"):
@@ -38,11 +38,11 @@ class Words:
                 self.offset = lines.tell()
 
     def every(self) -> list[Call]:
-        """All places that the rank ever came to, as calls without a number that is known."""
+        """All call sites of the rank, as calls with unknown numbers."""
         return [call for site in self.sites.values() for call in [self._made(site, Record(0, 0, 1, -1, site[6], 1, 0))]]
 
     def call(self, record: Record) -> Call | None:
-        """A record in words; None where they are not there yet."""
+        """A record as a call; None if its site has not been written yet."""
         if record.site not in self.sites:
             return None
         return self._made(self.sites[record.site], record)

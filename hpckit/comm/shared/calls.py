@@ -1,7 +1,6 @@
-"""Collectives on shared memory as calls: what can be wrong with their buffers is found before anything is sent.
+"""Collectives on shared memory as prepared calls: their buffers are checked before any data moves.
 
-A call is prepared for buffers of a dtype and a size, and takes any such buffers: one compiled call of about a
-microsecond.
+A call is prepared for one dtype and size, and runs on any such buffers: one compiled call of about a microsecond.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ KERNELS: dict[tuple[str, str], Any] = {
     ("all_to_all", "symmetric"): scattering.symmetric_all_to_all,
 }
 REDUCTIONS = ("all_reduce", "reduce_scatter")
-DIRECT_FROM = 2**25  # bytes from which a staged all-reduce reads the memory of other processes, where it may
-SMALL = 4096  # bytes up to which the copies of a flat all-reduce cost less than looking at the flags once more
+DIRECT_FROM = 2**25  # bytes from which a staged all-reduce reads the memory of other processes, if permitted
+SMALL = 4096  # bytes up to which the copies of a flat all-reduce cost less than another poll of the flags
 BYTES = "bytes"
-PATIENCE = 50  # looks at a flag in an attempt
+PATIENCE = 50  # polls of a flag in an attempt
 
 
 class Call:
-    """A collective of a group, prepared for buffers like those that it was made with. Made by `prepare`.
+    """A collective of a group, prepared for buffers of one dtype and size. Made by `prepare`.
 
-    `run(buffer, out)` attempts it and returns a status for `came`: where the other ranks have not come within some
-    microseconds nothing is lost, and it is run again. Nothing else of the group may come in between. Where the arrays
-    are not such as it was made for, the status is `constants.UNFIT`, and nothing was done; `fits` only looks.
+    `run(buffer, out)` attempts it and returns a status for `came`: if the other ranks do not enter within some
+    microseconds, run it again, with no other collective of the group in between. Arrays that do not fit give the status
+    `constants.UNFIT` and are left unchanged; `fits` only checks them.
     """
 
     __slots__ = ("_kept", "fits", "group", "record", "run")
@@ -64,9 +63,8 @@ class Call:
         self.fits: Callable[[Any, Any], int] = functools.partial(entry(nothing), record.ctypes.data)
 
     def came(self, status: int) -> bool:
-        """Whether the ranks came. Raises on every rank alike: `InputError` where they called different things,
-        `StallError` where one did not come before the deadline, `RankLostError` where its process is gone; after the
-        last two the group is of no use.
+        """Whether all ranks took part. Raises on every rank: `InputError` if their calls differ, `StallError` if a rank
+        missed the deadline, `RankLostError` if its process is gone; after the last two the group is unusable.
         """
         if status and status != c.NOT_YET:
             fail(self.group, status)
@@ -83,7 +81,7 @@ class Call:
 
 
 class Bound:
-    """A call with its buffers: `bound()` runs it on what they then hold. Raises as `Call.came`. Made by `bind`."""
+    """A call with its buffers: `bound()` runs it on their current values. Raises like `Call.came`. Made by `bind`."""
 
     def __init__(self, call: Call, buffer: Any, out: Any) -> None:
         self.call, self._buffers = call, (buffer, out)
@@ -93,7 +91,7 @@ class Bound:
         self._with_patience(0)
 
     def attempt(self) -> bool:
-        """Run it if the other ranks come within a glance, and return whether they did: else attempt it again."""
+        """Run it if the other ranks enter within a few polls; returns whether it ran. If not, attempt it again."""
         return self._with_patience(PATIENCE)
 
     def _with_patience(self, patience: int) -> bool:
@@ -102,7 +100,7 @@ class Bound:
 
 
 def bind(group: NodeGroup, operation: str, buffer: np.ndarray, **options: Any) -> Bound:
-    """One collective of a group on its buffers; arguments as of `prepare`."""
+    """One collective of a group on its buffers; arguments as in `prepare`."""
     return Bound(prepare(group, operation, buffer, **options), buffer, options.get("out"))
 
 
@@ -125,7 +123,7 @@ def takes(
     buffer: Any = None,
     op: str = "sum",
 ) -> bool:
-    """Whether a group has the algorithm for such data: flat ones are small, symmetric ones are in `empty_shared`."""
+    """Whether a group has the algorithm for this data: "flat" is for small data, "symmetric" for `empty_shared`."""
     if (operation, algorithm) not in KERNELS:
         return False
     if operation in REDUCTIONS and kind_of(np.dtype(dtype), op) is None:
@@ -151,24 +149,24 @@ def prepare(
     counts: Sequence[int] | None = None,
     out_counts: Sequence[int] | None = None,
 ) -> Call:
-    """One collective of a group as a call for buffers like these.
+    """One collective of a group as a call for buffers of this dtype and size.
 
     operation and buffers, with p ranks:
 
-    - "all_reduce", "broadcast" (of `root`): `buffer` is sent and received, alike on every rank.
-    - "reduce_scatter": `buffer` of n elements, of which rank r receives block r, reduced, in `out`.
+    - "all_reduce", "broadcast" (from `root`): `buffer` is sent and received, equal on every rank afterwards.
+    - "reduce_scatter": `buffer` has n elements; rank r receives the reduced block r in `out`.
     - "all_gather": `buffer` is block r of the n elements of `out`.
-    - "all_to_all": block q of `buffer` goes to rank q; `out` receives those of all ranks in their order.
+    - "all_to_all": block q of `buffer` goes to rank q; `out` receives one block of each rank, in rank order.
 
-    Blocks are those of `hpckit.plan.blocks`, or of the sizes `counts` (p numbers, the same on every rank but for
-    all_to_all, where `out_counts` says what this rank receives of each). `out` may be the own block of `buffer`, or
-    `buffer` that of `out`; else they must not overlap. A reduce_scatter without `out` leaves the own block in `buffer`.
+    Blocks are those of `hpckit.plan.blocks`, or have the sizes `counts` (p numbers, the same on every rank except for
+    all_to_all, where `out_counts` are the sizes received from each rank). `out` may be this rank's block of `buffer`,
+    or `buffer` this rank's block of `out`; otherwise they must not overlap. A reduce_scatter without `out` leaves this
+    rank's block in `buffer`.
 
     op: "sum", "max", "min", "mean" or "average", with the `weight` of this rank. algorithm: "flat" (all_reduce of
-    small data), "staged" (any buffer), "symmetric" (what is sent lies in a buffer of `empty_shared`); by default the
-    best that the buffer allows. A "staged" all_reduce of 32 MiB and more is "direct" where ranks may read each other.
-    kind: "bfloat16" where arrays of uint16 hold the bits of such numbers; `BYTES` to move bytes, which ranks may take
-    for different things.
+    small data), "staged" (any buffer), "symmetric" (the send buffer is from `empty_shared`); by default the best that
+    the buffer allows. A "staged" all_reduce of 32 MiB and more is "direct" if ranks may read each other's memory.
+    kind: "bfloat16" if arrays of uint16 hold bfloat16 bits; `BYTES` to move bytes, whose dtype may differ by rank.
 
     Raises `InputError` for a buffer, op or algorithm that does not fit.
     """
@@ -215,9 +213,9 @@ def prepare(
 
 
 def kind_of(dtype: np.dtype, op: str = "sum") -> str | None:
-    """The kind of number that the elements of a buffer are reduced as, None where there is none.
+    """The kind of number that the elements of a buffer are reduced as; None if they cannot be reduced.
 
-    Complex numbers are added as pairs; the largest of truth values is whether any of them is true.
+    Complex numbers are added as pairs; the maximum of booleans is a logical or.
     """
     if dtype.name in c.KINDS:
         return dtype.name
@@ -278,7 +276,7 @@ def _blocks(
 def _starts(group: NodeGroup, counts: Sequence[int], name: str) -> np.ndarray:
     sizes = np.asarray(counts, np.int64)
     if sizes.shape != (group.size,) or (sizes < 0).any():
-        raise InputError(f"{name} are {group.size} numbers, 0 or more, one a rank, not {list(counts)}")
+        raise InputError(f"{name} must be {group.size} numbers, 0 or more, one per rank, not {list(counts)}")
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
@@ -298,7 +296,7 @@ def _check_arrays(operation: str, buffer: Any, out: Any, in_place: bool) -> None
                 do="give the whole array, or a copy of a slice",
             )
         if array.dtype != buffer.dtype or array.dtype.hasobject:
-            raise InputError(f"{name} of {operation} is of {array.dtype}, what is sent of {buffer.dtype}")
+            raise InputError(f"{name} of {operation} is of {array.dtype}, the buffer to send of {buffer.dtype}")
 
 
 def _check_overlap(operation: str, buffer: np.ndarray, out: np.ndarray | None, own: int) -> None:
@@ -308,7 +306,7 @@ def _check_overlap(operation: str, buffer: np.ndarray, out: np.ndarray | None, o
     if operation == "all_to_all" or short.ctypes.data != long.ctypes.data + own:
         raise InputError(
             f"the buffers of {operation} overlap",
-            do="give separate arrays" + ("" if operation == "all_to_all" else ", or the own block as one of them"),
+            do="give separate arrays" + ("" if operation == "all_to_all" else ", or this rank's block as one of them"),
         )
 
 
@@ -326,7 +324,7 @@ def _check_algorithm(group: NodeGroup, operation: str, algorithm: str, buffer: n
         raise InputError("the ranks may not read each other's memory", do="use staged")
     if algorithm == "symmetric" and place is None:
         raise InputError(
-            "the buffer is not a symmetric one of this group", do="make it by empty_shared with this communicator"
+            "the buffer is not symmetric memory of this group", do="make it by empty_shared with this communicator"
         )
     largest = int(group.record[c.FLAT_BYTES])
     if algorithm == "flat" and buffer.nbytes > largest:

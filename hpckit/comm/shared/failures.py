@@ -1,4 +1,4 @@
-"""What goes wrong in a collective on shared memory, in words; and the number by which ranks compare their calls."""
+"""The errors of collectives on shared memory, and the signature by which ranks compare their calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALGORITHMS = ("flat", "staged", "symmetric", "direct")
 
 
 def signature(operation: str, algorithm: str, op: str, kind: str, root: int, blocks: int) -> int:
-    """What a rank calls as one number: on it all must agree. blocks: a number that stands for their sizes."""
+    """The call of a rank as one number, which must be equal on all ranks. blocks: a number for the block sizes."""
     number = blocks & 0x7FFF
     for part in (root >> 8, root & 255, OPERATIONS.index(operation), ALGORITHMS.index(algorithm), c.OPS.index(op)):
         number = number << 8 | part
@@ -25,7 +25,7 @@ def signature(operation: str, algorithm: str, op: str, kind: str, root: int, blo
 
 
 def _words(number: int, count: int) -> str:
-    """The same as words."""
+    """A signature as text."""
     kind, op = c.KINDS[number & 255], c.OPS[number >> 8 & 255]
     algorithm, operation = ALGORITHMS[number >> 16 & 255], OPERATIONS[number >> 24 & 255]
     if operation == "barrier":
@@ -36,11 +36,11 @@ def _words(number: int, count: int) -> str:
 
 
 def fail(group: NodeGroup, status: int) -> NoReturn:
-    """Raise what a status of a collective stands for, other than GOOD and NOT_YET."""
+    """Raise the error for a status of a collective other than GOOD and NOT_YET."""
     if status == c.UNFIT:
         raise InputError(
-            "a buffer is not what the call was made for: another size or dtype, or it cannot be written to any more",
-            do="make the call anew",
+            "a buffer does not fit the call: its size or dtype differs, or it is no longer writable",
+            do="prepare a new call",
         )
     sequence = int(group.record[c.SEQUENCE])
     lines = group.lines(sequence)
@@ -52,11 +52,11 @@ def fail(group: NodeGroup, status: int) -> NoReturn:
         )
     if status == c.UNMATCHED:
         raise InputError(
-            f"collective {sequence}, {own}: some rank receives blocks of other sizes than are sent to it",
-            do="give out_counts[q] on rank r what counts[r] is on rank q",
+            f"collective {sequence}, {own}: the block sizes sent and received differ between ranks",
+            do="out_counts[q] on rank r must equal counts[r] on rank q",
         )
     if status == c.NO_WEIGHT:
-        raise InputError("the weights of an average add up to nothing above 0", do="give some rank a weight above 0")
+        raise InputError("the sum of the weights of an average is not above 0", do="give some rank a weight above 0")
     waited_for = int(group.record[c.LATE])
     where = f"rank {group.rank}, collective {sequence}: {own}"
     if status == c.LOST:
@@ -85,7 +85,7 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _difference(lines: np.ndarray) -> str:
-    """How what the ranks called differs."""
+    """How the calls of the ranks differ."""
     called = [_words(int(line[1]), int(line[2])) for line in lines]
     for rank, words in enumerate(called):
         if words != called[0]:

@@ -24,15 +24,15 @@ FLAT_BYTES = 64 * 1024
 LEAST_STAGE, MOST_STAGE, ALL_STAGES = 2**18, 2**21, 2**23  # bytes of a piece, and of those of all ranks
 LEAST_READ, ALL_READS = 2**14, 2**18  # bytes that are read at a time from a rank, and from all ranks
 DEADLINE = 600.0  # s that a rank waits for another
-SPINS = 4000  # looks at a flag before a core is yielded; a few only where ranks outnumber cores
+SPINS = 4000  # polls of a flag before the core is yielded; only a few if ranks outnumber cores
 ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
 
 
 @dataclass(frozen=True)
 class Place:
-    """A symmetric buffer: this rank's part of a segment, and where the parts of all ranks are mapped here.
+    """A symmetric buffer: this rank's part of a segment, and the local addresses of the parts of all ranks.
 
-    number: which of the buffers of its group it is, from 1.
+    number: its index among the buffers of its group, from 1.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Place:
 
 
 class Places:
-    """The symmetric buffers of a group that are still there; the compiled calls look them up too."""
+    """The symmetric buffers of a group that are still alive; compiled calls look them up too."""
 
     def __init__(self, record: np.ndarray) -> None:
         self._record, self._places = record, dict[int, Place]()
@@ -50,14 +50,14 @@ class Places:
         self._note()
 
     def make(self, segment: Segment, address: int, nbytes: int, bases: np.ndarray) -> None:
-        """Note a buffer, for as long as its memory is there."""
+        """Register a buffer for the lifetime of its memory."""
         self._made += 1
         self._places[address] = Place(self._made, address, nbytes, bases)
         self._note()
         weakref.finalize(segment.mapping, self._forget, address)
 
     def of(self, array: Any) -> Place | None:
-        """The symmetric buffer that an array lies in with all its elements; None for other arrays."""
+        """The symmetric buffer that holds all elements of an array; None for other arrays."""
         if self._places and isinstance(array, np.ndarray):
             start = array.ctypes.data
             for place in self._places.values():
@@ -78,9 +78,9 @@ class Places:
 class NodeGroup:
     """The ranks of `comm`, which share a node, with their flags and slots in one shared segment.
 
-    Made by `node_group`; collective. Collectives on it (`hpckit.comm.shared.calls`) are called in the same order by
-    all its ranks, by one thread at a time. `deadline` is how long a rank waits for another, in seconds. Raises
-    `SetupError` where no memory can be shared.
+    Made by `node_group`; collective. All its ranks call its collectives (`hpckit.comm.shared.calls`) in the same order,
+    from one thread at a time. `deadline` is how long a rank waits for another, in seconds. Raises `SetupError` if the
+    ranks cannot share memory.
     """
 
     def __init__(self, comm: MPI.Comm, deadline: float = DEADLINE) -> None:
@@ -117,7 +117,7 @@ class NodeGroup:
         comm.Barrier()
 
     def _reads_others(self) -> bool:
-        """Whether the ranks may read each other's private memory, tried out on the next one; the same on all."""
+        """Whether the ranks may read each other's private memory: each tries the next one; the same answer on all."""
         read_bytes = max(LEAST_READ, ALL_READS // self.size)
         self._reads = np.zeros(self.size * read_bytes, np.uint8)
         self.record[c.READS], self.record[c.READ_BYTES] = self._reads.ctypes.data, read_bytes
@@ -144,19 +144,19 @@ class NodeGroup:
         self.record[c.DEADLINE] = int(min(seconds * 1e9, 2**62))
 
     def lines(self, sequence: int) -> np.ndarray:
-        """By what each rank entered collective number `sequence`: int64[ranks, words], see `waiting.enter`."""
+        """The entry line of each rank in collective number `sequence`: int64[ranks, words], see `waiting.enter`."""
         start = int(self.record[c.LINES]) - self._segment.address
         lines = self._segment.memory[start : start + 2 * self.size * c.LINE].view(np.int64)
         return lines.reshape(self.size, 2, -1)[:, sequence & 1, : c.INLINE // 8]
 
     @property
     def gave_up(self) -> int:
-        """The rank that gave up first; -1 where none did."""
+        """The rank that gave up first; -1 if none did."""
         return int(self._segment.memory[ABORT_AT : ABORT_AT + 8].view(np.int64)[0]) - 1
 
 
 def node_comm(comm: MPI.Comm) -> MPI.Comm:
-    """The communicator of the ranks of `comm` on this rank's node: `comm` itself where those are all.
+    """The communicator of the ranks of `comm` on this rank's node: `comm` itself if all are on one node.
 
     Collective at the first call for a communicator; kept on it, and freed with it.
     """
@@ -164,7 +164,7 @@ def node_comm(comm: MPI.Comm) -> MPI.Comm:
 
 
 def node_group(comm: MPI.Comm) -> NodeGroup | None:
-    """The group of the ranks of `comm`, None where they do not share a node.
+    """The group of the ranks of `comm`; None if they do not share a node.
 
     Collective at the first call for a communicator; kept on it, and freed with it.
     """
@@ -184,7 +184,7 @@ def _split_by_node(comm: MPI.Comm) -> MPI.Comm:
 
 
 def _kept(comm: MPI.Comm, key: int, make: Any) -> Any:
-    """What is kept on a communicator as an MPI attribute, made at the first call."""
+    """The value of an MPI attribute of a communicator, made at the first call."""
     if comm == MPI.COMM_NULL:
         raise InputError("shared memory needs a communicator, and this is COMM_NULL")
     found = comm.Get_attr(key)
@@ -205,6 +205,6 @@ def _group_key() -> int:
 
 
 def _let_go(comm: MPI.Comm, key: int, node: MPI.Comm) -> None:
-    """A communicator is freed: so is that of its node."""
+    """Free the communicator of the node with the communicator that it belongs to."""
     if node != comm:
         node.Free()

@@ -28,9 +28,9 @@ FOLDER = "/dev/shm"  # memory on Linux; elsewhere the folder for temporary files
 
 @dataclass(frozen=True)
 class Segment:
-    """Shared memory as this rank sees it: uint8[nbytes], zeroed, which lives as long as an array looks at it.
+    """Shared memory mapped by this rank: uint8[nbytes], zeroed; it lives as long as any array on it.
 
-    same_processes: whether the ranks know each other's processes by their numbers.
+    same_processes: whether the process numbers of the ranks are valid for each other.
     """
 
     memory: np.ndarray
@@ -39,7 +39,7 @@ class Segment:
 
     @property
     def address(self) -> int:
-        """Where it is mapped."""
+        """The address of the mapping."""
         return self.memory.ctypes.data
 
 
@@ -51,8 +51,8 @@ def whole_pages(nbytes: int) -> int:
 def make_segment(comm: MPI.Comm, part_bytes: int, head_bytes: int = 0) -> Segment:
     """A segment with a head and a part for each rank of `comm`, all of whole pages; collective.
 
-    Each rank reserves its own part (the first one the head too), so that it lies in the memory next to it and none is
-    missing later. Raises `SetupError` on every rank alike where there is not enough.
+    Each rank reserves its own part (the first one the head too): pages lie in the memory next to the rank, and none is
+    missing later. Raises `SetupError` on every rank if there is not enough memory.
     """
     descriptor, same_processes = _open_anonymous(comm)
     if descriptor is None:
@@ -93,7 +93,7 @@ def _largest(comm: MPI.Comm, value: int) -> int:
 
 
 def _reserve(descriptor: int, start: int, nbytes: int) -> None:
-    """Have the memory of a part, now or not at all: a page that is missing later would be a crash."""
+    """Reserve the memory of a part now: a page that cannot be allocated later would crash the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, start, nbytes)
 
@@ -124,7 +124,7 @@ def _open_anonymous(comm: MPI.Comm) -> tuple[int | None, bool]:
 
 
 def _open_unlinked(comm: MPI.Comm) -> int:
-    """A descriptor of a file that all ranks have open and that has no name any more; `SetupError` on all of them."""
+    """A descriptor of an unlinked file that all ranks have open; raises `SetupError` on all ranks."""
     descriptor, path = -1, ""
     if comm.rank == 0:
         with suppress(OSError):
@@ -142,7 +142,7 @@ def _open_unlinked(comm: MPI.Comm) -> int:
         if descriptor >= 0:
             os.close(descriptor)
         raise SetupError(
-            "the ranks of a node cannot share memory: some of them cannot open what the first one made",
+            "the ranks of a node cannot share memory: some of them cannot open the file of the first rank",
             likely="ranks in different containers, or of different users",
             do="start all ranks of a node in one container",
         )

@@ -23,8 +23,8 @@ __all__ = ["NodeGroup", "SharedBuffer", "empty_shared", "node_comm", "node_group
 class SharedBuffer:
     """A symmetric buffer of a group of ranks.
 
-    array: the own part, shape and dtype as asked for. parts: those of all ranks, in their order; what a rank may read
-    there and when is up to the program (`calls.barrier`). The memory lives as long as any array on it.
+    array: this rank's part. parts: the parts of all ranks, in rank order; the program synchronizes access to them
+    (`calls.barrier`). The memory lives as long as any array on it.
     """
 
     def __init__(self, group: NodeGroup, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -41,8 +41,8 @@ class SharedBuffer:
 def empty_shared(comm: MPI.Comm, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> SharedBuffer:
     """A symmetric buffer over the ranks of `comm` that share this rank's node; collective over `comm`.
 
-    Every rank gives the same shape and dtype; the memory is zeroed. Raises `InputError` where the ranks do not agree,
-    `SetupError` where there is not enough memory.
+    Every rank gives the same shape and dtype; the memory is zeroed. Raises `InputError` if the ranks do not agree,
+    `SetupError` if there is not enough memory.
     """
     try:
         wanted = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
@@ -50,7 +50,7 @@ def empty_shared(comm: MPI.Comm, shape: int | Sequence[int], dtype: npt.DTypeLik
     except (TypeError, ValueError) as error:
         raise InputError(f"a symmetric buffer has a shape and a dtype: {error}") from None
     if kind.hasobject:
-        raise InputError("objects of Python cannot be in memory that ranks share", do="give a dtype of numbers")
+        raise InputError("shared memory cannot hold Python objects", do="give a dtype of numbers")
     require_same(comm, {"shape": str(wanted), "dtype": str(kind)}, "a symmetric buffer is the same on every rank")
     if min(wanted, default=0) < 0:
         raise InputError(f"the shape of a symmetric buffer is {wanted}; no dim may be negative")

@@ -1,9 +1,8 @@
 """Messages between ranks of one node: through memory that both see, without MPI on the way.
 
-A rank packs what it sends into memory of its own and sets a flag there; the peer unpacks it from there once it has seen
-the flag: two copies, where MPI's messages within a node take four for packed data, and nobody has to answer. Two
-buffers a message suffice: every exchange is two-way, be it with nothing, so receiving message n proves that the peer
-has taken message n - 1.
+The sender packs its data into its own memory and sets a flag there; the receiver unpacks it once it sees the flag. That
+is two copies, where MPI's messages within a node take four for packed data, and it needs no acknowledgment. Two buffers
+per message suffice: every exchange is two-way, so receiving message n proves that the peer has consumed message n - 1.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ __communicates__ = True  # its frames are not call sites
 ALIGNMENT = 64  # bytes: of messages in a buffer, and of an entry of the table, which no other writer touches
 ENTRY = ALIGNMENT // 8
 FLAG, FIRST, COUNT = range(3)  # of an entry, int64: its flag, the first item of its message, how many there are
-ROOM = 1.25  # how much more is reserved than is needed now, where a message may grow
-LOOKS = 10_000  # at the flags before another process gets the core: some ten microseconds
+ROOM = 1.25  # reserved over needed memory, for messages that may grow
+LOOKS = 10_000  # polls of the flags before the core is yielded: some ten microseconds
 
 
 class Transport:
     """Memory for the messages of the ranks of a node. Made by all ranks of `comm`.
 
-    A rank's part holds a table with an entry for each of its messages, and two buffers for all of them. `ranks`: those
-    of `comm` that it reaches; none where this rank is alone on its node. node: the ranks of `comm` that share memory
-    with this one, found where it is not given.
+    A rank's part holds a table with an entry for each of its messages, and two buffers for all of them. `ranks`: the
+    ranks of `comm` that it reaches; empty if this rank is alone on its node. node: the communicator of the ranks of
+    `comm` that share memory with this one, by default those of its node.
     """
 
     def __init__(self, comm: MPI.Comm, node: MPI.Comm | None = None) -> None:
@@ -48,10 +47,10 @@ class Transport:
 
     def prepare(self, counts: Sequence[int], itemsize: int = 1, room: float = 1.0) -> None:
         """Collective over the node, between exchanges: message k of this rank has counts[k] items from now on, of at
-        most `itemsize` bytes. All ranks give as many counts. room: how much more to reserve than that. What another
-        rank says of its messages is there once one of them has come.
+        most `itemsize` bytes. All ranks give the same number of counts. room: reserved over needed memory. The sizes of
+        a peer's messages are valid once one of them has arrived.
 
-        Raises `SetupError` on all ranks of the node alike where there is no memory for more.
+        Raises `SetupError` on all ranks of the node if there is not enough memory.
         """
         ends = np.cumsum(counts)
         needed = np.array([ends[-1] * itemsize], np.int64)
@@ -67,7 +66,7 @@ class Transport:
         self._total = int(ends[-1])
 
     def buffer(self, turn: int, itemsize: int = 1) -> np.ndarray:
-        """All messages of this rank, one after the other, where items have so many bytes: uint8, flat."""
+        """All messages of this rank, one after the other, with items of `itemsize` bytes: uint8, flat."""
         return self._items(self.comm.rank, turn, 0, self._total, itemsize)
 
     def message(self, rank: int, k: int, turn: int, itemsize: int = 1) -> np.ndarray:
@@ -88,7 +87,7 @@ class Transport:
 
 
 class Flags:
-    """The flags of an exchange that is made again and again: of this rank's messages, and of those it waits for."""
+    """The flags of a repeated exchange: of this rank's messages, and of the messages it waits for."""
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm
@@ -96,26 +95,26 @@ class Flags:
         self._sent = self._taken = np.empty(0, np.int64)
 
     def meet(self, sent: Sequence[int], taken: Sequence[int]) -> None:
-        """Their addresses, from now on."""
+        """Use these addresses of flags from now on."""
         self._sent, self._taken = np.array(sent, np.int64), np.array(taken, np.int64)
 
     def post(self) -> None:
-        """The messages of this rank are there: an exchange begins. All ranks call it, with messages or without."""
+        """Publish the messages of this rank: an exchange begins. All ranks call it, even without messages."""
         self.number += 1
         if len(self._sent):
             post(self._sent, self.number)
 
     def wait(self) -> None:
-        """Return when the messages of the peers are there."""
+        """Return when the messages of all peers have arrived."""
         if len(self._taken):
             while not arrived(self._taken, self.number, LOOKS):
                 os.sched_yield()
-                self._comm.Iprobe()  # a peer may be waiting for a message of ours that MPI has yet to move
+                self._comm.Iprobe()  # MPI progress: a peer may wait for a message of ours
 
 
 class Rows:
-    """Rows of float64 that ranks of a node give each other, as many as each needs now: message k is for place k of the
-    node. Made, and `prepare`d, by all ranks of `comm`; most: values of the longest row.
+    """Rows of float64 that the ranks of a node exchange, in varying numbers: message k goes to rank k of the node.
+    All ranks of `comm` make it and call `prepare`; most: values of the longest row.
     """
 
     def __init__(self, transport: Transport, most: int) -> None:
@@ -127,9 +126,9 @@ class Rows:
         self._ins: dict[tuple[int, int], list[np.ndarray]] = {}
 
     def prepare(self, peers: list[int], counts: list[int]) -> None:
-        """Collective over the node: exchanges with these peers, in rising order, follow, of so many rows to each.
+        """Collective over the node: set the peers, in rising order, and the rows to send to each.
 
-        No message is under way: all buffers are free. Raises `SetupError` where there is no memory for more.
+        Call it while no message is under way. Raises `SetupError` if there is not enough memory.
         """
         given = dict(zip(peers, counts, strict=True))
         own, place = self._transport.comm.rank, self._transport.place
@@ -141,24 +140,22 @@ class Rows:
         self._ins.clear()
 
     def out(self, width: int) -> np.ndarray:
-        """Where what is given goes in the next exchange, the rows of each peer behind those of the one before: float64
-        [n, width].
-        """
+        """The send buffer of the next exchange, float64[n, width]: the rows for each peer, one peer after the other."""
         key = (self._flags.number + 1) & 1, width
         if key not in self._outs:
             self._outs[key] = self._transport.buffer(key[0], 8 * width).view(np.float64).reshape(-1, width)
         return self._outs[key]
 
     def post(self) -> None:
-        """It is there: an exchange begins. Every rank of the node calls it, with peers or without."""
+        """Publish the rows: an exchange begins. Every rank of the node calls it, even without peers."""
         self._flags.post()
 
     def wait(self) -> None:
-        """Return when the rows of all peers are there."""
+        """Return when the rows of all peers have arrived."""
         self._flags.wait()
 
     def received(self, width: int) -> list[np.ndarray]:
-        """What has come, float64[n, width] of each peer; there until the exchange after the next one."""
+        """The rows received, float64[n, width] from each peer; valid until the exchange after the next one."""
         key = self._flags.number & 1, width
         if key not in self._ins:
             transport = self._transport
@@ -169,9 +166,9 @@ class Rows:
 
 
 def open_rows(comm: MPI.Comm, most: int, node: MPI.Comm | None = None) -> Rows | None:
-    """Collective: rows between the ranks of `comm`; None where this rank is alone on its node, or nothing is shared.
+    """Collective: rows between the ranks of `comm`; None if this rank is alone on its node or cannot share memory.
 
-    node: as of `Transport`.
+    node: as in `Transport`.
     """
     rows = Rows(Transport(comm, node), most)
     if not rows.ranks:

@@ -80,7 +80,7 @@ class TimeCorrelation:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Correlation:
-        """What the frames so far give. Collective with a communicator; sums differ in last bits between rank counts."""
+        """The result of the frames so far. Collective with a communicator; last bits depend on the number of ranks."""
         sums, samples = summed(self._sums, comm), summed(self._samples, comm)
         lags = min(self.frames, self.lags + 1)
         step = self._times[1] - self._times[0] if len(self._times) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What observables need of a frame, and how ranks share it."""
+"""The interface of a frame for observables, and its division among ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frame(Protocol):
 
     @property
     def periodic(self) -> tuple[bool, bool, bool]:
-        """Of each dim."""
+        """Whether the box is periodic, for each dim."""
 
     @property
     def types(self) -> Ints:
@@ -51,7 +51,7 @@ class Frame(Protocol):
 
     @property
     def time(self) -> float:
-        """Of the frame."""
+        """The time of the frame."""
 
 
 def own_block(frame: Frame, comm: MPI.Comm | None) -> slice:

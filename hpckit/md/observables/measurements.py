@@ -18,13 +18,13 @@ from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.observables.speeds import SpeedDistribution
 from hpckit.md.observables.structure import StructureFactor
 
-MOST_WAVES = 1500  # of S(k), a random choice of them beyond
+MOST_WAVES = 1500  # of S(k); above it a random choice
 FIT = (0.3, 1.0)  # shares of the longest lag between which the slope of the displacement is taken
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What is measured: g(r) up to `reach` in `bins`; S(k) up to `k_max` in `shells`, none for 0; the density along
+    """The observables: g(r) up to `reach` in `bins`; S(k) up to `k_max` in `shells`, none for 0; the density along
     `axis` in `slabs`, around the middle for "r", none for ""; displacement and velocity correlation over `lags` frames
     with a time origin every `spacing` frames, none for 0.
     """
@@ -45,8 +45,8 @@ def shortest_edge(edges: Sequence[float] | np.ndarray, periodic: Sequence[bool] 
 
 
 class Measurements:
-    """Observables of the frames given: `add_structure` for those of one instant, `add_motion` for those of pairs of
-    instants, which takes frames at equal intervals. `types`: how many types of particles there are.
+    """The chosen observables: `add_structure` measures single frames, `add_motion` pairs of frames, which must come at
+    equal intervals. `types`: the number of particle types.
 
     With a communicator all ranks add the same frames and share the work (collective).
     """
@@ -66,7 +66,7 @@ class Measurements:
 
     @classmethod
     def of(cls, frames: Iterable[Frame], measured: Measured, types: int = 1) -> Self:
-        """Those of a trajectory, as `read_h5md` gives its frames; at equal intervals unless there are no lags."""
+        """Measure a trajectory, with frames as from `read_h5md`, at equal intervals unless there are no lags."""
         made = cls(measured, types)
         for frame in frames:
             made.add_structure(frame)
@@ -89,7 +89,7 @@ class Measurements:
             motion.add(frame if number == 0 else _only(frame, number - 1), comm)
 
     def result(self, comm: MPI.Comm | None = None) -> dict[str, Any]:
-        """The results as lists and numbers, ready for JSON; without those that had no frames. Types count from 1."""
+        """The results as lists and numbers, ready for JSON; observables without frames are left out. Types from 1."""
         found: dict[str, Any] = {}
         if self._radial.frames:
             found["radial"] = self._radial_result(comm)

@@ -55,7 +55,7 @@ class DensityProfile:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Profile:
-        """What the frames so far give. Collective with a communicator."""
+        """The result of the frames so far. Collective with a communicator."""
         if self._box is None:
             raise InputError("a profile needs a frame first")
         counts, bins = summed(self._counts, comm), self._counts.shape[1]
@@ -100,7 +100,7 @@ class RadialProfile:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Profile:
-        """What the frames so far give; x are distances. Collective with a communicator."""
+        """The result of the frames so far; x are distances. Collective with a communicator."""
         if not self.frames:
             raise InputError("a profile needs a frame first")
         counts, bins = summed(self._counts, comm), self._counts.shape[1]

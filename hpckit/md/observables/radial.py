@@ -70,7 +70,7 @@ class RadialDistribution:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Radial:
-        """What the frames so far give. Collective with a communicator."""
+        """The result of the frames so far. Collective with a communicator."""
         counts = summed(self._counts, comm).astype(np.float64)
         bins = counts.shape[2]
         outer = np.linspace(0.0, self.reach, bins + 1)

@@ -53,7 +53,7 @@ class SpeedDistribution:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Speeds:
-        """What the frames so far give. Collective with a communicator."""
+        """The result of the frames so far. Collective with a communicator."""
         counts, bins = summed(self._counts, comm), len(self._counts)
         ends = np.linspace(0.0, WIDEST, bins + 1)
         cumulative = np.array([_maxwell(u) for u in ends])

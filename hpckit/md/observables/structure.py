@@ -24,8 +24,8 @@ class Structure:
 class StructureFactor:
     """S(k) = |sum of exp(-i k . r)|^2 / N over the wave vectors of the box up to `k_max`, averaged in `shells` shells.
 
-    Of more than `most` wave vectors a fixed random choice is taken, as many of each shell as there are: all of the
-    small ones. For fully periodic boxes of constant size; k = 0 is left out. Raises `InputError` otherwise.
+    Of more than `most` wave vectors it takes a fixed random choice, equally many of each shell as far as they go, so
+    all of the small shells. k = 0 is left out. Raises `InputError` unless the box is periodic and of constant size.
     """
 
     def __init__(self, k_max: float, shells: int = 100, most: int = 4000) -> None:
@@ -54,7 +54,7 @@ class StructureFactor:
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Structure:
-        """What the frames so far give; the same on every rank."""
+        """The result of the frames so far; the same on every rank."""
         if self._edges is None or not self.frames:
             raise InputError("a structure factor needs a frame first")
         length = np.linalg.norm(2 * np.pi * self._waves / self._edges, axis=1)
@@ -73,7 +73,7 @@ class StructureFactor:
         most = np.floor(self.k_max * edges / (2 * np.pi)).astype(np.int64)
         axes = [np.arange(-n, n + 1) for n in most]
         waves = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-        waves = waves[len(waves) // 2 + 1 :]  # in this order the second half is the first one with all signs changed
+        waves = waves[len(waves) // 2 + 1 :]  # the second half is the first half with all signs changed
         length = np.linalg.norm(2 * np.pi * waves / edges, axis=1)
         waves = waves[length <= self.k_max]
         if len(waves) > self.most:

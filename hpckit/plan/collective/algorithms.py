@@ -115,7 +115,7 @@ WHOLE = ("segments", "servers", "node_size")  # options that are whole numbers
 
 
 def operation_of(name: str) -> str:
-    """The operation that a name stands for: allreduce, all-reduce and all_reduce are one; others are as they are."""
+    """The operation of a name: allreduce, all-reduce and all_reduce are the same; other names are unchanged."""
     plain = {operation.replace("_", ""): operation for operation in ALGORITHMS}
     return plain.get(name.lower().replace("-", "").replace("_", ""), name)
 
@@ -145,7 +145,7 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
         )
     root = whole(options.get("root", 0), "root")
     if not 0 <= root < ranks:
-        raise InputError(f"root {root} is none of the {ranks} ranks", do=f"choose 0 to {ranks - 1}")
+        raise InputError(f"root {root} is not one of the {ranks} ranks", do=f"choose 0 to {ranks - 1}")
     if algorithm == "pairwise":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
     sizes = _checked_counts(options.pop("counts", None), (ranks,))

@@ -1,9 +1,8 @@
-"""Collectives in the shared memory of a node: what runs by default where ranks share one, and its part over nodes.
+"""Collectives in the shared memory of a node, the default for ranks that share one, and their extension over nodes.
 
-Each rank takes what it needs from where the others have it. "symmetric": from buffers that all ranks see. "staged":
-from a copy that each makes in memory that all see, behind its slots in the plan. "flat": as staged, but every rank adds
-the whole buffers of all, which needs one look at the others in place of two: for small ones. Additions are made in the
-order of the ranks.
+Each rank reads its data from the memory of the others. "symmetric": from shared buffers. "staged": from a copy that
+each rank makes in shared memory, behind its slots in the plan. "flat": like staged, but every rank adds the whole
+buffers of all, which needs one synchronization instead of two: for small buffers. Additions are made in rank order.
 """
 
 from __future__ import annotations

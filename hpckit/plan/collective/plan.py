@@ -1,8 +1,8 @@
 """A collective operation as a plan: steps that hold all ranks at once, over a buffer cut into slots.
 
 A slot is a stretch of the buffer that moves as a whole: a chunk of an all-reduce, the block of one rank in a gather.
-Plans that spread data (all-gather, broadcast, scatter) are the ones that are written down; each of them, run backward
-with additions in place of copies, is the plan that collects it (reduce-scatter, reduce, gather), see `backward`.
+Only the plans that spread data (all-gather, broadcast, scatter) are written out; run backward, with additions instead
+of copies, they are the plans that collect it (reduce-scatter, reduce, gather), see `backward`.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def _extent(ends: Ints, ranks: Ints, first: Ints, last: Ints) -> Ints:
 
 
 def backward(plan: CollectivePlan, operation: str) -> CollectivePlan:
-    """The plan run backward: of an all-gather the reduce-scatter, of a broadcast the reduce, of a scatter the gather.
+    """The plan run backward: an all-gather becomes a reduce-scatter, a broadcast a reduce, a scatter a gather.
 
-    Every slot that a rank is sent once in `plan` it sends away once here, after all that it was to collect for it.
+    A rank sends every slot that it receives once in `plan` once here, after it has collected all contributions to it.
     """
     adds, n = operation != "gather", plan.length
     runs = tuple((n - end, n - first) for first, end in reversed(plan.runs))

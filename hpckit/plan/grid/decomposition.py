@@ -1,4 +1,4 @@
-"""Which cells of a grid a rank owns, and where they lie in its local array."""
+"""The cells of a grid that each rank owns, and their place in its local array."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LARGEST = 2**62  # points that 64-bit indices reach
 
 @dataclass(frozen=True, init=False)
 class Decomposition:
-    """A grid of `shape` cells cut into one block a rank; dim d is split along the axis `topology.names[d]`.
+    """A grid of `shape` cells cut into one block per rank; dim d is split along the axis `topology.names[d]`.
 
-    `halo`: width of the halo, one number or one a dim. `location`: where the values sit, "center" or "face", one word
-    or one a dim. In a dim of n cells, faces number n + 1, or n where the axis is periodic; face i is the low side of
-    cell i, and the rank that owns a cell owns its low face (the last rank also the closing one).
+    `halo`: width of the halo, one number or one per dim. `location`: of the values, "center" or "face", one word or one
+    per dim. A dim of n cells has n + 1 faces, or n if the axis is periodic; face i is the low side of cell i, and the
+    rank that owns a cell owns its low face (the last rank also the closing one).
 
-    Blocks differ by at most one cell, whatever the shape and the number of ranks. Raises `DecompositionError`, which
-    lists the counts that would do, when a block would be empty or thinner than its halo.
+    Blocks differ by at most one cell for any shape and number of ranks. Raises `DecompositionError`, which lists the
+    counts that fit, if a block would be empty or thinner than its halo.
     """
 
     shape: tuple[int, ...]
@@ -67,12 +67,12 @@ class Decomposition:
 
     @property
     def ndim(self) -> int:
-        """How many dims the grid has."""
+        """The number of dims of the grid."""
         return len(self.shape)
 
     @property
     def periodic(self) -> tuple[bool, ...]:
-        """Whether each dim closes on itself."""
+        """Whether each dim is periodic."""
         return tuple(name in self.topology.periodic for name in self.topology.names)
 
     @property
@@ -177,7 +177,7 @@ class Decomposition:
         return blocks
 
     def _refuse_thin_blocks(self) -> None:
-        """A block thinner than its halo would need values from beyond its neighbor: wrong answers, so refused."""
+        """Refuse blocks thinner than their halo: they would need values from beyond their neighbor."""
         problems = []
         for name, n, parts, width in zip(self.topology.names, self.shape, self.topology.sizes, self.halo, strict=True):
             if n < 1:
@@ -198,7 +198,7 @@ class Decomposition:
             )
 
     def _legal_counts(self) -> str:
-        """The numbers of ranks that fit, nearest to the one given; axes with one rank keep it."""
+        """The numbers of ranks that fit, nearest to the given one; axes with one rank keep it."""
         sizes = self.topology.sizes
         most = [max(1, n // max(1, width)) for n, width in zip(self.shape, self.halo, strict=True)]
         return fitting_counts(self.topology.size, [m if size > 1 else 1 for m, size in zip(most, sizes, strict=True)])

@@ -64,9 +64,9 @@ def draw_halo_svg(plan: HaloPlan, machine: Machine | None = None, itemsize: int 
 
 
 def held_from(plan: HaloPlan) -> list[Owners]:
-    """For each rank: whose cells its halo holds after the exchange, by the side in each dim; -1 for nobody's.
+    """For each rank: the owners of the cells in its halo after the exchange, by the side in each dim; -1 for none.
 
-    Found by following the messages phase by phase: what a phase brings was held by the sender before it.
+    Found by following the messages phase by phase: a message carries the cells that its sender held before the phase.
     """
     dec = plan.decomposition
     sides = [(-1, 0, 1) if width else (0,) for width in dec.halo]
@@ -111,7 +111,7 @@ def _line(plan: HaloPlan, dim: int) -> list[int]:
 def _block(
     plan: HaloPlan, rank: int, owners: Owners, box: tuple[float, float, float, float], ranks: int, itemsize: int
 ) -> list[str]:
-    """A block, its halo within the plane, and its number; the planes beside it are told in words."""
+    """A block, its halo within the plane, and its number; halos from other planes are given as text."""
     dec = plan.decomposition
     x, y, wide, high = box
     owned, before = dec.owned(rank), (0,) * max(dec.ndim - 2, 0)
@@ -173,7 +173,7 @@ def _wraps(plan: HaloPlan, rank: int, side: tuple[int, int]) -> bool:
 
 
 def _beside(plan: HaloPlan, owners: Owners, before: tuple[int, ...]) -> list[str]:
-    """Who sends across the planes."""
+    """The senders from other planes."""
     lines = []
     for dim in range(len(before)):
         around = [(*before[:dim], side, *before[dim + 1 :], 0, 0) for side in (-1, 1)]

@@ -1,13 +1,13 @@
-"""The halo exchange as a plan: who sends which box to whom, in which phase, by which way.
+"""The halo exchange as a plan: the boxes that ranks send to each other, their phases, and the way of each message.
 
-One phase a dim. A message carries the full local extent of all other dims, halos included, so what an earlier phase
-brought travels on with a later one: corners and edges arrive with two messages a dim (in 3-D, 6 messages reach 26
-neighbors). The price is that phases follow each other. Dims held by one rank go first: their phase is a copy within
-the rank (or nothing, at walls), and the messages of the split dims then carry it along as whole, contiguous slabs.
+There is one phase per dim. A message carries the full local extent of all other dims, halos included, so later phases
+forward the data of earlier ones: corners and edges arrive with two messages per dim (in 3-D, 6 messages reach 26
+neighbors). The price is that phases are sequential. Dims held by one rank go first: their phase is a copy within the
+rank (or nothing, at walls), and the messages of the split dims then carry it along as whole, contiguous slabs.
 
-Several fields go in one exchange. A large slab of one piece of memory is a message of its own, from array to array.
-Of all others, those for a rank of the same node go through shared memory, where the plan knows the nodes; for the rest
-slabs of one piece are joined into one message, and slabs of many pieces are packed into one.
+Several fields go in one exchange. A large contiguous slab is a message of its own, from array to array. Of all others,
+those for a rank of the same node go through shared memory, if the plan knows the nodes; for the rest, contiguous slabs
+are joined into one message, and the other slabs are packed into one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SIDES = (-1, 1)
 
 @dataclass(frozen=True)
 class HaloField:
-    """One field of an exchange. components: that lead its dims. itemsize: bytes of a value; 0 where it is not known,
-    and then its slabs count as packed ones.
+    """One field of an exchange. components: the dims before those of the grid. itemsize: bytes of a value; 0 if not
+    known: its slabs are then packed.
     """
 
     decomposition: Decomposition
@@ -46,7 +46,7 @@ class HaloField:
 
 @dataclass(frozen=True)
 class Part:
-    """What a message holds of one field: boxes of the local array, components left out, sent and received."""
+    """The part of a message from one field: the boxes of the local array, without components, sent and received."""
 
     field: int
     send: Slices
@@ -55,9 +55,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Message:
-    """One rank's part of a direction of a phase: what it sends to `send_to` and receives from `recv_from` by one way.
+    """One rank's part of a direction of a phase: its message to `send_to` and that from `recv_from`, by one way.
 
-    None stands for nobody: a wall, or another way. Where both ranks are the rank itself, the message is a copy. way:
+    None stands for no message: a wall, or another way. If both ranks are the rank itself, the message is a copy. way:
     `PACKED` into a buffer, `JOINED` in place, `MEMORY` of the node, or `SINGLE` + the field. tag: of the exchange,
     below `HaloPlan.tags`; that of the direction in shared memory.
     """
@@ -73,16 +73,16 @@ class Message:
 
     @property
     def send(self) -> Slices:
-        """The box that leaves the first field."""
+        """The box sent from the first field."""
         return self.parts[0].send
 
     @property
     def recv(self) -> Slices:
-        """The box that takes what arrives in the first field."""
+        """The box received into the first field."""
         return self.parts[0].recv
 
     def back(self) -> Message:
-        """The same way the other way round: the halo returns to its owner, which adds it."""
+        """The reverse message: the halo returns to its owner, which adds it."""
         parts = tuple(Part(part.field, part.recv, part.send) for part in self.parts)
         return replace(self, send_to=self.recv_from, recv_from=self.send_to, parts=parts)
 
@@ -125,7 +125,7 @@ class HaloPlan:
         return 2 * self.decomposition.ndim
 
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A short title."""
         shape, more = self.decomposition.shape, f" in {len(self.fields)} fields" * (len(self.fields) > 1)
         return f"halo exchange of {shape} cells{more} on {self.ranks} ranks, {len(self.order)} phases"
 
@@ -139,8 +139,8 @@ class HaloPlan:
         return tuple(tuple(self._messages(steps, rank)) for steps in self.phases())
 
     def messages_back(self, rank: int) -> tuple[tuple[Message, ...], ...]:
-        """The program of one rank that takes halos back to their owners, of `transposed(plan)`: all packed, with the
-        tags of `BACK`; a dim that is not split is a copy as before.
+        """The program of one rank in `transposed(plan)`, which returns halos to their owners: all messages are packed,
+        with the tags of `BACK`; a dim that is not split is still a copy.
         """
         plan = replace(self, fields=tuple(replace(each, itemsize=0) for each in self.fields), node=None)
         first = BACK * self.tags_of_a_way

@@ -26,9 +26,9 @@ class HaloStep:
     `recv_from[r]`.
 
     `side` is the side of the sender's block that its message leaves by: -1 low, +1 high; it arrives in the halo on
-    the opposite side. -1 stands for nobody: a wall. Along `dim` rank r sends its local cells send[0][r] to send[1][r]
-    and stores what it gets in recv[0][r] to recv[1][r]; all other dims move in full. tag: of the direction. sent_by,
-    taken_by: the ways of what rank r sends and receives, int64[ranks].
+    the opposite side. -1 stands for no rank: a wall. Along `dim` rank r sends its local cells send[0][r] to send[1][r]
+    and stores the data it receives in recv[0][r] to recv[1][r]; all other dims move in full. tag: of the direction.
+    sent_by, taken_by: the ways of the messages that rank r sends and receives, int64[ranks].
     """
 
     field: int
@@ -55,8 +55,8 @@ def ways_of(steps: Sequence[HaloStep]) -> list[int]:
 class HaloCells:
     """A halo exchange by its cells: what `prove` executes.
 
-    Of each dim the cells within two halo widths of an end stand, and one for all between: the cost of a rank does not
-    depend on its block.
+    It keeps the cells within two halo widths of each end of a dim, and one for all cells between: the cost of a rank
+    does not depend on its block.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class HaloCells:
         return self._fields[0].topology.size
 
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A short title."""
         return f"halo exchange of {self._fields[0].shape} cells on {self.ranks} ranks"
 
     def steps(self) -> Iterator[Step]:
@@ -92,7 +92,7 @@ class HaloCells:
                     )
 
     def claim(self) -> Claim:
-        """As of `HaloPlan`, cell by cell."""
+        """The claim of `HaloPlan`, cell by cell."""
         points, owned = zip(*(kept.points() for kept in self._kept), strict=True)
         # Points of one field after those of the others.
         ends = itertools.accumulate((math.prod(dec.global_shape) for dec in self._fields[:-1]), initial=0)
@@ -198,12 +198,12 @@ def _ends_of(n: int, width: int) -> list[int]:
 def lines_of(
     dec: Decomposition, phases: Sequence[Sequence[HaloStep]], node: Sequence[int] | None
 ) -> list[HaloCells] | None:
-    """One line of ranks for each dim, with its part of the phases; None where not all lines of an axis are alike.
+    """One line of ranks for each dim, with its part of the phases; None if the lines of an axis differ.
 
-    Where the peers of each step differ from a rank in one coordinate only, and peers and extents depend on that
-    coordinate only, the phases act on the dims one by one: the cell (i, j) of a rank at (a, b) ends with the value of
-    the owned cell that i leads to on the line of a, and j on the line of b. So the halo of all ranks is right where it
-    is on one line of each axis.
+    If the peers of each step differ from a rank in one coordinate only, and peers and extents depend only on that
+    coordinate, the phases act on the dims one by one: the cell (i, j) of a rank at (a, b) ends with the value of the
+    owned cell that i leads to on the line of a, and j on the line of b. So the halo of all ranks is right if it is
+    right on one line of each axis.
     """
     dims = [{step.dim for step in steps} for steps in phases]
     if any(len(each) != 1 for each in dims) or len(set().union(*dims)) < len(dims):

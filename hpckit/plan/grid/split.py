@@ -1,4 +1,4 @@
-"""The ways to split a grid over ranks, and what the halo exchange of each asks of a rank."""
+"""The ways to split a grid over ranks, and the cost of the halo exchange of each for a rank."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """A grid of cells split over ranks, by numbers that need no look at each rank: for any number of them.
+    """A grid of cells split over ranks; its numbers are computed without a loop over the ranks.
 
-    Blocks of a dim are alike but for few kinds (how many cells, how many neighbors); what ranks do follows from the
-    kinds of their blocks in each dim. It agrees with `halo_plan(split.decomposition)` to the cell.
+    A dim has only a few kinds of blocks (by their cells and neighbors), and the messages of a rank follow from the
+    kinds of its blocks in each dim. The results agree with `halo_plan(split.decomposition)` to the cell.
     """
 
     decomposition: Decomposition

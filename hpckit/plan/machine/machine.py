@@ -1,4 +1,4 @@
-"""What a plan is priced on: the levels of a machine, from the cores of a node to the network."""
+"""The machine model for prices of plans: the levels of a machine, from the cores of a node to the network."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Level:
 
     A message belongs to the innermost level with a unit that holds both its ranks. latency: s until its first byte
     arrives. bandwidth: bytes/s of one message alone. uplink: bytes/s out of a unit, and as much into it, shared by the
-    messages that leave it for the levels above; 0 is no limit. shared: bytes/s of all messages of this level in a unit
-    together, as of a memory bus; 0 is no limit.
+    messages that leave it for the levels above; 0: unlimited. shared: bytes/s of all messages of this level in a unit
+    together, as for a memory bus; 0: unlimited.
     """
 
     name: str
@@ -136,7 +136,7 @@ def _between(x: float, at: list[float], rows: list[Floats]) -> Floats:
 def machine_of(name: str | Path) -> Machine:
     """A machine from a TOML file, or a shipped one by its name.
 
-    Raises `InputError` with all that is wrong in the file; the message for an unknown name lists the shipped ones.
+    Raises `InputError` with all faults of the file; for an unknown name it lists the shipped ones.
     """
     path = Path(name)
     if not path.exists():
@@ -147,15 +147,15 @@ def machine_of(name: str | Path) -> Machine:
         known = ", ".join(shipped())
         raise InputError(f"there is no machine {str(name)!r}", do=f"give a file, or one of {known}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"the machine file is no UTF-8 text: {error.reason}", where=str(path)) from error
+        raise InputError(f"the machine file is not UTF-8 text: {error.reason}", where=str(path)) from error
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the machine file is no TOML: {error}", where=str(path)) from error
+        raise InputError(f"the machine file is not TOML: {error}", where=str(path)) from error
     faults: list[str] = []
     machine = _machine(given, path.stem, faults)
     if faults or machine is None:
-        raise InputError("a machine file is wrong", where=str(path), do="mend: " + "; ".join(faults))
+        raise InputError("a machine file is wrong", where=str(path), do="fix: " + "; ".join(faults))
     return machine
 
 

@@ -1,4 +1,4 @@
-"""A box cut into domains, one a rank, and the regions in which particles are ghosts of others: no MPI."""
+"""A box cut into domains, one per rank, and the regions whose particles are ghosts on other ranks: no MPI."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DomainDecomposition:
         return low, np.array([cuts[c + 1] for cuts, c in zip(self.cuts, coords, strict=True)])
 
     def owned(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The corners of what a rank owns: its domain, without end at the sides of a box that is not periodic."""
+        """The corners of a rank's domain, infinite at the sides of a box that is not periodic."""
         low, high = self.bounds(rank)
         for d, (coord, size) in enumerate(zip(self.topology.coords(rank), self.topology.sizes, strict=True)):
             if not self.periodic[d]:
@@ -110,7 +110,7 @@ class DomainDecomposition:
         return ranks
 
     def ghost_regions(self, coord: int, dim: int, reach: float) -> list[GhostRegion]:
-        """Which particles of the domains at `coord` are ghosts of whom along one dim; the first entry: all, unmoved."""
+        """The ghost regions of the domains at `coord` along one dim; the first entry: all particles, unmoved."""
         cuts, length = self.cuts[dim], self.lengths[dim]
         inner = (coord > 0, coord < len(cuts) - 2)
         low, high = cuts[coord], cuts[coord + 1]
@@ -133,10 +133,10 @@ class DomainDecomposition:
         return found
 
     def ghosts(self, rank: int, reach: float) -> tuple[list[list[GhostRegion]], list[Segment]]:
-        """What rank sends at a reach: for each dim its `ghost_regions`, and a segment for each of their combinations.
+        """The ghosts that rank sends: for each dim its `ghost_regions`, and a segment for each of their combinations.
 
         Segments are ordered as the product of the three lists; the first is the rank's own particles, unmoved. Peers
-        are mutual: who is sent to also sends.
+        are mutual: each receiver is also a sender.
         """
         options = [self.ghost_regions(coord, d, reach) for d, coord in enumerate(self.topology.coords(rank))]
         segments = [

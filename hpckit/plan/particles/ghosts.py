@@ -1,4 +1,4 @@
-"""Ghosts as a plan: which particles, moved by which lengths of the box, every rank sends to every other."""
+"""Ghosts as a plan: the particles, shifted by box lengths, that every rank sends to every other."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ POSITION = 24.0  # bytes: what a step sends of a ghost
 
 
 class Ghosts(NamedTuple):
-    """Some ghosts: who sends them, who takes them, of which particle (its number), moved by how many lengths of the
-    box.
-
-    int64[n], and int64[n, 3] for `image`.
+    """Some ghosts: sender, receiver, number of the particle, int64[n] each, and `image`: its shift in box lengths,
+    int64[n, 3].
     """
 
     sender: Ints
@@ -31,12 +29,12 @@ class Ghosts(NamedTuple):
     image: Ints
 
     def of(self, chosen: npt.NDArray[np.bool_] | Ints) -> Ghosts:
-        """Some of them."""
+        """The chosen ghosts."""
         return Ghosts(*(each[chosen] for each in self))
 
 
 def ghosts_of(domains: DomainDecomposition, rank: int, reach: float, positions: Floats) -> Ghosts:
-    """What a rank with particles at `positions` [n, 3] sends: for each receiver in turn, by segment and particle."""
+    """The ghosts that a rank with particles at `positions` [n, 3] sends: by receiver, then segment, then particle."""
     options, segments = domains.ghosts(rank, reach)
     within = [
         [(positions[:, d] >= one.low) & (positions[:, d] < one.high) for one in each] for d, each in enumerate(options)
@@ -55,13 +53,13 @@ class GhostPlan:
     """The ghosts of one rebuild: every particle within `reach` of a domain, for each dim by itself, is sent to its
     rank.
 
-    positions: float64[n, 3] of all particles, wrapped into the box; a particle's number is its row. sent: what ranks
-    send, in messages of all that goes from one to another. taken: int64[ranks, ranks], how many ghosts the rank of the
-    row takes from that of the column, where ranks have been asked; None: as many as are sent. node: of each rank, whose
-    ranks share memory; None: all that is sent goes by messages. share: how many particles each one stands for.
+    positions: float64[n, 3] of all particles, wrapped into the box; a particle's number is its row. sent: the ghosts,
+    one message for all from one rank to another. taken: int64[ranks, ranks], the ghosts that the rank of the row
+    receives from that of the column, as reported by the ranks; None: as many as are sent. node: of each rank, whose
+    ranks share memory; None: messages only. share: the number of particles that each one represents.
 
-    The plan's cells are, of each rank, first the ghosts that it sends, then those that it must have, and a last one for
-    what it must not. The proof compares them with the images of all particles, looked at one by one.
+    The plan's cells on each rank are first the ghosts that it sends, then the ghosts that it must have, and last one
+    for ghosts that it must not have. The proof compares them with the images of all particles, examined one by one.
     """
 
     domains: DomainDecomposition
@@ -74,7 +72,7 @@ class GhostPlan:
 
     @classmethod
     def of(cls, domains: DomainDecomposition, reach: float, positions: Floats, **more: object) -> Self:
-        """What all ranks send by `DomainDecomposition.ghosts`."""
+        """The plan of the ghosts that all ranks send by `DomainDecomposition.ghosts`."""
         owners, found = domains.owners(positions), []
         for rank in range(domains.topology.size):
             own = np.flatnonzero(owners == rank)
@@ -98,7 +96,7 @@ class GhostPlan:
         return (POSITION * self.share * np.bincount(others, minlength=self.ranks)).astype(np.int64)
 
     def steps(self) -> Iterator[Step]:
-        """All messages at once, beside copies in the memory of a rank and of a node."""
+        """All messages at once, with the copies in the memory of a rank and of a node."""
         sent = self.sent
         near = sent.sender == sent.receiver if self.node is None else self.node[sent.sender] == self.node[sent.receiver]
         lag = 1
@@ -108,7 +106,7 @@ class GhostPlan:
                 lag += 1
 
     def _step(self, rows: Ints, place: str, lag: int) -> Step:
-        """The messages that these rows of `sent`, which are sorted by sender and receiver, are made of."""
+        """The messages of these rows of `sent`, which are sorted by sender and receiver."""
         sent, ranks = self.sent.of(rows), self.ranks
         pair, first = np.unique(sent.sender * ranks + sent.receiver, return_index=True)
         last = np.append(first[1:], len(rows))
@@ -142,8 +140,8 @@ class GhostPlan:
 
     @functools.cached_property
     def _given(self) -> tuple[Ints, Ints, int]:
-        """What ranks give: sender and index of each image, once however many take it; its place among those of the
-        sender, for each row of `sent`; and the most that a rank gives.
+        """The images sent: sender and index of each, once for all its receivers; for each row of `sent` the place of
+        its image among those of the sender; and the largest number of images of a rank.
         """
         index = self._must.index(self.sent.particle, self.sent.image)
         given, place = np.unique(np.stack([self.sent.sender, index]), axis=1, return_inverse=True)
@@ -175,10 +173,10 @@ class GhostPlan:
 
 
 class Expected:
-    """All ghosts that ranks must have, found by looking at every image of every particle.
+    """All ghosts that ranks must have, found by examining every image of every particle.
 
-    rank, cell, number: int64[n], of each ghost: who must have it, its place among those of the rank, and the index of
-    particle and image. most: of one rank.
+    rank, cell, number: int64[n], of each ghost: its receiver, its place among those of the receiver, and the index of
+    particle and image. most: the largest number of one rank.
     """
 
     def __init__(self, domains: DomainDecomposition, reach: float, positions: Floats) -> None:
@@ -219,14 +217,14 @@ class Expected:
         return np.concatenate(particles), np.concatenate(images)
 
     def index(self, particle: Ints, image: Ints) -> Ints:
-        """The number of a particle and an image of it; of an image that is too far for any ghost, that of none."""
+        """The index of a particle and its image; the index of no ghost if the image is out of reach of all domains."""
         far = (np.abs(image) > self._images).any(axis=1)
         place = image + self._images
         number = ((particle * self._around[0] + place[:, 0]) * self._around[1] + place[:, 1]) * self._around[2]
         return np.where(far, NOTHING, number + place[:, 2])
 
     def cell_of(self, sent: Ghosts) -> Ints:
-        """The place of each ghost among those of its receiver, `most` for one that it must not have."""
+        """The place of each ghost among those of its receiver; `most` for a ghost that it must not have."""
         index = self.index(sent.particle, sent.image)
         key = index + sent.receiver * self._span(self._particles)
         at = np.minimum(np.searchsorted(self._key, key), max(0, len(self._key) - 1))

@@ -1,4 +1,4 @@
-"""Migration as a plan: an all-to-all in which every rank sends so many particles to every other."""
+"""Migration as a plan: an all-to-all in which every rank sends some number of particles to every other."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PARTICLE = 88.0  # bytes of a particle that migrates: position, velocity, id and
 
 @dataclass(frozen=True, eq=False)
 class MigrationPlan:
-    """counts[r, q] particles go from rank r to rank q, in one message; those that arrive lie in the order of the ranks.
+    """counts[r, q] particles go from rank r to rank q, in one message; they arrive in the order of their source ranks.
 
-    counts: int64[ranks, ranks], or float64 where each particle stands for many: then only what it costs is known.
-    taken: int64[ranks, ranks], how many the rank of the row takes from that of the column, where ranks have been asked;
-    None: as many as are sent. itemsize: bytes of a particle. The plan's cells are, of each rank, first the particles
-    that leave, then those that arrive.
+    counts: int64[ranks, ranks], or float64 if each particle represents many: such a plan can only be priced. taken:
+    int64[ranks, ranks], the particles that the rank of the row receives from that of the column, as reported by the
+    ranks; None: as many as are sent. itemsize: bytes of a particle. The plan's cells on each rank are first the leaving
+    particles, then the arriving ones.
     """
 
     counts: Ints
@@ -61,7 +61,7 @@ class MigrationPlan:
         )
 
     def claim(self) -> Claim:
-        """Each rank gives its particles; it holds those that are sent to it, in the order of the ranks.
+        """Each rank gives its particles, and holds the particles sent to it in the order of their source ranks.
 
         Raises `PlanError` for counts below zero.
         """
@@ -80,9 +80,9 @@ class MigrationPlan:
 
 
 def migration_of(homes: Ints, owners: Ints, ranks: int) -> Ints:
-    """Counts of a `MigrationPlan` for particles that rank owners[i] has and that rank homes[i] is to have.
+    """Counts of a `MigrationPlan` that moves particle i from rank owners[i] to rank homes[i].
 
-    Those that stay are not sent.
+    Particles that stay are not sent.
     """
     leaves = homes != owners
     return np.bincount(owners[leaves] * ranks + homes[leaves], minlength=ranks * ranks).reshape(ranks, ranks)

@@ -1,4 +1,4 @@
-"""All particles at one instant: what the readers of particle files give and the writers take."""
+"""All particles at one instant: the result of the readers of particle files, and the argument of the writers."""
 
 from __future__ import annotations
 

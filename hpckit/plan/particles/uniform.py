@@ -1,4 +1,4 @@
-"""The plans of a uniform fluid: what molecular dynamics sends on so many ranks, without particles of a run."""
+"""The plans of a uniform fluid: the messages of molecular dynamics on a number of ranks, without running it."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def draw_schedule(schedule: Schedule, price: SchedulePrice | None = None, wide: 
 def draw_schedule_svg(schedule: Schedule, price: SchedulePrice | None = None, time: str = "", axis: float = 0.0) -> str:
     """An SVG Gantt chart: a row a rank, a bar an action with its microbatch, gray where a rank waits.
 
-    Later stages of a rank are darker. Pointing at a bar tells what it is and when. price: as of `draw_schedule`. time:
-    how long it is, in words. axis: seconds that the chart is wide, if the step is shorter, so that two charts may stand
-    below each other. Raises `InputError` for what is too large to draw.
+    Later stages of a rank are darker. A tooltip on each bar shows its action and times. price: as in `draw_schedule`.
+    time: the duration as text. axis: the least width of the chart in seconds, so that two charts can be compared one
+    below the other. Raises `InputError` if the schedule is too large to draw.
     """
     unit = "{:g} times F of a stage".format if price is None else lambda seconds: f"{1e3 * seconds:.4g} ms"
     price = _checked(schedule, price)

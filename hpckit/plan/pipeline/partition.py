@@ -1,4 +1,4 @@
-"""Layers dealt to the stages of a pipeline by what they cost."""
+"""The division of layers into the stages of a pipeline by their costs."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Partition:
 
 
 def partition_layers(costs: Sequence[float], stages: int, tied: float = 0.0) -> Partition:
-    """The contiguous parts of the layers, one a stage, whose largest cost is the least that there is.
+    """The contiguous parts of the layers, one per stage, with the smallest possible largest cost.
 
-    Among these the one whose loads are most alike (least sum of squares; then more layers on low stages). costs: of
+    Among these, the one with the most equal loads (least sum of squares; then more layers on low stages). costs: of
     each layer, measured, s a microbatch (F + I + W); the first layer may be an embedding and the last one its tied
-    copy. tied: what the first and the last stage each spend more, per microbatch, on such a shared weight: its
-    gradients are exchanged and added, and both update it. Exact, by dynamic programming in O(stages layers^2). Raises
-    `InputError` for fewer layers than stages, and costs that are no finite numbers, 0 or more.
+    copy. tied: the extra cost per microbatch of such a shared weight on the first and on the last stage: its gradients
+    are exchanged and added, and both update it. Exact, by dynamic programming in O(stages layers^2). Raises
+    `InputError` for fewer layers than stages, and for costs that are negative or not finite.
     """
     stages = whole(stages, "the number of stages")
     loads = np.asarray(costs, dtype=np.float64)
@@ -110,7 +110,7 @@ def read_layers(path: str | Path) -> list[Layer]:
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"the layers cannot be read: {reason}", where=str(path)) from error
     layers: list[Layer] = []
     faults = []

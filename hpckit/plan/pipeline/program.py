@@ -53,7 +53,7 @@ class Program:
 
         Checked here: the compute actions stand in the schedule's order; every boundary between ranks is crossed once by
         each microbatch in each direction, between the right ranks; any two ranks receive in the order of the sends (so
-        one tag is enough); gradients are reduced once, when they are complete; nobody waits for ever.
+        one tag is enough); gradients are reduced once, when they are complete; no rank waits for ever.
         """
         schedule = self.schedule
         wrong = schedule_faults(schedule) or list(_order_faults(self))
@@ -172,9 +172,9 @@ def _turn(clock: list[tuple[float, float]], moment: float) -> float:
 
 
 def _with_reductions(actions: list[Action], microbatches: int, later: tuple[int, ...]) -> list[Action]:
-    """REDUCE after the last W (or B) of each stage but those that are reduced `later`.
+    """REDUCE after the last W (or B) of each stage, except the stages in `later`.
 
-    It stands behind the messages that follow: another rank waits for them, and for the sum nobody does yet.
+    It goes behind the messages that follow: another rank waits for them, but no rank waits for the sum yet.
     """
     left: dict[int, int] = {}
     done: list[Action] = []
@@ -253,7 +253,7 @@ def _message_faults(program: Program) -> Iterator[str]:
     for rank, action in expected - found:
         yield f"rank {rank} never does {action}"
     for rank, action in found - expected:
-        again = " again" if (rank, action) in expected else ", which is no message of this schedule"
+        again = " again" if (rank, action) in expected else ", which is not a message of this schedule"
         yield f"rank {rank} does {action}{again}"
 
 

@@ -1,9 +1,9 @@
-"""A pipeline schedule as a value: which stage computes what for which microbatch, in which order on every rank.
+"""A pipeline schedule as a value: the compute actions of the stages for each microbatch, in order on every rank.
 
 A network is cut into stages, a batch into microbatches. Of every microbatch a stage computes F (forward), then B (the
 whole backward pass), or its halves I (gradient of the input, which the stage before waits for) and W (gradient of the
-weights, for which nobody waits: Qi et al., Zero bubble pipeline parallelism, 2024, arXiv:2401.10241). A schedule holds
-compute actions only; messages and reductions are added by the passes of `program.py`.
+weights, for which no stage waits: Qi et al., Zero bubble pipeline parallelism, 2024, arXiv:2401.10241). A schedule
+holds only compute actions; the passes of `program.py` add messages and reductions.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def in_order(
 ) -> Iterator[tuple[int, Action]]:
     """Each list's actions in its order, each after what it needs, with the number of the list.
 
-    Raises `PlanError` with the actions that wait for each other, or for what nobody does, once nothing can go on.
+    Raises `PlanError` with the actions that wait for each other, or for a missing action, when all are stuck.
     """
     there: set[Action] = set()
     place = [0] * len(lists)
@@ -210,7 +210,7 @@ def schedule_faults(schedule: Schedule) -> list[str]:
 
 def _misplaced(schedule: Schedule, rank: int, action: Action) -> Iterator[str]:
     if action.kind not in COMPUTE or action.peer != NONE:
-        yield f"rank {rank} does {action}, which is no F, B, I or W"
+        yield f"rank {rank} does {action}, which is not F, B, I or W"
     elif not 0 <= action.stage < schedule.stages:
         yield f"rank {rank} does {action}, there are {schedule.stages} stages"
     elif not 0 <= action.microbatch < schedule.microbatches:

@@ -1,7 +1,8 @@
-"""The lists of a pipeline's ranks as steps of a plan: what is computed and sent in each round, for all ranks at once.
+"""The lists of a pipeline's ranks as steps of a plan: the computations and messages of each round, for all ranks.
 
-In a round every rank does what it can of its list, up to and including one computation; a message leaves after it and
-is there in the next round. A rank's cells are what its stages make and what arrives for them: `Cells` numbers both.
+In a round every rank works off its list as far as possible, up to and including one computation; its messages leave
+then and arrive by the next round. A rank's cells are the results of its stages and the data they receive, numbered by
+`Cells`.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class Action(NamedTuple):
         peers = () if found is None else (True,) if found[2] in (*SENDS, *RECEIVES) else (False, found[2] == "B")
         if found is None or bool(found[3]) != wants_number or (found[4] is not None) not in peers:
             raise InputError(
-                f"{text!r} is no action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
+                f"{text!r} is not an action", do="write stage, kind (F, B, I or W) and microbatch, as in 2F0 or 0W13"
             )
         action = cls(int(found[1]), found[2], int(found[3] or NONE), int(found[4] or NONE))
         if str(action) != text.strip():
-            raise InputError(f"{text!r} is no action", do=f"did you mean {action}?")
+            raise InputError(f"{text!r} is not an action", do=f"did you mean {action}?")
         return action
 
     @property
@@ -173,7 +174,7 @@ def rounds(
     """The steps of lists of actions with their messages. seconds: of a stage and a kind of action, where it takes any.
     ordered: the messages between two ranks meet in their order, else each the one that takes it.
 
-    Raises `PlanError` where ranks wait for ever, and for messages that nobody takes.
+    Raises `PlanError` if ranks wait for ever, and for messages without a receive.
     """
     at = [0] * len(lists)
     there: list[set[Cell]] = [set() for _ in lists]

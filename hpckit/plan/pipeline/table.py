@@ -16,16 +16,16 @@ MOST_NUMBER = 10_000
 
 
 def read_schedule(path: str | Path) -> Schedule:
-    """The schedule in a CSV file, proved. Which stage is on which rank is what the lines say.
+    """The schedule in a CSV file, proved. The lines define the stages of each rank.
 
-    The order of a line is what counts; empty cells only let columns stand for moments. Lines that start with # are
-    skipped. Raises `InputError` with every cell that is no action, `PlanError` for a table with a hole: an action that
-    is missing, twice, or on two ranks, or ranks that wait for each other.
+    Only the order within a line counts; empty cells just align columns with moments. Lines that start with # are
+    skipped. Raises `InputError` with every cell that is not an action, `PlanError` if an action is missing, doubled or
+    on two ranks, or if ranks wait for each other.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"the schedule table cannot be read: {reason}", where=str(path)) from error
     lists, faults = _actions(text)
     if faults or not any(lists):
@@ -79,7 +79,7 @@ def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
             try:
                 action = Action.parse(cell)
                 if action.kind not in COMPUTE or action.peer != NONE or max(action[0], action[2]) > MOST_NUMBER:
-                    raise InputError(f"{cell.strip()!r} is no F, B, I or W of a stage and a microbatch")
+                    raise InputError(f"{cell.strip()!r} is not F, B, I or W of a stage and a microbatch")
                 lists[-1].append(action)
             except InputError as error:
                 faults.append(f"line {number}, cell {column}: {error.message}")

@@ -1,4 +1,4 @@
-"""How long the stages of a pipeline compute."""
+"""The compute times of the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Seconds = float | Sequence[float]
 class StageTimes:
     """Times of F, I and W for one microbatch, s: one number for all stages, or one for each.
 
-    B takes I and W together. Raises `InputError` for what is no finite number, 0 or more.
+    B takes as long as I and W together. Raises `InputError` for times that are negative or not finite.
     """
 
     forward: Seconds
