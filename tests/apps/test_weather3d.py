@@ -215,7 +215,7 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"tracers": [{"name": "theta"}]}, "tracers.0.name = 'theta' is taken"),
         ({"tracers": [{"name": "smoke"}, {"name": "smoke"}]}, "tracers.1.name = 'smoke' is taken by tracers.0"),
         ({"tracers": [{"name": "Smoke 1"}]}, "String should match pattern"),
-        ({"lid": {"depth": 1e4}}, "lid.depth of 10000 m leaves nothing"),
+        ({"lid": {"depth": 1e4}}, "lid.depth of 10000 m fills the box"),
         ({"jet": {"speed": 5.0, "z": 11_000.0}}, "move jet.y or jet.z"),
         ({"diffusion": 1e5}, "diffusion = 100000 m2/s is unstable"),
         ({"grid": {"ny": 5}}, "greater than or equal to 6"),
