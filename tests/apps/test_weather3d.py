@@ -207,7 +207,7 @@ def test_the_sounding_blows_from_where_it_was_observed(sounding):
         ({"time": {"cfl": 1.6}}, "time.cfl = 1.6 is unstable.* at most 1.55"),
         ({"band": {"amplitude": 1.0}}, "band.x of 100000 m lies outside the box"),
         ({"bubbles": [{"y": 20_001.0}]}, "bubbles.0 at x 10000 m, y 20001 m"),
-        ({"sides": {"x": "walls"}, "base": {"u": 1.0}}, "sides.x are walls, which the wind of base.u would blow"),
+        ({"sides": {"x": "walls"}, "base": {"u": 1.0}}, "sides.x are walls, and the wind of base.u blows"),
         ({"sides": {"y": "open", "width": 10_000.0}}, "leaves no interior in y, which is 20000 m"),
         ({"tracers": [{"name": "dust", "x": -1.0}]}, "tracers.0 at x -1 m, y 10000 m, z 2000 m lies outside"),
         ({"tracers": [{"name": "dust", "shape": "layer", "z": 2e4}]}, "z 20000 m lies outside"),
