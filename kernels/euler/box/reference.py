@@ -60,7 +60,7 @@ def sweep_x(
     may be missing if only a tangential momentum is lost, which the sweep carries but does not use.
 
     lines: the half-open range of owned rows of y to sweep; all of them on a GPU. part: of `kernels.parts`, or CLOSED:
-    everything, for rows that are periodic and whole and so need no halo (not on a GPU). seams: scratch that INNER leaves
+    everything, for rows that are periodic and whole and need no halo (not on a GPU). seams: scratch that INNER leaves
     for OUTER if `out` is the state, float64[nz, ny, 5, 2, 6]; of size 0 for other parts and on a GPU.
     """
     if part == INNER:
@@ -220,8 +220,8 @@ def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.nd
 def _horizontal(
     lines: np.ndarray, normal: int, column: np.ndarray, sweep: Sweep, status: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Advance lines [5, nz, m, n + 12] along the last dim: the owned cells, [5, nz, m, n], and the mass flux of the last
-    stage at their faces, [nz, m, n + 1].
+    """Advance lines [5, nz, m, n + 12] along the last dim: the owned cells, [5, nz, m, n], and the mass flux at their
+    faces in the last stage, [nz, m, n + 1].
     """
     stage, (spacing, dt, beta, _) = lines, sweep
     for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, share of dt

@@ -87,7 +87,7 @@ def ghost_slots(order: np.ndarray, slots: int, first: int, where: np.ndarray) ->
 def pack_tiles(
     positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
 ) -> None:
-    """For each cluster: x, y, z of its slots relative to `center`, float32 [3, 8], and the corners of its bounding box."""
+    """Per cluster: x, y, z of its slots relative to `center`, float32 [3, 8], and the corners of its bounding box."""
     for c in range(first, stop):
         slots = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
         tiles[c] = (slots - center).T
