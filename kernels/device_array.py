@@ -1,4 +1,4 @@
-"""Arrays of a GPU, told apart from NumPy's without importing what they are made of.
+"""Arrays of a GPU, distinguished from NumPy's without importing CuPy.
 
 A device array is a CuPy array, or a `SimulatedArray`: host memory that stands for device memory where kernels run in
 Numba's CUDA simulator, or are only compiled. All must be C-contiguous where a kernel takes them.
@@ -34,7 +34,7 @@ class SimulatedArray(np.ndarray):
         return result.view(SimulatedArray) if isinstance(result, np.ndarray) else result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """As of NumPy, from numbers and simulated arrays only."""
+        """Apply a ufunc to numbers and simulated arrays only."""
         _refuse_host(value)
         target = as_host(self)
         current_stream().give(lambda: target.__setitem__(index, as_host(value)))

@@ -55,7 +55,7 @@ def require_sound(model: Checked, watch: Any, dt: float) -> None:
 
 
 def _refuse_broken(model: Checked, watch: Any) -> None:
-    """Name the first field and cell of the rank that saw it first."""
+    """Raise `BlowUpError` with the first lost field and cell, of the rank that lost it first."""
     found = np.argwhere(~np.isfinite(model.state.to_host()))
     field, *cell = found[0] if found.size else [0] * model.state.interior.ndim
     if not found.size:  # the state is finite, but a density or pressure is not positive
@@ -74,7 +74,7 @@ def _refuse_broken(model: Checked, watch: Any) -> None:
 
 
 def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
-    """Name the fastest cell."""
+    """Raise `BlowUpError` with the fastest cell."""
     rho, rho_theta = _total(model, 0), _total(model, 1)
     sound = np.sqrt(GAMMA * _row(model, 2) * (rho_theta / _row(model, 1)) ** GAMMA / rho)
     each = [

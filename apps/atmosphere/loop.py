@@ -24,7 +24,7 @@ class Model(Checked, Protocol):
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s)."""
@@ -36,7 +36,7 @@ class Model(Checked, Protocol):
         """The output fields."""
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
 
 
 class AtmosphereRun(FixedSteps):
@@ -60,7 +60,7 @@ class AtmosphereRun(FixedSteps):
         return {"z": self.model.base.height, **middles}
 
     def check(self) -> None:
-        """Collective: refuse a state that is not finite, or too fast for the step."""
+        """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
         require_sound(self.model, self.last, self.full)
 
     def cfl(self) -> float:

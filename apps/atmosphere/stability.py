@@ -42,8 +42,8 @@ def stable_cfl(beta: float) -> float:
 
 
 def outruns_sound(base: Base, cfl: float, max_speed: float, beta: float) -> Iterator[str]:
-    """A problem if steps of `cfl` cells over `max_speed` (m/s) are unstable for sound at the ground alone; `blow_up` sees
-    to wind and the evolving state.
+    """A problem if steps of `cfl` cells over `max_speed` (m/s) are unstable for sound at the ground alone. `blow_up`
+    checks wind and the evolving state.
     """
     ground = {"neutral": base.theta, "stable": base.theta, "isothermal": base.temperature, "standard": STANDARD_GROUND}
     sound = math.sqrt(GAMMA * RD * ground.get(base.kind, COLDEST))

@@ -61,7 +61,7 @@ def is_frame(config: Config, step: int, steps: int) -> bool:
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **dict.fromkeys(grid.axes, 0)) as mesh:
         run_on_grid(Diffusion, model, config, run, mesh)

@@ -64,7 +64,7 @@ class MolecularDynamics(Evolution):
         self.analysis.add(0, 0.0)
 
     def restore(self, kept: Restored) -> None:
-        """Collective: go on from a checkpoint."""
+        """Collective: continue from a checkpoint."""
         self.step, self.time = kept.step, kept.step * self.config.time.dt
         self._back(kept)
         self.first = self.last = thermo_of(kept.values["first"])
@@ -204,7 +204,7 @@ def _domains(system: System) -> dict[str, Any]:
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     start = Start(config)
     domains = DomainDecomposition.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
     reach = max(_cutoffs(config)) + config.neighbors.skin

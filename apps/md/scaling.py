@@ -1,4 +1,4 @@
-"""What a scaling study knows of molecular dynamics."""
+"""The scaling model of molecular dynamics."""
 
 from __future__ import annotations
 

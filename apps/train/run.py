@@ -50,13 +50,13 @@ class Training(Evolution):
             weights.load(self.trainer, self.config.model.weights)
 
     def restore(self, kept: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.trainer.restore(kept)
         self.step = self.trainer.done
         self.time = self.step
 
     def saved(self) -> State:
-        """Collective: what a checkpoint holds."""
+        """Collective: the content of a checkpoint."""
         return self.trainer.state()
 
     def advance(self) -> Due:
@@ -199,7 +199,7 @@ def describe(laid: Layout) -> list[str]:
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     laid = layout(config, ranks)
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     count = sum(parameter.size for parameter in laid.model.parameters())
