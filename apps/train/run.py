@@ -1,4 +1,4 @@
-"""The training app's run: steps, metrics, validation, weights, a text at the end."""
+"""The run of the training app: steps, metrics, validation, weights, a sample text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Training(Evolution):
         return self.trainer.state()
 
     def advance(self) -> Due:
-        """Collective: the next step."""
+        """Collective: do the next step."""
         trainer, times, begin = self.trainer, self.config.time, clock.perf_counter()
         once = partial(trainer.step, self.run.timer)
         self.done = self.run.advance(self.step + 1, once, trainer.held, trainer.restore)
@@ -98,7 +98,7 @@ class Training(Evolution):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`.
 
-    Raises `InputError` for settings that do not go together, `BlowUpError` where the loss is no longer finite.
+    Raises `InputError` for contradictory settings, `BlowUpError` if the loss is not finite.
     """
     begin = clock.perf_counter()
     laid = layout(config, run.size)

@@ -287,7 +287,7 @@ def test_tokenizer_files(tmp_path, monkeypatch):
         with pytest.raises(SetupError, match="needs the package tokenizers"):
             Pieces(path)
     package = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    with pytest.raises(InputError, match="is no file of the package"):
+    with pytest.raises(InputError, match="is not a file of the package"):
         Pieces(path)
     trained = package.Tokenizer(package.models.BPE())
     trained.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
