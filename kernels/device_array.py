@@ -16,7 +16,7 @@ from hpckit.kernels.compile.simulated_stream import current_stream
 class SimulatedArray(np.ndarray):
     """Memory of a simulated GPU. As CuPy does, it refuses to be mixed with NumPy arrays: copy with the device first.
 
-    What is written to it is given to the current simulated stream.
+    Writes to it go through the current simulated stream.
     """
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -53,7 +53,7 @@ def as_host(array: Any) -> Any:
 def is_device_array(array: object) -> bool:
     """Whether an array lives on a GPU (CuPy) or on a simulated one."""
     kind = type(array)
-    if kind is np.ndarray:  # the usual case, at once
+    if kind is np.ndarray:  # the usual case, fast
         return False
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
 
@@ -64,7 +64,7 @@ def is_simulated(array: object) -> bool:
 
 
 def address(array: Any) -> int:
-    """Where the memory of an array starts."""
+    """The start address of an array's memory."""
     return int(array.data.ptr) if type(array).__module__ == "cupy" else int(array.__array_interface__["data"][0])
 
 
