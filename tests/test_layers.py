@@ -42,9 +42,8 @@ COMPILER = {
         "compile.dual",
         "compile.vector_form",
         "particles.cuda_records",
-        "atomics",
     )
-}
+} | {"hpckit.comm.shared.compiled.atomics"}
 
 
 def app(module):
@@ -188,7 +187,8 @@ def test_every_folder_is_installed():
 
 def test_only_jit_touches_the_compiler():
     for module, path in MODULES.items():
-        if module.startswith("hpckit.kernels") and module not in COMPILER:
+        compiled = module.startswith(("hpckit.kernels", "hpckit.comm.shared.compiled"))
+        if compiled and module not in COMPILER:
             assert not {name for name in imported(path) if name.startswith(("numba", "llvmlite"))}, path
 
 

@@ -178,8 +178,8 @@ def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, r
     it = kind(run, model)
     coords = it.coords()
     with FieldWriter(
-        run.directory.output,
         mesh,
+        run.directory.output,
         model.decomposition,
         coords=coords,
         units=dict.fromkeys(coords, "m"),

@@ -55,7 +55,7 @@ class Trainer:
         self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
         self.loss = CrossEntropy(laid.shape.vocab)
         precision = np.dtype(config.precision)
-        self.pipeline = Pipeline(laid.model, self.loss, mesh, laid.plan, dtype=precision, device=device)
+        self.pipeline = Pipeline(mesh, laid.model, self.loss, laid.plan, dtype=precision, device=device)
         self.pipeline.initialize(config.seed)
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)

@@ -52,7 +52,8 @@ GROUPS = {
     "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
     "Particles": "Swarm System",
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
-    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request",
+    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request "
+    + "all_reduce_init reduce_scatter_init all_gather_init broadcast_init all_to_all_init",
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
     "Files and checkpoints": "FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",

@@ -20,9 +20,9 @@ from mpi4py import MPI
 from hpckit.collectives.request import Finished, Progress, Request, Run
 from hpckit.comm.observe.observer import Observer
 from hpckit.comm.shared.calls import Call, prepare
+from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
 from hpckit.kernels.device_array import address
-from hpckit.kernels.shared_memory import constants as c
 
 __communicates__ = True  # its frames are not call sites
 

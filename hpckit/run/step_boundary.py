@@ -35,16 +35,20 @@ class Stops:
     ) -> None:
         self._directory, self._rank, self._limit, self._keeper, self._outer = directory, rank, limit, keeper, outer
         self._began = time.monotonic()
-        self._signaled = False
+        self._asked_here = False
 
     def listen(self) -> None:
         """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
 
+    def ask(self) -> None:
+        """Ask for an early end, as a signal does."""
+        self._asked_here = True
+
     def asked(self) -> bool:
         """Somebody asked this rank's part of the run, or of the run around it, to stop."""
-        asked = self._signaled or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
+        asked = self._asked_here or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
         return asked or (self._outer is not None and self._outer.asked())
 
     def _time_is_up(self) -> bool:
@@ -55,7 +59,7 @@ class Stops:
         return time.monotonic() - self._began + need >= self._limit
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signaled = True
+        self.ask()
 
 
 class StepEdge:

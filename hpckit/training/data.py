@@ -29,7 +29,7 @@ BUCKET = 25 << 20
 class DataParallel:
     """A model on every rank of `mesh_axis`, kept the same on all.
 
-        data = hp.DataParallel(model, mesh["dp"])
+        data = hp.DataParallel(mesh["dp"], model)
         data.initialize(seed=1)
         optimizer = AdamW(data.parameters)
         for share in ...:  # hp.Sampler
@@ -50,8 +50,8 @@ class DataParallel:
 
     def __init__(
         self,
-        model: Layer,
         mesh_axis: Any,
+        model: Layer,
         *,
         dtype: npt.DTypeLike = np.float32,
         bucket_bytes: int | None = None,

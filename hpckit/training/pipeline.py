@@ -46,7 +46,7 @@ class Pipeline:
     """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
 
         plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
-        pipeline = hp.Pipeline(model, loss, hp.Mesh(comm, dp=plan.dp, pp=plan.pp), plan)
+        pipeline = hp.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
         pipeline.initialize(seed=1)
         optimizer = AdamW(pipeline.parameters)
         for share in ...:  # hp.Sampler, the same on all ranks of a pipeline
@@ -62,9 +62,9 @@ class Pipeline:
 
     def __init__(
         self,
+        mesh: Mesh,
         model: Sequential,
         loss: Any,
-        mesh: Mesh,
         plan: TrainingPlan,
         *,
         dtype: npt.DTypeLike = np.float32,

@@ -145,20 +145,23 @@ def _has_cache_hooks() -> bool:
 
 
 def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
-    """Turn the disk cache on, with a key that covers the options and the sources of all kernels."""
+    """Turn the disk cache on, with a key that covers the options and all sources (see `_sources`)."""
     try:
         kernel.enable_caching()
     except RuntimeError:  # no folder to write to, as in a read-only installation without a home
         return
     if not _has_cache_hooks():
         return
+    function = kernel.py_func
+    ours = (function.__module__ or "").startswith("hpckit.")
+    home = Path(function.__code__.co_filename).parent if ours else None
     cache = kernel._cache
     numbas_key = cache._index_key
 
     def index_key(signature: Any, codegen: Any) -> tuple:
         own = (key,) if key is not None else numbas_key(signature, codegen)[2:]
         code = hashlib.sha256(kernel.py_func.__code__.co_code).hexdigest()
-        return (signature, codegen.magic_tuple(), code, own, options, _sources())
+        return (signature, codegen.magic_tuple(), code, own, options, _sources(home))
 
     def save(index_key: tuple, data: Any) -> None:
         file = cache._cache_file
@@ -208,10 +211,12 @@ def _load_registries() -> None:
 
 
 @functools.cache
-def _sources() -> str:
-    """A fingerprint of the source text of all kernels: what a cached kernel may have compiled into it."""
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return _fingerprint(*(f"{file.name}\n{file.read_text(encoding='utf-8')}" for file in files))
+def _sources(home: Path | None) -> str:
+    """A fingerprint of all that a cached function may have compiled into it: the sources of all kernels, and those of
+    the folder of a function of hpckit that stands elsewhere.
+    """
+    files = set(Path(__file__).parents[1].rglob("*.py")) | set(home.glob("*.py") if home is not None else ())
+    return _fingerprint(*(f"{file.name}\n{file.read_text(encoding='utf-8')}" for file in sorted(files)))
 
 
 def _fingerprint(*texts: str) -> str:

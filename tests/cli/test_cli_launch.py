@@ -301,7 +301,9 @@ sleep 0.5
     program = """
 import sys
 from pathlib import Path
-from hpckit.cli import job, launch, run
+from hpckit.cli import job
+from hpckit.cli.verbs import run
+from hpckit.launch import mpiexec
 from hpckit.settings.table import PlainLines
 
 class Lines(PlainLines):
@@ -311,7 +313,7 @@ class Lines(PlainLines):
             Path(sys.argv[2]).touch()
 
 job.display = Lines
-launch.find_mpiexec = lambda: sys.argv[1]
+mpiexec.find_mpiexec = lambda: sys.argv[1]
 job.START_SECONDS = 0.2
 sys.exit(run.main(["short", "--no-report"]))
 """

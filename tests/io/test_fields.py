@@ -37,7 +37,7 @@ def write_slab(directory, mesh, driver="shards", z=None, **options):
     variables = {"theta": {"units": "K", "long_name": "potential temperature"}}
     attributes = {"title": "a slab", "ranks": 1, "versions": {"numpy": "2"}}
     units = {"z": "m", "x": "m"}
-    with FieldWriter(directory, mesh, cells, coords, units, variables, attributes, driver=driver, **options) as writer:
+    with FieldWriter(mesh, directory, cells, coords, units, variables, attributes, driver=driver, **options) as writer:
         for t, frame in zip(TIMES, values, strict=True):
             writer.write(t, {"theta": frame})
     return values
@@ -114,7 +114,7 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
     coords = {"z": [10.0, 30.0], "y": [5.5, 6.5, 7.5], "x": [1.0, 3.0, 5.0, 7.0]}
     values, corners = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(3, 4, 5)
     variables = {"a": {}, "b": {"location": "face"}}
-    with FieldWriter(tmp_path / "volume", mesh, cells, coords, {}, variables) as writer:
+    with FieldWriter(mesh, tmp_path / "volume", cells, coords, {}, variables) as writer:
         for t in range(frames):
             writer.write(t, {"a": values, "b": corners})
     reader = vtk_reader(tmp_path / "volume" / "fields.h5")
@@ -127,7 +127,7 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
 
     line = LoneMesh("x")
     cells = Decomposition((6,), line.topology)
-    with FieldWriter(tmp_path / "line", line, cells, {"x": np.arange(6.0)}, {}, {"q": {}}) as writer:
+    with FieldWriter(line, tmp_path / "line", cells, {"x": np.arange(6.0)}, {}, {"q": {}}) as writer:
         for t in range(frames):
             writer.write(t, {"q": np.arange(6.0) ** 2})
     reader = vtk_reader(tmp_path / "line" / "fields.h5")
@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_refused(tmp_path, change, message):
     mesh = LoneMesh("x")
     given = {"coords": {"x": np.arange(8.0)}, "units": {}, "variables": {"q": {}}, **change}
     with pytest.raises(InputError, match=message):
-        FieldWriter(tmp_path, mesh, Decomposition((8,), mesh.topology), **given)
+        FieldWriter(mesh, tmp_path, Decomposition((8,), mesh.topology), **given)
     assert not list(tmp_path.iterdir())
 
 
@@ -244,7 +244,7 @@ def test_a_killed_writer_harms_nothing(tmp_path):
             try:
                 cells = Decomposition((31, 47), mesh.topology)
                 coords = {"z": np.arange(31.0), "x": np.arange(47.0)}
-                writer = FieldWriter(tmp_path, mesh, cells, coords, {}, {"q": {}}, driver="shards", append=True)
+                writer = FieldWriter(mesh, tmp_path, cells, coords, {}, {"q": {}}, driver="shards", append=True)
                 for t in itertools.count(last + 1):
                     writer.write(t, {"q": whole + 1e4 * t})
             finally:

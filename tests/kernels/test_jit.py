@@ -22,7 +22,7 @@ from hpckit.kernels.compile import jit as options
 from hpckit.kernels.compile.jit import compiled, inlined, jit
 
 if len(sys.argv) > 1:
-    options._sources = lambda: sys.argv[1]
+    options._sources = lambda home: sys.argv[1]
 
 def twice(weight, noalias):
     @inlined

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.shared_memory import reference, simd
-from hpckit.kernels.shared_memory.constants import BLOCK, FLOATS, INTEGERS, KINDS, OPS
+from hpckit.comm.shared.compiled import reference, simd
+from hpckit.comm.shared.compiled.constants import BLOCK, FLOATS, INTEGERS, KINDS, OPS
 
 # A compilation each: every operation, and what treats a kind of number apart. The rest is for the night.
 PAIRS = [("float32", op) for op in OPS] + [("float64", "sum"), ("float16", "sum"), ("bfloat16", "average")]

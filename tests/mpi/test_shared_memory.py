@@ -33,13 +33,15 @@ def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
         "import os, signal\n"
         "import numpy as np\n"
         "from mpi4py import MPI\n"
-        "from hpckit.comm.shared.symmetric import empty_shared, node_group\n"
+        "from hpckit.comm.shared.calls import bind\n"
+        "from hpckit.comm.shared.group import node_group\n"
+        "from hpckit.comm.shared.symmetric import empty_shared\n"
         "buffer = empty_shared(MPI.COMM_WORLD, 1 << 20)\n"
         "group = node_group(MPI.COMM_WORLD)\n"
-        "group.all_reduce(buffer.array)\n"
+        "bind(group, 'all_reduce', buffer.array)()\n"
         "if MPI.COMM_WORLD.rank:\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "group.all_reduce(buffer.array)\n"
+        "bind(group, 'all_reduce', buffer.array)()\n"
     )
     outcome = mpirun(2, program, timeout=60, check=False)
     assert outcome.code in (signal.SIGKILL, 128 + signal.SIGKILL)

@@ -68,7 +68,7 @@ def test_the_loss_counts_to_the_last_layer(clock):
     assert [tuple(layer[1:]) for layer in times] == [(0.0, 0.0, 0.0)] * (len(times) - 1) + [(2.0, 3.0, 0.0)]
     plan = training_plan(1, len(model.layers), batch=8, microbatches=4)
     with Mesh(MPI.COMM_SELF, pp=1) as mesh:
-        pipeline = Pipeline(model, SlowLoss(clock), mesh, plan)
+        pipeline = Pipeline(mesh, model, SlowLoss(clock), plan)
         pipeline.initialize(0)
         pipeline.run(X, TARGETS)
         assert pipeline.layer_times() == times

@@ -31,7 +31,7 @@ def write_all(directory, mesh, decomposition, variables, *, dtypes=None, times=T
     names = mesh.topology.names
     coords = {name: 10.0 * np.arange(n) + 5.0 for name, n in zip(names, decomposition.shape, strict=True)}
     units = dict.fromkeys(names, "m")
-    with FieldWriter(directory, mesh, decomposition, coords, units, variables, **options) as writer:
+    with FieldWriter(mesh, directory, decomposition, coords, units, variables, **options) as writer:
         for frame, time in enumerate(times, first):
             fields = {}
             for name, variable in writer.layout.variables.items():
@@ -105,7 +105,7 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
     error = raises(InputError, lambda: write_all(top / "shards", mesh, other_grid, slab, append=True))
     assert "26" in error.message
     coords = {"z": np.arange(7.0), "x": np.arange(13.0)}
-    with FieldWriter(top / "bad", mesh, cells, coords, {}, {"w": {}}) as writer:
+    with FieldWriter(mesh, top / "bad", cells, coords, {}, {"w": {}}) as writer:
         good = np.zeros(cells.owned(comm.rank))
         bad = np.zeros((7, 99)) if comm.rank == comm.size - 1 else good
         error = raises(InputError, lambda: writer.write(0.0, {"w": bad}))
@@ -124,11 +124,11 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
     if comm.rank == 0:
         (top / "taken").write_text("not a directory")
     comm.Barrier()
-    error = raises(SetupError, lambda: FieldWriter(top / "taken", mesh, cells, coords, {}, {"w": {}}))
+    error = raises(SetupError, lambda: FieldWriter(mesh, top / "taken", cells, coords, {}, {"w": {}}))
     assert error.do
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     noise = np.random.default_rng(comm.rank).random(cells.owned(comm.rank))
-    writer = FieldWriter(top / "full", mesh, cells, coords, {}, {"w": {}}, driver="shards")
+    writer = FieldWriter(mesh, top / "full", cells, coords, {}, {"w": {}}, driver="shards")
     writer.write(0.0, {"w": noise})
     if comm.rank == comm.size - 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
@@ -148,7 +148,7 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
             assert np.isfinite(file["w"][()]).all()
 
     # The master cannot be put in place, which only rank 0 meets.
-    writer = FieldWriter(top / "blocked", mesh, cells, coords, {}, {"w": {}}, driver="shards")
+    writer = FieldWriter(mesh, top / "blocked", cells, coords, {}, {"w": {}}, driver="shards")
     if comm.rank == 0:
         (top / "blocked/fields.h5").mkdir()
     error = raises(SetupError, lambda: writer.write(0.0, {"w": noise}))

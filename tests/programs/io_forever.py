@@ -20,7 +20,7 @@ fcntl.flock(held, fcntl.LOCK_SH)
 with Mesh(MPI.COMM_WORLD, z=1, x=0) as mesh:
     cells = Decomposition((31, 47), mesh.topology)
     coords = {"z": np.arange(31.0), "x": np.arange(47.0)}
-    writer = FieldWriter(Path(sys.argv[1]), mesh, cells, coords, {}, {"q": {}}, driver="shards", append=True)
+    writer = FieldWriter(mesh, Path(sys.argv[1]), cells, coords, {}, {"q": {}}, driver="shards", append=True)
     whole = np.arange(31.0 * 47.0).reshape(31, 47)
     block = whole[cells.global_slices(mesh.rank)]
     for time in itertools.count(float(sys.argv[2])):

@@ -16,8 +16,8 @@ from hpckit.collectives import node
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.table import Entry
 from hpckit.comm.observe.observer import Listener
+from hpckit.comm.shared.compiled import constants as c
 from hpckit.errors import InputError, RankLostError, StallError
-from hpckit.kernels.shared_memory import constants as c
 from hpckit.plan.blocks import block
 
 COMM = MPI.COMM_WORLD

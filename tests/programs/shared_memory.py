@@ -13,10 +13,10 @@ from mpi4py import MPI
 
 from hpckit.comm.shared import memory as segments
 from hpckit.comm.shared.calls import barrier, bind, takes
+from hpckit.comm.shared.compiled import constants as c
+from hpckit.comm.shared.compiled import reference
 from hpckit.comm.shared.symmetric import empty_shared, node_group
 from hpckit.errors import InputError, RankLostError, StallError
-from hpckit.kernels.shared_memory import constants as c
-from hpckit.kernels.shared_memory import reference
 from hpckit.plan.blocks import block_starts
 
 COMM = MPI.COMM_WORLD

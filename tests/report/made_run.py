@@ -82,7 +82,7 @@ def write_fields(output: Path, shape, noise: float) -> None:
         "p": {"units": "Pa", "long_name": "pressure <of air>"},
     }
     dice = np.random.default_rng(1)
-    with FieldWriter(output, mesh, cells, {"z": z, "x": x}, {"z": "m", "x": "m"}, variables) as writer:
+    with FieldWriter(mesh, output, cells, {"z": z, "x": x}, {"z": "m", "x": "m"}, variables) as writer:
         for t in TIMES:
             top, width = 2000.0 + 4.5 * t, 1000.0 + 1.2 * t
             distance = np.hypot((x[None] - 10e3) / width, (z[:, None] - top) / 800.0)

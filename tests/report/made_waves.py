@@ -20,7 +20,7 @@ def write_waves(output: Path, axes, lengths, shape, periodic, times, variables, 
     cells = Decomposition(shape, mesh.topology)
     coords = {axis: (np.arange(n) + 0.5) * length / n for axis, n, length in zip(axes, shape, lengths, strict=True)}
     places = np.meshgrid(*coords.values(), indexing="ij")
-    with FieldWriter(output, mesh, cells, coords, dict.fromkeys(axes, "m"), variables) as writer:
+    with FieldWriter(mesh, output, cells, coords, dict.fromkeys(axes, "m"), variables) as writer:
         for time in times:
             writer.write(float(time), values(float(time), *places))
     return output / "fields.h5"

@@ -184,7 +184,7 @@ def test_flow_on_faces_is_brought_to_the_centers(tmp_path):
         "v": {**units, "location": ("face", "center")},
     }
     coords = {"y": np.arange(4) + 0.5, "x": np.arange(6) + 0.5}
-    with FieldWriter(tmp_path, mesh, cells, coords, {"y": "m", "x": "m"}, variables) as writer:
+    with FieldWriter(mesh, tmp_path, cells, coords, {"y": "m", "x": "m"}, variables) as writer:
         u = np.tile(np.arange(6.0), (4, 1))
         v = np.tile(np.arange(5.0)[:, None], (1, 6))
         writer.write(0.0, {"h": u, "u": u, "v": v})

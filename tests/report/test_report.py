@@ -21,6 +21,7 @@ from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
 from hpckit.report.sections.slices import Slices, read_slices
 from hpckit.report.units import counted, signs, time_scale, with_error
+from hpckit.settings.apps import apps
 
 pytest.importorskip("matplotlib")
 
@@ -282,7 +283,8 @@ def test_steps_cut_short_at_frames_are_not_in_the_charts_of_the_step(tmp_path):
 
 
 def test_units_of_metrics_follow_the_app(tmp_path):
-    run = RunData(tmp_path, {"app": "diffusion", "decomposition": {"shape": [3, 3, 5]}})
+    summary = {"app": "diffusion", "decomposition": {"shape": [3, 3, 5]}}
+    run = RunData(tmp_path, summary, resolved={"units": apps()["diffusion"].units})
     assert [run.with_unit(name) for name in ("heat", "temperature_max", "dt", "cfl")] == [
         "heat (K m\u00b3)",
         "temperature_max (K)",

@@ -70,7 +70,7 @@ def model() -> Any:
 
 def data_step(comm: MPI.Intracomm, x: np.ndarray, targets: np.ndarray) -> tuple[DataParallel, Step]:
     """A data-parallel step of ours."""
-    data, loss = DataParallel(model(), comm), CrossEntropy(VOCAB)
+    data, loss = DataParallel(comm, model()), CrossEntropy(VOCAB)
     data.initialize(0)
     optimizer = AdamW(data.parameters)
     scale = 1 / (targets.size * comm.size)
@@ -140,7 +140,7 @@ def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
     loss = CrossEntropy(VOCAB)
     options: dict[str, Any] = {"batch": PIPE_BATCH, "microbatches": MICROBATCHES}
     layers = LAYERS + 2  # with embedding and head
-    single = Pipeline(model(), loss, Mesh(MPI.COMM_SELF, pp=1), training_plan(1, layers, **options))
+    single = Pipeline(Mesh(MPI.COMM_SELF, pp=1), model(), loss, training_plan(1, layers, **options))
     one = pipe_step(single, x, targets)
     steps = {"one": one, "apart": one}
     theirs: dict[str, Step] = {}
@@ -160,7 +160,7 @@ def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
     for name in SCHEDULES:
         costs = rows.sum(axis=1).tolist()
         plan = training_plan(comm.size, layers, pp=comm.size, schedule=name, costs=costs, **options)
-        steps[name] = pipe_step(Pipeline(model(), loss, Mesh(comm, pp=comm.size), plan), x, targets)
+        steps[name] = pipe_step(Pipeline(Mesh(comm, pp=comm.size), model(), loss, plan), x, targets)
     times = time_in_turn(steps, ("one",), rounds, theirs)
     return {"times": times, "simulated": speed_up(plan, rows)}
 

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mpi4py import MPI
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __communicates__ = True  # its frames are not call sites: see `hpckit.comm.observe.sites`
 
@@ -274,6 +275,8 @@ class Observer:
 @cache
 def _attribute() -> int:
     """The attribute of a communicator that holds its observer; a duplicate of the communicator has it too."""
+    from mpi4py import MPI
+
     return MPI.Comm.Create_keyval(copy_fn=lambda comm, key, observer: observer)
 
 
@@ -289,6 +292,8 @@ def set_observer(comm: MPI.Comm, observer: Observer) -> None:
 
 
 def _observer_of_the_world() -> Observer:
+    from mpi4py import MPI
+
     observer: Any = MPI.COMM_WORLD.Get_attr(_attribute())
     if observer is None:
         observer = Observer()

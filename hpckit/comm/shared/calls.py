@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.comm.shared.compiled import all_reduce, direct, movement, scattering
+from hpckit.comm.shared.compiled import constants as c
+from hpckit.comm.shared.compiled.entry import entry, nothing, wanted
+from hpckit.comm.shared.compiled.simd import reducer
 from hpckit.comm.shared.failures import ALGORITHMS, OPERATIONS, fail, signature
 from hpckit.comm.shared.group import FLAT_BYTES, NodeGroup, Place
 from hpckit.errors import InputError
-from hpckit.kernels.shared_memory import all_reduce, direct, movement, scattering
-from hpckit.kernels.shared_memory import constants as c
-from hpckit.kernels.shared_memory.entry import entry, nothing, wanted
-from hpckit.kernels.shared_memory.simd import reducer
 from hpckit.plan.blocks import block_starts
 
 __communicates__ = True  # its frames are not call sites

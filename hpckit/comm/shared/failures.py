@@ -6,9 +6,9 @@ from typing import NoReturn
 
 import numpy as np
 
+from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
 from hpckit.errors import InputError, RankLostError, StallError
-from hpckit.kernels.shared_memory import constants as c
 
 __communicates__ = True  # its frames are not call sites
 

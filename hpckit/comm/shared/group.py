@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.shared.compiled import constants as c
+from hpckit.comm.shared.compiled import direct
 from hpckit.comm.shared.memory import PAGE, Segment, make_segment, whole_pages
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
-from hpckit.kernels.shared_memory import constants as c
-from hpckit.kernels.shared_memory import direct
 
 __communicates__ = True  # its frames are not call sites
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.shared.compiled.flags import arrived, post
 from hpckit.comm.shared.group import node_comm
 from hpckit.comm.shared.memory import make_segment, whole_pages
 from hpckit.errors import SetupError
-from hpckit.kernels.flags import arrived, post
 
 __communicates__ = True  # its frames are not call sites
 

@@ -53,8 +53,8 @@ class FieldWriter:
 
     def __init__(
         self,
-        directory: Path | str,
         mesh: Any,
+        directory: Path | str,
         decomposition: Decomposition,
         coords: Mapping[str, npt.ArrayLike],
         units: Mapping[str, str],

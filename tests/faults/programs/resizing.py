@@ -60,7 +60,7 @@ class StoppedRun(Run):
         if step in self.looks:
             self.digests[step] = digest(Kept(step, state()))
         if step >= self.stop_at:
-            self._stop = True
+            self.stops.ask()
             if self._edge is not None:
                 self._edge._next = 0
         return super().edge(step, state)

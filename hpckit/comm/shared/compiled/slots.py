@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import call_reducer
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.atomics import call_reducer
+from hpckit.comm.shared.compiled.constants import (
     FACTORS,
     FLAT,
     FLAT_BYTES,
@@ -18,6 +17,7 @@ from hpckit.kernels.shared_memory.constants import (
     STAGE_STRIDE,
     TARGETS,
 )
+from hpckit.kernels.compile.jit import jit
 
 
 @jit

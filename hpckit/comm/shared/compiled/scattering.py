@@ -5,9 +5,8 @@ Each takes a call record and returns a status.
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import copy_bytes
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.atomics import copy_bytes
+from hpckit.comm.shared.compiled.constants import (
     BASES,
     CACHE_LINE,
     FILLED,
@@ -30,9 +29,9 @@ from hpckit.kernels.shared_memory.constants import (
     TARGETS,
     UNMATCHED,
 )
-from hpckit.kernels.shared_memory.movement import longest_of, part_of, pass_piece
-from hpckit.kernels.shared_memory.slots import flat_slot, reduce_sources, slot_of
-from hpckit.kernels.shared_memory.waiting import (
+from hpckit.comm.shared.compiled.movement import longest_of, part_of, pass_piece
+from hpckit.comm.shared.compiled.slots import flat_slot, reduce_sources, slot_of
+from hpckit.comm.shared.compiled.waiting import (
     count_to,
     counter_of,
     enter,
@@ -43,6 +42,7 @@ from hpckit.kernels.shared_memory.waiting import (
     wait,
     wait_all,
 )
+from hpckit.kernels.compile.jit import jit
 
 
 @jit

@@ -145,7 +145,7 @@ def address_of(kernel: Any, signature: str) -> int:
     return compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name)
 
 
-class _Object(types.Opaque):  # type: ignore[misc]
+class _Object(types.Opaque):
     """The type of an argument that is any object of Python: kernels get its address."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hpckit.kernels.shared_memory.constants import FLOATS, KINDS, OPS
+from hpckit.comm.shared.compiled.constants import FLOATS, KINDS, OPS
 
 
 def check(kind: str, op: str) -> None:

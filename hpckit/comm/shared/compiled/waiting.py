@@ -7,9 +7,16 @@ and then whether the processes of all are still there.
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import clock_gettime, kill, load_acquire, pause, sched_yield, store_release, values_at
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.atomics import (
+    clock_gettime,
+    kill,
+    load_acquire,
+    pause,
+    sched_yield,
+    store_release,
+    values_at,
+)
+from hpckit.comm.shared.compiled.constants import (
     ABORT,
     ABORTED,
     AVERAGED,
@@ -46,6 +53,7 @@ from hpckit.kernels.shared_memory.constants import (
     SYMMETRIC,
     WEIGHT,
 )
+from hpckit.kernels.compile.jit import jit
 
 MONOTONIC = 1
 LOOKS = 64  # at a flag between looks at the clock

@@ -6,10 +6,9 @@ copies, and the lines of the slots travel between the caches of the cores back a
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import process_vm_readv
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.all_reduce import share
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.all_reduce import share
+from hpckit.comm.shared.compiled.atomics import process_vm_readv
+from hpckit.comm.shared.compiled.constants import (
     COUNT,
     GROUP,
     ITEM,
@@ -26,8 +25,8 @@ from hpckit.kernels.shared_memory.constants import (
     TARGETS,
     VECTORS,
 )
-from hpckit.kernels.shared_memory.slots import reduce_sources
-from hpckit.kernels.shared_memory.waiting import (
+from hpckit.comm.shared.compiled.slots import reduce_sources
+from hpckit.comm.shared.compiled.waiting import (
     count_to,
     counter_of,
     enter,
@@ -38,6 +37,7 @@ from hpckit.kernels.shared_memory.waiting import (
     record_at,
     wait,
 )
+from hpckit.kernels.compile.jit import jit
 
 
 @jit

@@ -10,9 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hpckit.kernels.atomics import OBJECT, address_of_object, entry_of, int64, values_at
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.atomics import OBJECT, address_of_object, entry_of, int64, values_at
+from hpckit.comm.shared.compiled.constants import (
     ARRAY_FIELDS,
     BLOCK_AT,
     BYTES,
@@ -35,7 +34,8 @@ from hpckit.kernels.shared_memory.constants import (
     UNFIT,
     WITHIN,
 )
-from hpckit.kernels.shared_memory.waiting import integers, record_at
+from hpckit.comm.shared.compiled.waiting import integers, record_at
+from hpckit.kernels.compile.jit import jit
 
 HEADER = object.__basicsize__  # of any object; its class comes last there
 CLASS_AT, DATA_AT, DIMS_AT, SHAPE_AT, DTYPE_AT, FLAGS_AT = (HEADER + at for at in (-8, 0, 8, 16, 40, 48))

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.atomics import (
+from hpckit.comm.shared.compiled import reference
+from hpckit.comm.shared.compiled.atomics import (
     REDUCER,
     address_of,
     copy_bytes,
@@ -24,9 +25,8 @@ from hpckit.kernels.atomics import (
     values_at,
     widen_half,
 )
+from hpckit.comm.shared.compiled.constants import BLOCK, SCRATCH_BYTES
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.shared_memory import reference
-from hpckit.kernels.shared_memory.constants import BLOCK, SCRATCH_BYTES
 
 
 @inlined(math=STRICT)

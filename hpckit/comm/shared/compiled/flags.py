@@ -5,7 +5,7 @@ A process that has seen a new value by `arrived` also sees everything written be
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import load_acquire, store_release
+from hpckit.comm.shared.compiled.atomics import load_acquire, store_release
 from hpckit.kernels.compile.jit import jit
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpckit.kernels.atomics import copy_bytes
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.shared_memory.constants import (
+from hpckit.comm.shared.compiled.atomics import copy_bytes
+from hpckit.comm.shared.compiled.constants import (
     BASES,
     COPIED,
     COUNT,
@@ -23,8 +22,8 @@ from hpckit.kernels.shared_memory.constants import (
     STAGE_BYTES,
     STARTS,
 )
-from hpckit.kernels.shared_memory.slots import slot_of
-from hpckit.kernels.shared_memory.waiting import (
+from hpckit.comm.shared.compiled.slots import slot_of
+from hpckit.comm.shared.compiled.waiting import (
     count_to,
     counter_of,
     enter,
@@ -35,6 +34,7 @@ from hpckit.kernels.shared_memory.waiting import (
     wait,
     wait_all,
 )
+from hpckit.kernels.compile.jit import jit
 
 
 @jit
