@@ -1,4 +1,4 @@
-"""Arrays of a GPU, told apart from NumPy's without importing what they are made of.
+"""Arrays of a GPU, distinguished from NumPy's without importing CuPy.
 
 A device array is a CuPy array, or a `SimulatedArray`: host memory that stands for device memory where kernels run in
 Numba's CUDA simulator, or are only compiled. All must be C-contiguous where a kernel takes them.
@@ -16,7 +16,7 @@ from hpckit.kernels.compile.simulated_stream import current_stream
 class SimulatedArray(np.ndarray):
     """Memory of a simulated GPU. As CuPy does, it refuses to be mixed with NumPy arrays: copy with the device first.
 
-    What is written to it is given to the current simulated stream.
+    Writes to it go through the current simulated stream.
     """
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -34,7 +34,7 @@ class SimulatedArray(np.ndarray):
         return result.view(SimulatedArray) if isinstance(result, np.ndarray) else result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """As of NumPy, from numbers and simulated arrays only."""
+        """Apply a ufunc to numbers and simulated arrays only."""
         _refuse_host(value)
         target = as_host(self)
         current_stream().give(lambda: target.__setitem__(index, as_host(value)))
@@ -53,7 +53,7 @@ def as_host(array: Any) -> Any:
 def is_device_array(array: object) -> bool:
     """Whether an array lives on a GPU (CuPy) or on a simulated one."""
     kind = type(array)
-    if kind is np.ndarray:  # the usual case, at once
+    if kind is np.ndarray:  # the usual case, fast
         return False
     return kind.__module__ == "cupy" or isinstance(array, SimulatedArray)
 
@@ -64,7 +64,7 @@ def is_simulated(array: object) -> bool:
 
 
 def address(array: Any) -> int:
-    """Where the memory of an array starts."""
+    """The start address of an array's memory."""
     return int(array.data.ptr) if type(array).__module__ == "cupy" else int(array.__array_interface__["data"][0])
 
 

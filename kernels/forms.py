@@ -1,6 +1,6 @@
-"""Which form of an operation suits the arrays it is given: `simd` for NumPy's, `cuda` for those of a GPU.
+"""The form of an operation for its arrays: `simd` for NumPy arrays, `cuda` for arrays of a GPU.
 
-A `cuda` file is imported when it is needed first: Numba's CUDA target takes a second.
+A `cuda` file is imported on first use: Numba's CUDA target takes a second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
 
-FLOAT64 = np.dtype(np.float64)  # quicker to compare with than the type
+FLOAT64 = np.dtype(np.float64)  # faster to compare than the type
 
 
 def form_for(package: str, array: Any) -> Any:
@@ -22,7 +22,7 @@ def form_for(package: str, array: Any) -> Any:
 
 
 def double_form_for(package: str, *arrays: Any) -> Any:
-    """As `form_for` the first array, for kernels that take nothing else on the host than C-contiguous float64 arrays.
+    """The form for the first array (`form_for`), for kernels that require C-contiguous float64 arrays on the host.
 
     Raises `TypeError` for another array.
     """

@@ -1,7 +1,7 @@
-"""Parts of a grid that a kernel is asked for, so that a halo can travel while cells that need none are computed.
+"""Parts of a grid for a kernel call, so that the halo travels while cells that do not need it are computed.
 
-WHOLE is everything. INNER comes before the halo and does cells that need none, as many as suit the kernel: all, some or
-none; OUTER comes after the halo, with the same arguments, and does the rest.
+WHOLE is everything. INNER runs before the halo arrives, on as many of the cells that do not need it as suit the kernel
+(all, some or none); OUTER runs after it, with the same arguments, on the rest.
 """
 
 WHOLE, INNER, OUTER = range(3)

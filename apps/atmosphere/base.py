@@ -33,7 +33,7 @@ class BaseState:
 
 
 def require_top(profile: Profile, nz: int, dz: float) -> None:
-    """Raises `InputError` where the profile ends below the top of nz cells of dz (m)."""
+    """Raise `InputError` if the profile ends below the top of nz cells of dz (m)."""
     if nz * dz > profile.top * (1 + 1e-12):
         observed = profile.name == "sounding"
         raise InputError(
@@ -48,10 +48,10 @@ def require_top(profile: Profile, nz: int, dz: float) -> None:
 def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> BaseState:
     """The profile on nz cells of dz (m), from the ground up.
 
-    The density of a cell is what makes the discrete balance (p_above - p_below) / dz = -g rho exact, with the pressures
-    of its two interfaces; it is also the exact mean of the density over the cell. Hyperviscosity acts on deviations
-    from the base wind only. compat: as the mini-app, values in the middle of a cell instead of means, and
-    hyperviscosity acts on all of rho u. Raises `InputError` where the profile ends below the top of the model.
+    The density of a cell satisfies the discrete balance (p_above - p_below) / dz = -g rho with the pressures of its two
+    interfaces exactly; it is also the exact mean of the density over the cell. Hyperviscosity acts on deviations
+    from the base wind only. compat: like the mini-app, values at cell centers instead of means, and
+    hyperviscosity acts on all of rho u. Raises `InputError` if the profile ends below the top of the model.
     """
     require_top(profile, nz, dz)
     edges = np.arange(-2, nz + 3) * dz  # two rows outside each wall

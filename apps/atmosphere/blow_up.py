@@ -1,4 +1,4 @@
-"""Whether a solution is lost, and where it was lost first."""
+"""Detection of a blow-up, and its first cell."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Checked(Protocol):
     first_broken_step: int | None
 
     def saved(self, **values: Any) -> State:
-        """Collective: what a checkpoint holds, with the values given."""
+        """Collective: the content of a checkpoint, with extra `values`."""
 
 
 def courant(model: Checked, watch: Any, dt: float) -> float:
@@ -45,7 +45,7 @@ def courant(model: Checked, watch: Any, dt: float) -> float:
 
 
 def require_sound(model: Checked, watch: Any, dt: float) -> None:
-    """Collective: raise `BlowUpError` on every rank where a value is not finite or the CFL limit is broken."""
+    """Collective: raise `BlowUpError` on every rank if a value is not finite or the CFL limit is exceeded."""
     if watch.broken_cells:
         _refuse_broken(model, watch)
     if not all(map(math.isfinite, getattr(watch, "more", {}).values())):  # masses of tracers, the same on all ranks
@@ -55,10 +55,10 @@ def require_sound(model: Checked, watch: Any, dt: float) -> None:
 
 
 def _refuse_broken(model: Checked, watch: Any) -> None:
-    """Name the first field and cell of the rank that saw it first."""
+    """Raise `BlowUpError` with the first lost field and cell, of the rank that lost it first."""
     found = np.argwhere(~np.isfinite(model.state.to_host()))
     field, *cell = found[0] if found.size else [0] * model.state.interior.ndim
-    if not found.size:  # the state is finite, what follows from it is not: no air, or no pressure
+    if not found.size:  # the state is finite, but a density or pressure is not positive
         found = np.argwhere((_total(model, 0) <= 0) | (_total(model, 1) <= 0))
         cell = found[0] if found.size else cell
     step = model.first_broken_step if model.first_broken_step is not None else model.steps_done
@@ -68,13 +68,13 @@ def _refuse_broken(model: Checked, watch: Any) -> None:
     raise BlowUpError(
         f"{names[field]} is not finite (or no air is left) in {watch.broken_cells} cells",
         where=_place(model, rank, step, cell),
-        likely="a time step too long for this grid, or a start too violent for it",
+        likely="a time step too long for this grid, or an initial state too violent for it",
         do="lower time.cfl, use more cells, or raise beta",
     )
 
 
 def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
-    """Name the fastest cell."""
+    """Raise `BlowUpError` with the fastest cell."""
     rho, rho_theta = _total(model, 0), _total(model, 1)
     sound = np.sqrt(GAMMA * _row(model, 2) * (rho_theta / _row(model, 1)) ** GAMMA / rho)
     each = [
@@ -91,7 +91,7 @@ def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
     raise BlowUpError(
         f"the Courant number |{WINDS[axis]}| + c in {axis} is {cfl:.4f}, above the limit of {limit:.4f}",
         where=_place(model, rank, model.steps_done, place),
-        likely=f"time.cfl = {time.cfl:g} counts on {time.max_speed:g} m/s, wind and sound are at {fastest:.0f} m/s",
+        likely=f"time.cfl = {time.cfl:g} assumes {time.max_speed:g} m/s, but wind and sound reach {fastest:.0f} m/s",
         do=f"set time.cfl to at most {np.floor(98 * limit / cfl * time.cfl) / 100:g}",
     )
 
@@ -107,7 +107,7 @@ def _total(model: Checked, number: int) -> np.ndarray:
 
 
 def _first(model: Checked, own: list[int]) -> tuple[int, list[int]]:
-    """Collective: the rank whose first number is least, and its numbers."""
+    """Collective: the rank with the smallest first number, and its numbers."""
     every = np.empty((model.mesh.size, len(own)), np.int64)
     model.mesh.comm.Allgather(np.array(own, np.int64), every)
     rank = int(every[:, 0].argmin())

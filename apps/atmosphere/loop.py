@@ -1,4 +1,4 @@
-"""The run of a weather app: what the time loop does beside the steps of its model."""
+"""The run of a weather app: the work of the time loop besides model steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpckit.run.steps import step_count
 
 
 class Model(Checked, Protocol):
-    """What a weather app advances."""
+    """The model of a weather app."""
 
     @property
     def dt(self) -> float:
@@ -24,7 +24,7 @@ class Model(Checked, Protocol):
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s)."""
@@ -33,14 +33,14 @@ class Model(Checked, Protocol):
         """Collective: mass, energy, extremes."""
 
     def output(self) -> dict[str, np.ndarray]:
-        """The fields that are written."""
+        """The output fields."""
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
 
 
 class AtmosphereRun(FixedSteps):
-    """A weather model in its run."""
+    """The run of a weather model."""
 
     model: Model
 
@@ -49,25 +49,25 @@ class AtmosphereRun(FixedSteps):
 
     @property
     def wait_seconds(self) -> float:
-        """Seconds in which this rank has waited so far, in all of the model's exchanges."""
+        """Seconds this rank has waited so far, in all of the model's exchanges."""
         return self.model.wait_seconds
 
     def coords(self) -> dict[str, np.ndarray]:
-        """The middles of the cells, m."""
+        """The cell centers, m."""
         grid = self.config.grid
         across = {"y": "ny", "x": "nx"} if "y" in self.model.spacing else {"x": "nx"}
         middles = {name: (np.arange(getattr(grid, n)) + 0.5) * self.model.spacing[name] for name, n in across.items()}
         return {"z": self.model.base.height, **middles}
 
     def check(self) -> None:
-        """Collective: refuse a state that is not finite, or too fast for the step."""
+        """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
         require_sound(self.model, self.last, self.full)
 
     def cfl(self) -> float:
-        """Of sound and wind together."""
+        """The Courant number of sound and wind together."""
         return courant(self.model, self.last, self.dt)
 
     def conserved(self) -> dict[str, dict[str, float]]:
-        """Mass and energy."""
+        """The initial and final mass and energy."""
         first, last = self.first, self.last
         return conserved(mass=(first.mass, last.mass), energy=(first.energy, last.energy))

@@ -1,15 +1,15 @@
-"""Which lines of a sweep go first, so that the halo of the next sweep travels while the others are computed.
+"""The order of a sweep's lines, so that the next sweep's halo travels while inner lines are computed.
 
-A sweep treats its lines (rows, columns, strips of them) apart from each other. Those at the edges of the block, which
-the neighbors wait for, are swept first; then the exchange starts, and the lines between are swept meanwhile. No cell is
-computed twice, so the bits stay.
+The lines of a sweep (rows, columns, strips of them) are independent. Lines at the edges of the block, which the
+neighbors need, are swept first; then the exchange starts, and the lines between are swept meanwhile. No cell is
+computed twice, so the bits do not change.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-Lines = tuple[int, int]  # from the first to the one after the last
+Lines = tuple[int, int]  # half-open range
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Order:
 def edges_first(count: int, width: int) -> Order:
     """The order for `count` lines of which `width` at either edge go first.
 
-    Thin blocks, of fewer than four times that many lines, are swept in one: too little would be left to hide the
-    exchange behind.
+    Blocks of fewer than four times `width` lines are swept at once: too little work would remain to hide the
+    exchange.
     """
     if count < 4 * width:
         return Order(((0, count),))

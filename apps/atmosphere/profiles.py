@@ -32,7 +32,7 @@ class Profile:
 
 
 def profile_of(base: Base) -> Profile:
-    """The atmosphere that the settings ask for; reads the sounding where there is one."""
+    """The atmosphere of the settings; reads the sounding if there is one."""
     if base.kind == "sounding":
         assert base.file is not None  # the settings were checked
         sounding = read_sounding(base.file)
@@ -50,7 +50,7 @@ def neutral(theta: float, u: float = 0.0) -> Profile:
         lambda z: np.full_like(z, theta),
         lambda z: P0 * (1 - GRAVITY * z / (CP * theta)) ** (CP / RD),
         lambda z: np.full_like(z, u),
-        0.95 * CP * theta / GRAVITY,  # a little below the height where such air ends
+        0.95 * CP * theta / GRAVITY,  # a little below the height where the pressure is 0
         "neutral",
     )
 
@@ -62,7 +62,7 @@ def stable(theta: float, frequency: float, u: float = 0.0) -> Profile:
     def exner(z: np.ndarray) -> np.ndarray:
         return 1 + GRAVITY / (CP * theta * rate) * np.expm1(-rate * z)
 
-    # exner falls to 0 at a height, if it does at all
+    # exner may fall to 0 at a finite height
     share = CP * theta * rate / GRAVITY
     top = np.inf if share >= 1 else -np.log1p(-share) / rate
     return Profile(
@@ -99,7 +99,7 @@ US_1976 = (  # base (m, geopotential height is taken for z), lapse rate (K/m)
 def standard(u: float = 0.0) -> Profile:
     """US Standard Atmosphere 1976 (NOAA-S/T 76-1562, table 4): 288.15 K and 1013.25 hPa at the ground.
 
-    Its layers of temperature, in hydrostatic balance under the model's own gravity and gas constant.
+    Its temperature layers, in hydrostatic balance with the model's gravity and gas constant.
     """
     bases = np.array([base for base, _ in US_1976])
     lapses = np.array([lapse for _, lapse in US_1976])
@@ -131,11 +131,11 @@ def _layer(rise: ArrayLike, temperature: ArrayLike, lapse: ArrayLike) -> np.ndar
 
 
 def observed(sounding: Sounding, *, virtual: bool, wind: bool, extrapolate: bool, u: float = 0.0) -> Profile:
-    """A sounding: theta linear in z between its levels, and the pressure that balances just that, in closed form.
+    """A sounding: theta linear in z between its levels, and the pressure in balance with it, in closed form.
 
-    virtual: take the virtual potential temperature. wind: take u and v, linear between the levels that have a wind;
+    virtual: use the virtual potential temperature. wind: use u and v, linear between the levels with a wind;
     otherwise u is constant and v is 0. extrapolate: continue above the last level with its temperature (isothermal),
-    else that level is the top. Raises `InputError` where a wind is asked for and none was observed.
+    else that level is the top. Raises `InputError` if `wind` is set and the sounding has none.
     """
     z, theta = sounding.height, sounding.theta_v if virtual else sounding.theta
     ratio = np.diff(theta) / theta[:-1]

@@ -1,4 +1,4 @@
-"""Settings that the weather apps share: the atmosphere to start from."""
+"""Settings that the weather apps share: the base state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hpckit.io.settings import InputFile, Section
 
 
 class Base(Section):
-    """The atmosphere at rest (or in uniform flow) that the run starts from and deviates from."""
+    """The base state: an atmosphere at rest, or in uniform flow."""
 
     kind: Literal["neutral", "stable", "isothermal", "standard", "sounding"] = Field(
         "neutral",
-        description="neutral: one theta; stable: constant Brunt-Väisälä frequency; isothermal: one temperature;"
+        description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
         " standard: US Standard Atmosphere 1976; sounding: from base.file",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
@@ -22,11 +22,11 @@ class Base(Section):
     temperature: float = Field(250.0, gt=100, le=1000, description="temperature, K (isothermal)")
     u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
     file: InputFile | None = Field(
-        None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV, found out by itself"
+        None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV (detected)"
     )
-    wind: bool = Field(False, description="take the wind of the sounding (its component toward east)")
-    virtual: bool = Field(False, description="take the virtual potential temperature of the sounding, not theta")
-    extrapolate: bool = Field(False, description="continue a sounding above its last level, isothermal")
+    wind: bool = Field(False, description="use the wind of the sounding (its eastward component)")
+    virtual: bool = Field(False, description="use the virtual potential temperature of the sounding, not theta")
+    extrapolate: bool = Field(False, description="continue a sounding isothermally above its last level")
 
     @model_validator(mode="after")
     def _sounding_has_a_file(self) -> Self:
@@ -49,6 +49,8 @@ class Wave(Section):
     scale height S = R T / g of the isothermal base state.
     """
 
-    amplitude: float = Field(0.0, ge=-10, le=10, description="temperature perturbation at the ground's scale, K")
-    x: float = Field(100_000.0, description="middle, m")
-    half_width: float = Field(5_000.0, gt=0, description="distance at which it has fallen to 1/e, m")
+    amplitude: float = Field(
+        0.0, ge=-10, le=10, description="temperature perturbation, K, before the growth with height"
+    )
+    x: float = Field(100_000.0, description="center, m")
+    half_width: float = Field(5_000.0, gt=0, description="distance at which the perturbation falls to 1/e, m")

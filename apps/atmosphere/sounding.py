@@ -17,7 +17,7 @@ from hpckit.kernels.euler.constants import CP, P0, RD
 KNOT = 1852 / 3600  # m s-1
 ZERO_CELSIUS = 273.15  # K
 LARGEST = 1 << 22  # bytes: no sounding is longer
-LIMITS = {  # what a quantity can be in an atmosphere; outside, units or columns are mistaken
+LIMITS = {  # plausible range of a quantity; values outside suggest wrong units or columns
     "pressure": (1e-2, 1100.0, "hPa"),
     "height": (-500.0, 1e5, "m"),
     "theta": (150.0, 5000.0, "K"),
@@ -68,13 +68,13 @@ class Sounding:
 
     @property
     def theta_v(self) -> np.ndarray:
-        """Virtual potential temperature, K: what gives dry air the density of the moist."""
+        """Virtual potential temperature, K: the theta of dry air with the density of the moist air."""
         return self.theta * (1 + 0.61 * self.mixing_ratio)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the file, and how to complain about it."""
+    """A line of the file, and its error report."""
 
     path: Path
     number: int
@@ -84,7 +84,7 @@ class _Line:
         raise InputError(reason, where=f"{self.path}, line {self.number}: {self.text.strip()[:80]!r}", do=do)
 
     def number_of(self, word: str, quantity: str) -> float:
-        """The value of a word, checked against what the quantity can be."""
+        """The value of a word, checked against the range of the quantity."""
         try:
             value = float(word)
         except ValueError:
@@ -96,16 +96,16 @@ class _Line:
 
 
 def read_sounding(path: Path) -> Sounding:
-    """The sounding in a text file, its form found by itself.
+    """The sounding in a text file, whose format is detected.
 
     WRF `input_sounding`: a surface line (pressure in hPa, theta in K, mixing ratio in g/kg), then levels of z (m above
     the surface), theta, mixing ratio, u and v (m/s). University of Wyoming listing: a header with PRES HGHT … THTV,
     levels with values in the header's columns, wind as SKNT (knots) or SPED (m/s). University of Wyoming CSV: a header
-    with pressure_hPa,geopotential height_m,temperature_C, theta from these. Of both, lines without pressure, height or
-    theta (below the ground, or not observed) and lines that repeat height or pressure of the last one (dense ascents,
-    rounded) are left out, a missing mixing ratio counts as dry, a missing wind is nan.
+    with pressure_hPa,geopotential height_m,temperature_C, theta from these. In both, lines without pressure, height or
+    theta (below the ground, or not observed) and lines that repeat the last height or pressure (dense ascents,
+    rounded) are skipped, a missing mixing ratio counts as dry, a missing wind is nan.
 
-    Raises `InputError` with file, line number and reason for what is neither, is damaged, or does not rise.
+    Raises `InputError` with file, line number and reason for other formats, damaged lines and levels that do not rise.
     """
     lines = _lines(path)
     for index, line in enumerate(lines):
@@ -144,11 +144,11 @@ def _lines(path: Path) -> list[_Line]:
 
 
 def _wrf(lines: list[_Line]) -> Sounding:
-    """The form of WRF's idealized cases."""
+    """The format of WRF's idealized cases."""
     first = lines[0]
     words = first.text.split()
     if len(words) != 3:
-        first.refuse(f"this is no sounding: its first line has {len(words)} words, not p, theta and qv of the surface")
+        first.refuse(f"this is not a sounding: its first line has {len(words)} words, not surface p, theta and qv")
     pressure = first.number_of(words[0], "pressure")
     if pressure < 300:
         first.refuse(f"a surface pressure of {words[0]} hPa is not possible; 300 to 1100 hPa is allowed")
@@ -173,7 +173,7 @@ def _wrf(lines: list[_Line]) -> Sounding:
 
 
 def _listing(lines: list[_Line], header: int) -> Iterator[tuple[_Line, dict[str, float]]]:
-    """The values of each level of a listing by quantity: columns stand where the header's names end."""
+    """The values of each level of a listing by quantity: columns end where the header's names end."""
     ends = {match[0]: match.end() for match in re.finditer(r"\S+", lines[header].text)}
     starts = dict(zip(ends, [0, *ends.values()][:-1], strict=True))
     for line in lines[header + 1 :]:
@@ -188,7 +188,7 @@ def _listing(lines: list[_Line], header: int) -> Iterator[tuple[_Line, dict[str,
 
 
 def _csv(lines: list[_Line], header: int) -> Iterator[tuple[_Line, dict[str, float]]]:
-    """The same of comma-separated lines; what was not observed is empty or nan there."""
+    """The same for comma-separated lines, where missing values are empty or nan."""
     names = _split(lines[header])
     for line in lines[header + 1 :]:
         if line.text.lstrip().startswith("<"):  # the end of the page around it
@@ -204,7 +204,7 @@ def _split(line: _Line) -> list[str]:
 
 
 def _observed(lines: list[_Line], levels: Iterator[tuple[_Line, dict[str, float]]]) -> Sounding:
-    """The column of these levels, heights from the first of them that is complete."""
+    """The sounding of these levels, with heights above the first complete level."""
     rows: list[tuple[float, ...]] = []
     for line, values in levels:
         if {"temperature", "pressure"} <= set(values):

@@ -1,4 +1,4 @@
-"""How long a step the scheme stands."""
+"""The stability limit of the time step."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COLDEST = 216.65  # K, its tropopause: a sounding's ground is warmer
 
 @functools.cache
 def stable_cfl(beta: float) -> float:
-    """The greatest Courant number (wind and sound together) at which no wave grows, under hyperviscosity `beta`.
+    """The largest Courant number (wind and sound together) at which no wave grows, with hyperviscosity `beta`.
 
     From the amplification of one linear sweep: in a wave of phase angle k per cell the fourth-order interpolation moves
-    with i (8 sin k - sin 2k) / 6 cells, the hyperviscosity takes beta sin(k/2)**4 in each of the three stages. 1.262
+    with i (8 sin k - sin 2k) / 6 cells, the hyperviscosity removes beta sin(k/2)**4 in each of the three stages. 1.262
     without hyperviscosity, 1.346 with the usual 0.05.
     """
     angles = np.linspace(1e-3, np.pi, 2000)
@@ -42,8 +42,8 @@ def stable_cfl(beta: float) -> float:
 
 
 def outruns_sound(base: Base, cfl: float, max_speed: float, beta: float) -> Iterator[str]:
-    """What is wrong with steps of `cfl` cells over `max_speed` (m/s): nothing, or that sound at the ground alone is too
-    fast for them. Wind and what the run brings are seen later, by `blow_up`.
+    """A problem if steps of `cfl` cells over `max_speed` (m/s) are unstable for sound at the ground alone. `blow_up`
+    checks wind and the evolving state.
     """
     ground = {"neutral": base.theta, "stable": base.theta, "isothermal": base.temperature, "standard": STANDARD_GROUND}
     sound = math.sqrt(GAMMA * RD * ground.get(base.kind, COLDEST))
@@ -51,6 +51,6 @@ def outruns_sound(base: Base, cfl: float, max_speed: float, beta: float) -> Iter
     if cfl * sound / max_speed > limit:
         yield (
             f"time.cfl = {cfl:g} is unstable: with time.max_speed = {max_speed:g} m/s sound, {sound:.0f} m/s, passes"
-            f" {cfl * sound / max_speed:.3g} cells in a step, and the scheme stands {limit:.3f} with beta = {beta:g}:"
+            f" {cfl * sound / max_speed:.3g} cells in a step, but the scheme allows {limit:.3f} with beta = {beta:g}:"
             f" at most {math.floor(100 * limit * max_speed / sound) / 100:g}"
         )

@@ -1,1 +1,1 @@
-"""What several apps share: topography, validation, studies of scaling."""
+"""Shared parts of apps: grid runs, the time loop, topography, validation, scaling studies."""

@@ -24,11 +24,11 @@ from hpckit.run.steps import is_frame
 
 
 class GridRun(Evolution):
-    """A model on a grid in its run. The app says its name, the bytes that a step moves for each cell, and its metrics.
+    """A model on a grid in its run. An app sets its name, the bytes that a step moves per cell, and its metrics.
 
-    The model has config, decomposition, exchange, steps_done; watch() -> a record of what is watched, output() -> the
-    fields to write, saved(**values) and restore(restored). metrics: the numbers of a watch that are told, each with its
-    unit; one that is None is left out. variables: the fields that are written, with their attributes.
+    The model has config, decomposition, exchange, steps_done; watch() -> a record of diagnostics, output() -> the
+    fields to write, saved(**values) and restore(restored). metrics: the reported diagnostics with their units; a value
+    of None is omitted. variables: the output fields with their attributes.
     """
 
     app: ClassVar[str]
@@ -47,16 +47,16 @@ class GridRun(Evolution):
 
     @property
     def wait_seconds(self) -> float:
-        """Seconds in which this rank has waited in halo exchanges so far."""
+        """Seconds this rank has waited in halo exchanges so far."""
         return self.model.exchange.wait_seconds
 
     @abstractmethod
     def coords(self) -> dict[str, np.ndarray]:
-        """The places along each dim of the files, m."""
+        """The coordinates along each dim of the files, m."""
 
     @abstractmethod
     def check(self) -> None:
-        """Collective: raise `BlowUpError` where the last watch shows a solution that is lost."""
+        """Collective: raise `BlowUpError` if the last watch shows a blow-up."""
 
     @abstractmethod
     def cfl(self) -> float:
@@ -64,20 +64,20 @@ class GridRun(Evolution):
 
     @abstractmethod
     def conserved(self) -> dict[str, dict[str, float]]:
-        """What should be conserved, by `apps.common.loop.conserved`."""
+        """The conserved quantities, by `apps.common.loop.conserved`."""
 
     def more(self) -> Mapping[str, Any]:
-        """What the summary holds beside what every app tells."""
+        """Entries that the app adds to the summary."""
         return {}
 
     def begin(self) -> None:
-        """Collective: look at the start, write its frame."""
+        """Collective: check and write the initial state."""
         self.look()
         self.first = self.last
         self.write()
 
     def restore(self, kept: Restored) -> None:
-        """Collective: go on from a checkpoint; its first watch is that of the run."""
+        """Collective: continue from a checkpoint; its first watch is that of the run."""
         self.model.restore(kept)
         self.step = self.model.steps_done
         self.last = self.model.watch()
@@ -85,11 +85,11 @@ class GridRun(Evolution):
         self.first = replace(self.last, **kept.values["first"])
 
     def saved(self) -> State:
-        """Collective: what a checkpoint holds."""
+        """Collective: the content of a checkpoint."""
         return self.model.saved(first=asdict(self.first))
 
     def look(self) -> None:
-        """Collective: watch, check, and tell the metrics."""
+        """Collective: watch, check, and report the metrics."""
         with self.run.timer("diagnostics"):
             self.last = self.model.watch()
             self.check()
@@ -99,7 +99,7 @@ class GridRun(Evolution):
             self.run.metric(step=self.step, time=self.time, dt=self.dt, cfl=self.cfl(), **told)
 
     def rate(self, steps: int, seconds: float) -> str:
-        """Cells times steps, a second."""
+        """Cell-steps per second."""
         return f"{self.cells * steps / seconds / 1e6:.3g} million cell-steps/s"
 
     def write(self) -> None:
@@ -107,7 +107,7 @@ class GridRun(Evolution):
         self.writer.write(self.time, self.model.output())
 
     def stop(self, due: Due) -> None:
-        """Collective: the last state is watched and written, too."""
+        """Collective: watch and write the last state, too."""
         if not due.look:
             self.last = self.model.watch()
         if not due.frame:
@@ -119,7 +119,7 @@ class GridRun(Evolution):
 
 
 class FixedSteps(GridRun):
-    """Steps of `dt` (s), `steps` of them; the last one ends at `end`, None: it is as long as the others."""
+    """Steps of `dt` (s), `steps` of them; the last one ends at `end`; None: it is as long as the others."""
 
     def __init__(self, run: Run, model: Any, dt: float, steps: int, end: float | None) -> None:
         super().__init__(run, model)
@@ -129,16 +129,16 @@ class FixedSteps(GridRun):
 
     @property
     def is_over(self) -> bool:
-        """All steps are done."""
+        """Whether all steps are done."""
         return self.step >= self.steps
 
     def restore(self, kept: Restored) -> None:
-        """Collective: as of any run on a grid."""
+        """Collective: continue from a checkpoint."""
         super().restore(kept)
         self.time = self._time_of(self.step)
 
     def at_once(self) -> int:
-        """How many steps the model takes at once now."""
+        """The number of steps that the model takes at once now."""
         return 1
 
     def advance(self) -> Due:
@@ -166,9 +166,9 @@ class FixedSteps(GridRun):
 def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, run: Run, mesh: Mesh) -> None:
     """Collective: do the run on the ranks of `mesh`, and write its summary.
 
-    module: where `Model` is, and `warm_up`, which compiles its kernels; kind: what takes the model through its run.
+    module: has `Model`, and `warm_up`, which compiles its kernels; kind: the class of the run.
 
-    Raises `InputError` for settings that cannot be, `BlowUpError` where the solution is lost, on every rank alike.
+    Raises `InputError` for invalid settings and `BlowUpError` for a blow-up, on every rank alike.
     """
     begin = clock.perf_counter()
     with run.compiling():
@@ -210,7 +210,7 @@ def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, r
 
 
 def sent_bytes(decompositions: Sequence[Decomposition], itemsize: int = 8) -> int:
-    """Bytes that the rank which sends most sends in one exchange of a field on each of the decompositions."""
+    """The most bytes that a rank sends in one exchange of a field on each decomposition."""
     plans = [halo_plan(one) for one in decompositions]
     ranks = decompositions[0].topology.size
     return max(sum(plan.nbytes(rank, itemsize) for plan in plans) for rank in range(ranks))
@@ -234,8 +234,8 @@ def grid_dry_run(
     memory_per_rank: int,
     sides: str = "",
 ) -> DryRun:
-    """The dry run of an app on a grid. spacing: widths of a cell, m; points: values that a frame has; sides: what
-    follows in the first line.
+    """The dry run of an app on a grid. spacing: widths of a cell, m; points: values in a frame; sides: text at
+    the end of the first line.
     """
     topology, by = decomposition.topology, " x "
     blocks = sorted({decomposition.owned(rank) for rank in range(topology.size)})

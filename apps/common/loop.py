@@ -1,4 +1,4 @@
-"""The one time loop: from the start, or from a checkpoint, to the end or to an early stop."""
+"""The time loop of all apps: from the start, or from a checkpoint, to the end or to an early stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpckit.run.context import Run
 
 @dataclass(frozen=True)
 class Due:
-    """What follows a step: a look at the state (checks and metrics), a frame of the output."""
+    """The actions due after a step: a look at the state (checks and metrics), a frame of the output."""
 
     look: bool
     frame: bool = False
@@ -20,7 +20,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a loop went: steps of this attempt, wall seconds (above 0), whether it came to its end."""
+    """The outcome of a loop: steps of this attempt, wall seconds (above 0), whether it reached its end."""
 
     steps: int
     seconds: float
@@ -28,10 +28,10 @@ class Ran:
 
 
 class Evolution(ABC):
-    """What the loop takes from step to step, on all ranks alike: an app's model, its output, what it tells.
+    """The model, output and reports of an app, as the loop drives them, on all ranks alike.
 
-    step, time: steps done and time simulated so far; end: the time at the end. waits_in: the phase of the timer that
-    contains the waits for other ranks, from which they are taken out; "" where `close` does it.
+    step, time: steps done and time simulated so far; end: the time at the end. waits_in: the timer phase that
+    contains the waits for other ranks, which are subtracted from it; "" if `close` does so.
     """
 
     waits_in = "halo"
@@ -43,24 +43,24 @@ class Evolution(ABC):
     @property
     @abstractmethod
     def is_over(self) -> bool:
-        """No step is left."""
+        """Whether no step is left."""
 
     @property
     def wait_seconds(self) -> float:
-        """Seconds in which this rank has waited for others so far."""
+        """Seconds this rank has waited for others so far."""
         return 0.0
 
     @abstractmethod
     def begin(self) -> None:
-        """Collective: before the first step of a new run: look at the start, write its frame."""
+        """Collective: check and write the initial state of a new run."""
 
     @abstractmethod
     def restore(self, kept: Restored) -> None:
-        """Collective: go on from a checkpoint."""
+        """Collective: continue from a checkpoint."""
 
     @abstractmethod
     def saved(self) -> State:
-        """Collective: what a checkpoint holds."""
+        """Collective: the content of a checkpoint."""
 
     @abstractmethod
     def advance(self) -> Due:
@@ -68,22 +68,22 @@ class Evolution(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """Collective: check the state, and tell its metrics. Raises `BlowUpError` on every rank alike."""
+        """Collective: check the state and report its metrics. Raises `BlowUpError` on every rank alike."""
 
     @abstractmethod
     def rate(self, steps: int, seconds: float) -> str:
-        """The speed of that many steps, for people."""
+        """The speed of that many steps, as text."""
 
     def write(self) -> None:
         """Collective: write a frame."""
         raise NotImplementedError
 
     def stop(self, due: Due) -> None:
-        """Collective: the run stops early after a step from which `due` was done; its checkpoint is made."""
+        """Collective: finish a run that stops early, after its checkpoint; `due` was done after the last step."""
         return
 
     def close(self) -> None:
-        """Collective: the loop is over, but its clock still runs."""
+        """Collective: finish the loop while its clock still runs."""
         return
 
 
@@ -116,7 +116,7 @@ def time_loop(it: Evolution) -> Ran:
 
 
 def conserved(**pairs: tuple[float, float]) -> dict[str, dict[str, float]]:
-    """What should be conserved, as a summary has it: first and last value of each, and the relative change."""
+    """Conserved quantities for the summary: initial and final value of each, and the relative change."""
     return {
         name: {"initial": first, "final": last, "relative_change": (last - first) / abs(first)}
         for name, (first, last) in pairs.items()

@@ -1,8 +1,8 @@
-"""What a scaling study knows of an app: the work of its ranks in a step, and what they send each other meanwhile.
+"""The model of an app in a scaling study: the work and the traffic of its ranks in a step.
 
-An app that can be studied has a module `scaling` with `UNIT` (what its work is counted in), `stepped(config, steps)`
-(the settings of a run of so many steps that writes as little as it can), `grown(config, ranks)` (those of a problem
-that has on so many ranks as much work a rank as `config` on one) and `load(config, ranks)`.
+An app that can be studied has a module `scaling` with `UNIT` (the unit of its work), `stepped(config, steps)` (the
+settings of a run of that many steps with the least output), `grown(config, ranks)` (the settings of a problem with the
+work of `config` on each rank) and `load(config, ranks)`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hpckit.plan.machine.machine import Machine
 from hpckit.plan.price import price
 from hpckit.plan.protocol import Plan
 
-SHORT = 65536  # bytes of an all-reduce from which on a ring can be the quickest
+SHORT = 65536  # bytes of an all-reduce above which a ring can be the fastest
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """An exchange that a step makes `calls` times, as any of these plans: of a buffer of `nbytes` (collectives), or of
+    """An exchange that a step makes `calls` times, by any of these plans: of a buffer of `nbytes` (collectives), or of
     items of `itemsize` bytes (halos).
     """
 
@@ -35,19 +35,19 @@ class Traffic:
     calls: float = 1.0
 
     def seconds(self, machine: Machine) -> float:
-        """Of a step on a machine, by the plan that is quickest there."""
+        """Seconds of a step on a machine, by the fastest plan there."""
         return self.calls * min(price(plan, machine, self.nbytes, self.itemsize).seconds for plan in self.plans)
 
 
 @dataclass(frozen=True)
 class Load:
-    """A step on some ranks. work: of the rank that has most (cells, particles, samples); traffic: all exchanges."""
+    """A step on some ranks. work: the largest of all ranks (cells, particles, samples); traffic: all exchanges."""
 
     work: float
     traffic: tuple[Traffic, ...] = ()
 
     def seconds(self, machine: Machine) -> float:
-        """What the exchanges of a step take on a machine."""
+        """Seconds of a step's exchanges on a machine."""
         return sum(each.seconds(machine) for each in self.traffic)
 
 
@@ -64,7 +64,7 @@ def halos(decompositions: Iterable[Decomposition], itemsize: int, calls: float =
 
 
 def sums(ranks: int, nbytes: float, calls: float = 1.0) -> tuple[Traffic, ...]:
-    """All-reduces of a buffer over so many ranks; none on one."""
+    """All-reduces of a buffer over that many ranks; none on one rank."""
     if ranks == 1:
         return ()
     names = ["tree"] if nbytes < SHORT else ["ring", "tree"]
@@ -74,15 +74,15 @@ def sums(ranks: int, nbytes: float, calls: float = 1.0) -> tuple[Traffic, ...]:
 
 
 def growth(ranks: int, shape: Sequence[int], closed: Sequence[bool], fixed: Sequence[int] | None = None) -> list[int]:
-    """How many times a grid grows along each dim to have as much work on each of so many ranks as before on one.
+    """The factors by which a grid grows along each dim, so that each rank has the work of the whole grid before.
 
-    closed: dims whose ends meet. fixed: ranks along a dim, 0 where that is left open.
+    closed: periodic dims. fixed: ranks along a dim, 0 if free.
     """
     return list(best_factorization(ranks, [n * ranks for n in shape], fixed, closed))
 
 
 def plane_growth(ranks: int, grid: Any, axes: Sequence[str]) -> dict[str, Any]:
-    """The settings of a plane that is wider along x and y, for as much work on each of so many ranks as on one."""
+    """The settings of a plane that grows along x and y, so that each rank has the work of the whole plane before."""
     y, x = growth(ranks, (grid.ny, grid.nx), [axis in grid.periodic for axis in axes])
     return {
         "grid.nx": grid.nx * x,

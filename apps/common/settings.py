@@ -1,4 +1,4 @@
-"""Settings that apps on grids share: what is written, and in which precision a GPU holds the state."""
+"""Settings that apps on grids share: the output, and the precision of the state on a GPU."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pydantic import Field
 
 from hpckit.io.settings import Section
 
-PRECISION = "of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
+PRECISION = "precision of the state; float32 halves memory and traffic (needs --gpu)"
 
 
 class Output(Section):
-    """What is written."""
+    """Output files."""
 
-    every: float = Field(100.0, gt=0, description="simulated time between two frames, s")
+    every: float = Field(100.0, gt=0, description="simulated time between frames, s")
     single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
+    compression: int = Field(1, ge=0, le=9, description="gzip level; 0: none")
     driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 def device_problems(config: Any, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
+    """Settings that a GPU, or a run without a GPU, does not support."""
     if config.precision != "float64" and not gpu:
-        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or leave precision out"
+        yield f"precision = {config.precision!r} is for runs on GPUs: add --gpu, or omit precision"

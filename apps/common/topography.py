@@ -1,4 +1,4 @@
-"""Maps of heights over a grid from NumPy files: topography and elevations that a run starts from."""
+"""Maps of heights over a grid from NumPy files: topography and initial elevations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hpckit.errors import InputError
 
 
 def read_heights(path: Path, shape: tuple[int, int], setting: str) -> np.ndarray:
-    """The heights (m) in a file of `numpy.save`, [ny, nx] as `shape`, not yet in memory.
+    """The heights (m) in a file of `numpy.save`, [ny, nx] as `shape`, memory-mapped.
 
-    Raises `InputError`, which names `setting`, where the file does not hold finite numbers of this shape.
+    Raises `InputError`, which names `setting`, if the file does not hold finite numbers of this shape.
     """
     try:
-        heights = np.lib.format.open_memmap(path, mode="r")  # of np.load, the form that takes arrays alone
+        heights = np.lib.format.open_memmap(path, mode="r")  # the part of np.load that reads arrays alone
     except (OSError, ValueError, SyntaxError, TokenError, MemoryError, OverflowError) as error:  # its head is parsed
         raise InputError(
-            f"{setting} {path} is no NumPy file of numbers: {error}",
+            f"{setting} {path} is not a NumPy file of numbers: {error}",
             do="write it with numpy.save, as an array of numbers [ny, nx]",
         ) from error
     if heights.shape != shape or heights.dtype.kind not in "fiu":
@@ -35,14 +35,12 @@ def read_heights(path: Path, shape: tuple[int, int], setting: str) -> np.ndarray
 
 
 def extremes(path: Path) -> tuple[float, float]:
-    """The least and the greatest height (m) of a file that `read_heights` takes: it is gone through once, as long as
-    it stays as it is.
-    """
+    """The minimum and maximum height (m) of a file for `read_heights`, read again only if the file changes."""
     return _extremes(path, _look(path))
 
 
 def _look(path: Path) -> tuple[int, int, int]:
-    """By which a file that was changed is known."""
+    """Identity of a file's content: inode, size and time."""
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns
 

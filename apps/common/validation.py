@@ -1,4 +1,4 @@
-"""Numbers of ours beside the ones they should be: what a validation finds, and whether it passes."""
+"""Computed numbers against expected ones: the findings of a validation, and whether it passes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALIDATION = "validation.json"
 class Check:
     """One number: `ours` must lie within `low` … `high`, both included; a number that is not finite misses.
 
-    `expected` is the exact or published value, None where there is only a bound. `source` says whose it is.
+    `expected` is the exact or published value, None if there is only a bound. `source`: its origin.
     """
 
     case: str
@@ -28,7 +28,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the number is where it should be."""
+        """Whether the number is in its range."""
         return math.isfinite(self.ours) and self.low <= self.ours <= self.high
 
     @property
@@ -65,7 +65,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Found:
-    """What one case of a validation found. `pictures`: (folder of a nested run, field, title)."""
+    """The findings of one case of a validation. `pictures`: (folder of a nested run, field, title)."""
 
     checks: list[Check] = field(default_factory=list)
     curves: list[Curves] = field(default_factory=list)
@@ -90,5 +90,5 @@ def at_least(case: str, quantity: str, ours: float, bound: float, source: str, u
 
 
 def convergence_order(spacings: Sequence[float], errors: Sequence[float]) -> float:
-    """The power of the spacing that the error falls with, between the two finest grids (the last two)."""
+    """The order of convergence between the two finest grids (the last two)."""
     return math.log(errors[-2] / errors[-1]) / math.log(spacings[-2] / spacings[-1])

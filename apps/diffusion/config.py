@@ -1,4 +1,4 @@
-"""Settings of the diffusion app: what a run file may hold, and the presets."""
+"""Settings of the diffusion app, and its presets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
-SUMMARY = "the heat equation in 2-D or 3-D: hot spots even out between walls or in a periodic box"
+SUMMARY = "the heat equation in 2-D or 3-D: hot spots spread between walls or in a periodic box"
 METRICS = {"heat": "K m{dims}", "temperature_min": "K", "temperature_max": "K"}  # dims: of the grid
-GPU = True  # takes `hpckit run --gpu`
+GPU = True  # supports `hpckit run --gpu`
 AXES = ("z", "y", "x")
 Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]
@@ -22,7 +22,7 @@ class Grid(Section):
 
     shape: tuple[int, ...] = Field((200, 300), min_length=2, max_length=3, description="cells in (y, x) or (z, y, x)")
     lengths: tuple[float, ...] = Field((1.0, 1.5), min_length=2, max_length=3, description="extent in the same dims, m")
-    periodic: tuple[Axis, ...] = Field((), description="axes whose ends meet; the others end at walls")
+    periodic: tuple[Axis, ...] = Field((), description="periodic axes; the others end at walls")
 
     @model_validator(mode="after")
     def _dims_agree(self) -> Self:
@@ -32,7 +32,7 @@ class Grid(Section):
                 f" ({', '.join(self.axes)})"
             )
         if min(self.shape) < 2:
-            raise ValueError(f"shape is {list(self.shape)}: at least 2 cells a dim")
+            raise ValueError(f"shape is {list(self.shape)}: a grid needs at least 2 cells along each dim")
         if min(self.lengths) <= 0:
             raise ValueError(f"lengths are {list(self.lengths)}: all must be above 0 m")
         for name in self.periodic:
@@ -54,9 +54,9 @@ class Grid(Section):
 
 
 class Walls(Section):
-    """What each wall does: a temperature in K at which it is held, or "insulated" (no heat passes)."""
+    """Boundary condition of each wall: a fixed temperature in K, or "insulated" (no heat flux)."""
 
-    x_low: Wall = Field("insulated", description="wall at x = 0: K or insulated")
+    x_low: Wall = Field("insulated", description="wall at x = 0: a temperature in K, or insulated")
     x_high: Wall = Field("insulated", description="wall at the other end of x")
     y_low: Wall = Field("insulated", description="wall at y = 0")
     y_high: Wall = Field("insulated", description="wall at the other end of y")
@@ -69,39 +69,39 @@ class Walls(Section):
 
 
 class Start(Section):
-    """The temperature at the start."""
+    """The initial temperature."""
 
     kind: Literal["spots", "gaussian", "sine"] = Field(
         "spots",
-        description="spots: Gaussian hot spots at random places; gaussian: one in the middle; sine: a product of"
-        " sine waves, each an eigenmode of its dim (cosines where it is insulated)",
+        description="spots: Gaussian hot spots at random places; gaussian: one at the center; sine: a product of"
+        " sine waves, an eigenmode of each dim (cosines where the walls are insulated)",
     )
-    background: float = Field(300.0, ge=0, description="temperature without them, K")
-    amplitude: float = Field(50.0, description="what they add at their peak, K")
+    background: float = Field(300.0, ge=0, description="temperature away from the spots, K")
+    amplitude: float = Field(50.0, description="rise above the background at the peak, K")
     radius: float = Field(0.06, gt=0, description="standard deviation of a spot or of the gaussian, m")
     count: int = Field(12, ge=1, le=10_000, description="number of spots")
-    seed: int = Field(1, ge=0, description="start of the random places: the same seed, the same places on any ranks")
+    seed: int = Field(1, ge=0, description="random seed: the same seed gives the same spots on any number of ranks")
     modes: tuple[int, ...] = Field(
-        (1, 1), min_length=2, max_length=3, description="half waves a dim (waves if periodic)"
+        (1, 1), min_length=2, max_length=3, description="half waves along each dim (full waves if periodic)"
     )
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
-    end: float = Field(300.0, gt=0, description="simulated time, s; with `steps` given it is not used")
-    steps: int | None = Field(None, ge=1, description="number of steps of the full length, in place of an end")
-    safety: float = Field(0.9, gt=0, description="dt over the stability limit of the scheme; above 1 it blows up")
-    monitor: int = Field(50, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    end: float = Field(300.0, gt=0, description="simulated time, s; ignored if `steps` is given")
+    steps: int | None = Field(None, ge=1, description="number of full steps, in place of `end`")
+    safety: float = Field(0.9, gt=0, description="dt over the stability limit of the scheme; unstable above 1")
+    monitor: int = Field(50, ge=1, description="steps between metric lines and checks of the solution")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):
-    """What is written."""
+    """Output files."""
 
-    frames: int = Field(10, ge=1, description="frames after the start, evenly over the run")
+    frames: int = Field(10, ge=1, description="frames after the first, evenly spaced over the run")
     single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level, 0 for none")
+    compression: int = Field(1, ge=0, le=9, description="gzip level; 0: none")
     driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
@@ -113,11 +113,13 @@ class Config(Section):
         1.1e-4, gt=0, description="diffusivity of the material, m2/s (copper 1.1e-4, iron 2.3e-5)"
     )
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
-    walls: Walls = Field(default_factory=Walls, description="what each wall does: its temperature in K, or insulated")
-    start: Start = Field(default_factory=Start, description="the temperature at the start")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    walls: Walls = Field(
+        default_factory=Walls, description="boundary condition of each wall: a temperature in K, or insulated"
+    )
+    start: Start = Field(default_factory=Start, description="initial temperature")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
+    report: Report = Field(default_factory=Report, description="contents of the report")
 
     @model_validator(mode="after")
     def _fits_the_grid(self) -> Self:
@@ -130,7 +132,7 @@ class Config(Section):
                     raise ValueError(f"{name} is given, but a grid of {len(self.grid.shape)} dims has no axis {axis}")
                 if axis in self.grid.periodic:
                     raise ValueError(
-                        f"{name} is given, but {axis} is periodic: leave it out, or {axis} out of periodic"
+                        f"{name} is given, but {axis} is periodic: omit it, or take {axis} out of grid.periodic"
                     )
                 if wall < 0:
                     raise ValueError(f"{name} is {wall:g} K: temperatures are not below 0 K")

@@ -1,4 +1,4 @@
-"""The diffusion model on a mesh: the temperature, its step, what is watched and what is written."""
+"""The diffusion model on a mesh: the temperature, its step, diagnostics and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hpckit.run.steps import count_steps
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: heat (integral of the temperature, K m2 or K m3), extremes (K)."""
+    """Diagnostics over all ranks: heat (integral of the temperature, K m2 or K m3), extremes (K)."""
 
     heat: float
     temperature_min: float
@@ -34,10 +34,10 @@ class Watch:
 
 
 class Model:
-    """The temperature and what moves it on: `step` moves it, `watch` looks at the whole field.
+    """The temperature on this rank: `step` advances it, `watch` checks the whole field.
 
-    `dt` is in s and divides the end into equal steps; `bounds` is what the temperature can never leave in K (maximum
-    principle): the extremes at the start and of the walls.
+    `dt` (s) divides the run into equal steps. The temperature can never leave `bounds` (K), the extremes of the initial
+    state and of the walls (maximum principle).
     """
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
@@ -55,14 +55,14 @@ class Model:
             if axis not in config.grid.periodic
         }
         self.exchange = HaloExchange(mesh, self.now, walls=fills)
-        self.overlaps = self.exchange.nbytes > 0  # else there is nothing to wait for, and no reason to cut the grid
+        self.overlaps = self.exchange.nbytes > 0  # otherwise there is no exchange to hide
         held = [wall for axis in config.grid.axes for wall in config.walls.of(axis) if wall != "insulated"]
         low, high = min([self.now.min(), *held]), max([self.now.max(), *held])
         room = 1e-9 * max(abs(low), abs(high), high - low)
         self.bounds = (low - room, high + room)
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): the core while the halo is on its way, then the rim; all at once where no halo travels."""
+        """Advance by dt (s): the core while the halo travels, then the rim; all at once without an exchange."""
         config, now, after = self.config, self.now.data, self.next.data
         begun = perf_counter()
         self.exchange.start(now)
@@ -84,18 +84,18 @@ class Model:
         self.steps_done += 1
 
     def saved(self, **values: Any) -> State:
-        """What a checkpoint holds: the temperature, the step, and the values given."""
+        """The content of a checkpoint: the temperature, the step, and extra `values`."""
         return State([Piece.of_field(self.now)], {"step": self.steps_done, **values})
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         read_into(restored, self.now)
         self.steps_done = restored.values["step"]
 
     def watch(self) -> Watch:
         """Collective: heat and extremes, the same on every rank.
 
-        Raises `BlowUpError` on all ranks where the temperature is not finite or leaves its bounds.
+        Raises `BlowUpError` on all ranks if the temperature is not finite or leaves its bounds.
         """
         low, high = self.now.min(), self.now.max()
         if not (self.bounds[0] <= low and high <= self.bounds[1]):
@@ -104,12 +104,12 @@ class Model:
         return Watch(self.now.sum(repro=True) * volume, low, high)
 
     def output(self) -> dict[str, np.ndarray]:
-        """The field that is written, of the owned cells."""
+        """The output field, on the owned cells."""
         dtype = np.float32 if self.config.output.single else np.float64
         return {"temperature": self.now.to_host().astype(dtype)}
 
     def _raise_blow_up(self) -> None:
-        """Name the first cell, by rank and then by place, that is not finite or out of bounds."""
+        """Raise `BlowUpError` with the first cell, by rank and index, that is not finite or out of bounds."""
         comm, values = self.mesh.comm, self.now.to_host()
         bad = ~((values >= self.bounds[0]) & (values <= self.bounds[1]))
         lowest = np.array([comm.rank if bad.any() else comm.size])
@@ -133,11 +133,11 @@ class Model:
 
 
 def time_step(config: Config) -> tuple[float, int]:
-    """The step in s, at most `safety` times the stability limit, and how many make the run.
+    """The time step (s), at most `safety` times the stability limit, and the number of steps.
 
-    Raises `InputError` where there is no such step, or more than 2**53 of them.
+    Raises `InputError` if no such step exists, or the run needs more than 2**53 steps.
     """
-    with np.errstate(all="ignore"):  # cells too small for numbers: told by their time step
+    with np.errstate(all="ignore"):  # cells too small for floats: count_steps reports them
         limit = config.time.safety * float(stencil.largest_step(config.diffusivity, config.grid.spacing))
     if config.time.steps is not None:
         return limit, count_steps(config.time.steps * limit, limit, 0.5)
@@ -146,7 +146,7 @@ def time_step(config: Config) -> tuple[float, int]:
 
 
 def warm_up(config: Config, device: Device) -> None:
-    """Compile the kernel (or load it), on an array of 3 cells a dim, so that the time loop does not."""
+    """Compile the kernel (or load it), on 3 cells along each dim, so that the time loop does not."""
     shape = (3,) * len(config.grid.shape)
     small = [device.zeros(shape), device.zeros(shape)]
     stencil.diffuse(*small, config.diffusivity, 1e-6, config.grid.spacing)

@@ -1,4 +1,4 @@
-"""What a step of the heat equation does for each cell, for the roofline of its reports."""
+"""The work per cell of a step of the heat equation, for the roofline of reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOPS = {2: 11, 3: 16}  # by dims, of the reference kernel, counted in tests/rep
 
 
 def work(run: RunData) -> Iterator[Work]:
-    """Core and rim are one update."""
+    """The update, in core and rim together."""
     dims = len((run.summary.get("decomposition") or {}).get("shape") or [])
     if dims in FLOPS:
         yield Work("core and rim", ("core", "rim"), float(run.summary.get("bytes_per_cell_step", 0)), FLOPS[dims])

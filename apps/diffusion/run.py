@@ -1,4 +1,4 @@
-"""The diffusion app's run: what is written and told, and its dry run."""
+"""The run of the diffusion app: output, metrics and dry run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLES = {"temperature": {"units": "K", "long_name": "temperature"}}
 
 
 class Diffusion(FixedSteps):
-    """The body in its run."""
+    """The run of a body."""
 
     app, bytes_per_cell_step, metrics, variables = "diffusion", BYTES_PER_CELL_STEP, METRICS, VARIABLES
     model: Model
@@ -33,14 +33,14 @@ class Diffusion(FixedSteps):
         self.limit = stencil.largest_step(self.config.diffusivity, self.config.grid.spacing)
 
     def coords(self) -> dict[str, np.ndarray]:
-        """The middles of the cells, m."""
+        """The cell centers, m."""
         return dict(zip(self.config.grid.axes, places(self.config), strict=True))
 
     def check(self) -> None:
-        """A watch refuses a solution that is lost."""
+        """Nothing: a watch raises `BlowUpError` itself."""
 
     def cfl(self) -> float:
-        """The share of the stability limit."""
+        """The time step over the stability limit."""
         return self.dt / self.limit
 
     def is_frame(self, step: int) -> bool:
@@ -48,27 +48,27 @@ class Diffusion(FixedSteps):
         return is_frame(self.config, step, self.steps)
 
     def conserved(self) -> dict[str, dict[str, float]]:
-        """The heat, where no wall lets any through."""
+        """The heat, if no wall conducts."""
         walls = [wall for axis in self.config.grid.axes for wall in self.config.walls.of(axis)]
         closed = all(wall == "insulated" for wall in walls)
         return conserved(heat=(self.first.heat, self.last.heat)) if closed else {}
 
 
 def is_frame(config: Config, step: int, steps: int) -> bool:
-    """Whether a frame follows `step`: they divide the run evenly, and the last step has one."""
+    """Whether a frame follows `step`: frames divide the run evenly and include the last step."""
     frames = min(config.output.frames, steps)
     return step * frames // steps > (step - 1) * frames // steps
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **dict.fromkeys(grid.axes, 0)) as mesh:
         run_on_grid(Diffusion, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid = config.grid
     topology = Topology.over(ranks, grid.shape, dict.fromkeys(grid.axes, 0), grid.periodic)
     decomposition = Decomposition(grid.shape, topology, halo=1)

@@ -1,4 +1,4 @@
-"""What a scaling study knows of the heat equation."""
+"""The scaling model of the heat equation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ UNIT = "cells"
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames and metrics at the start and the end alone."""
+    """The settings with frames and metrics at the start and the end only."""
     return {"time.steps": steps, "time.monitor": steps, "output.frames": 1, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
-    """Longer along all dims."""
+    """The settings of a body that grows along all dims."""
     grid = config.grid
     sizes = growth(ranks, grid.shape, [axis in grid.periodic for axis in grid.axes])
     return {
@@ -28,7 +28,7 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 
 def load(config: Config, ranks: int) -> Load:
-    """One exchange a step."""
+    """The largest block, and one halo exchange per step."""
     grid = config.grid
     topology = Topology.over(ranks, grid.shape, dict.fromkeys(grid.axes, 0), grid.periodic)
     decomposition = Decomposition(grid.shape, topology, halo=1)

@@ -1,4 +1,4 @@
-"""The temperature at the start, and the fills at the walls."""
+"""The initial temperature, and the wall boundary conditions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def places(config: Config) -> tuple[np.ndarray, ...]:
 
 
 def start(config: Config, part: Slices) -> np.ndarray:
-    """The temperature at the start in the cells `part` of the grid, K.
+    """The initial temperature in the cells `part` of the grid, K.
 
-    All shapes are products of functions of one place each: these are computed for the whole grid on every rank, so that
-    the bits do not depend on the decomposition.
+    Shapes are products of functions of one coordinate, computed for the whole grid on every rank, so the bits do not
+    depend on the decomposition.
     """
     begin = config.start
     shape = tuple(len(range(*cut.indices(n))) for cut, n in zip(part, config.grid.shape, strict=True))
@@ -35,7 +35,7 @@ def start(config: Config, part: Slices) -> np.ndarray:
 
 
 def _terms(config: Config) -> list[list[np.ndarray]]:
-    """Each term as one factor a dim."""
+    """The terms, each with one factor per dim."""
     grid, begin = config.grid, config.start
     if begin.kind == "sine":
         return [[_mode(config, dim, place) for dim, place in enumerate(places(config))]]
@@ -60,17 +60,17 @@ def _mode(config: Config, dim: int, place: np.ndarray) -> np.ndarray:
     if axis in config.grid.periodic:
         return np.sin(2 * math.pi * mode * place / length) if mode else np.ones_like(place)
     low, high = (wall == "insulated" for wall in config.walls.of(axis))
-    # From an insulated end to one that is held, a quarter wave more or less.
+    # Between an insulated end and a fixed one, a quarter wave less.
     waves = mode if low == high else max(mode, 1) - 0.5
     angle = math.pi * waves * place / length
     return np.cos(angle) if low else np.sin(angle)
 
 
 def wall_fill(wall: Wall) -> Callable[[np.ndarray, np.ndarray], None]:
-    """What the halo holds beyond a wall, so that the scheme stays of second order up to the wall.
+    """The fill of the halo beyond a wall, which keeps the scheme of second order up to the wall.
 
-    A wall lies on a face. Insulated: the halo cell repeats the cell inside, so that no heat flows. Held: the mean of
-    the two is the temperature of the wall.
+    A wall lies on a face. Insulated: the halo cell repeats the inner cell, so no heat flows. Fixed: the mean of the two
+    is the temperature of the wall.
     """
     if wall == "insulated":
 

@@ -1,4 +1,4 @@
-"""Settings of the flood app: what a run file may hold, and the presets."""
+"""Settings of the flood app, and its presets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hpckit.apps.common import settings
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
 from hpckit.report.settings import Report
 
-SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in their bowls"
-METRICS = {  # energy over density
+SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in bowls"
+METRICS = {  # energy divided by density
     "mass": "m3",
     "energy": "m5/s2",
     "speed_max": "m/s",
@@ -20,8 +20,8 @@ METRICS = {  # energy over density
     "wet_area": "m2",
     "depth_error": "1",
 }
-LIMIT_CFL = 0.5  # up to here no cell gives more water than it has
-# The coordinates that each kind of start and of bottom has; the others are not looked at.
+LIMIT_CFL = 0.5  # up to this limit no cell loses more water than it holds
+# The coordinates that each kind of start and of bottom uses; the others are ignored.
 PLACES = {
     "dam": "x", "circular_dam": "xy", "hump": "xy", "lake": "", "bowl_planar": "", "bowl_radial": "",
     "flat": "", "bowl": "xy", "island": "xy", "beach": "x", "barrier": "xy", "file": "",
@@ -29,19 +29,19 @@ PLACES = {
 Sides = Literal["closed", "open", "periodic"]
 
 
-GPU = True  # takes `hpckit run --gpu`
-FINEST_DRY = 1e-4  # m, in single precision: there levels of 100 m are told apart by about a tenth of it
+GPU = True  # supports `hpckit run --gpu`
+FINEST_DRY = 1e-4  # m, in single precision, which resolves levels of 100 m to about a tenth of this
 
 
 class Grid(Section):
-    """The area: cells, extent and what its sides are. x and y count from its lower left corner."""
+    """The area: cells, extent and boundaries. x and y are measured from its lower left corner."""
 
     nx: int = Field(400, ge=4, description="cells in x; each rank gets at least 2")
     ny: int = Field(4, ge=4, description="cells in y; each rank gets at least 2")
     width: float = Field(2000.0, gt=0, description="extent in x, m")
     height: float = Field(20.0, gt=0, description="extent in y, m")
-    sides_x: Sides = Field("closed", description="the ends of x: closed walls, open (water leaves) or periodic")
-    sides_y: Sides = Field("closed", description="the same for the ends of y")
+    sides_x: Sides = Field("closed", description="boundaries in x: closed (walls), open (water leaves) or periodic")
+    sides_y: Sides = Field("closed", description="boundaries in y, likewise")
 
     @property
     def dx(self) -> float:
@@ -55,12 +55,12 @@ class Grid(Section):
 
     @property
     def sides(self) -> dict[str, Sides]:
-        """What the ends of each axis are."""
+        """The boundaries of each axis."""
         return {"y": self.sides_y, "x": self.sides_x}
 
     @property
     def periodic(self) -> tuple[str, ...]:
-        """The axes that close on themselves."""
+        """The periodic axes."""
         return tuple(axis for axis, sides in self.sides.items() if sides == "periodic")
 
 
@@ -69,76 +69,76 @@ class Physics(Section):
 
     gravity: float = Field(9.81, gt=0, description="acceleration of gravity, m/s2")
     manning: float = Field(0.0, ge=0, le=1, description="Manning's n of the bottom, s/m^(1/3); 0.03 for a river bed")
-    drag: float = Field(0.0, ge=0, le=1, description="quadratic bottom drag coefficient, instead or besides")
+    drag: float = Field(0.0, ge=0, le=1, description="quadratic bottom drag coefficient; adds to manning")
     f: float = Field(0.0, description="Coriolis parameter, 1/s")
-    dry: float = Field(1e-6, gt=0, description="depth below which the water slows down to rest, m")
+    dry: float = Field(1e-6, gt=0, description="depth below which the water is slowed to rest, m")
 
 
 class Bottom(Section):
-    """The ground; heights count from the same level as those of the water."""
+    """The ground; its heights and the water levels share one zero."""
 
     kind: Literal["flat", "bowl", "island", "beach", "barrier", "file"] = Field(
         "flat",
-        description="flat: at 0; bowl: a paraboloid, -height in the middle, 0 at radius; island: Gaussian in x and y;"
+        description="flat: at 0; bowl: a paraboloid, -height at the center, 0 at radius; island: Gaussian in x and y;"
         " beach: rises from 0 at x to height over radius; barrier: a dam of that height and thickness 2 radius along y"
         " at x with a breach; file: heights from bottom.file",
     )
-    height: float = Field(1.0, description="how high it rises (bowl: how deep it is), m")
-    x: float = Field(1000.0, description="middle; foot of the beach, m")
-    y: float = Field(10.0, description="middle; middle of the breach, m")
+    height: float = Field(1.0, description="height (bowl: depth), m")
+    x: float = Field(1000.0, description="center; foot of the beach, m")
+    y: float = Field(10.0, description="center; center of the breach, m")
     radius: float = Field(100.0, gt=0, description="radius, standard deviation, length of the beach, half thickness, m")
     breach: float = Field(0.0, ge=0, description="width of the breach of a barrier, m")
     file: InputFile | None = Field(None, description="a NumPy file (.npy) of float64[ny, nx], m")
 
 
 class Start(Section):
-    """The water at first. Levels count from the same height as the bottom; ground above them is dry."""
+    """The initial water. Levels and bottom heights share one zero; ground above the level is dry."""
 
     kind: Literal["lake", "dam", "circular_dam", "hump", "bowl_planar", "bowl_radial"] = Field(
         "dam",
         description="lake: still water; dam: behind_level where x is less than start.x; circular_dam: behind_level"
-        " within radius of (x, y); hump: a Gaussian of amplitude on a lake; bowl_planar, bowl_radial: the lakes of"
-        " Thacker, shifted or swollen by amplitude, in a bottom of kind bowl",
+        " within radius of (x, y); hump: a Gaussian on a lake; bowl_planar, bowl_radial: the lakes of"
+        " Thacker, shifted or raised by amplitude, in a bottom of kind bowl",
     )
-    level: float = Field(0.0, description="surface of the water, m")
-    behind_level: float = Field(10.0, description="surface behind the dam, m")
-    amplitude: float = Field(1.0, description="hump and bowls, m")
-    x: float = Field(1000.0, description="the dam, or the middle, m")
-    y: float = Field(10.0, description="the middle, m")
+    level: float = Field(0.0, description="water level, m")
+    behind_level: float = Field(10.0, description="water level behind the dam, m")
+    amplitude: float = Field(1.0, description="amplitude of the hump and the bowls, m")
+    x: float = Field(1000.0, description="position of the dam, or center, m")
+    y: float = Field(10.0, description="center, m")
     radius: float = Field(100.0, gt=0, description="radius of the circular dam, standard deviation of the hump, m")
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
     end: float = Field(50.0, ge=0, description="simulated time, s")
     cfl: float = Field(
         0.45, gt=0, le=LIMIT_CFL, description="dt times the greatest of (wave speed)/dx + (wave speed)/dy; at most 0.5"
     )
-    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    monitor: int = Field(20, ge=1, description="steps between metric lines and checks of the solution")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(settings.Output):
-    """What is written."""
+    """Output files."""
 
-    every: float = Field(10.0, gt=0, description="simulated time between two frames, s; steps end on them")
+    every: float = Field(10.0, gt=0, description="simulated time between frames, s; steps end on frames")
 
 
 class Config(Section):
     """All settings of a run."""
 
     app: Literal["flood"] = "flood"
-    grid: Grid = Field(default_factory=Grid, description="cells, extent, sides")
+    grid: Grid = Field(default_factory=Grid, description="cells, extent, boundaries")
     physics: Physics = Field(default_factory=Physics, description="gravity, friction, rotation")
     bottom: Bottom = Field(default_factory=Bottom, description="the ground")
-    start: Start = Field(default_factory=Start, description="the water at first")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
+    start: Start = Field(default_factory=Start, description="initial water")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
     precision: Literal["float64", "float32"] = Field(
-        "float64", description="of the state on a GPU: float32 halves memory and traffic (needs --gpu)"
+        "float64", description="precision of the state; float32 halves memory and traffic (needs --gpu)"
     )
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    report: Report = Field(default_factory=Report, description="contents of the report")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -148,7 +148,7 @@ class Config(Section):
         return self
 
     def _misplaced(self) -> Iterator[str]:
-        """What lies outside the area."""
+        """Positions outside the area."""
         grid, used = self.grid, {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
         for section, axes in used.items():
             for axis in axes:
@@ -159,15 +159,15 @@ class Config(Section):
                         " move it, or enlarge the grid"
                     )
         if self.start.kind == "dam" and self.start.x in (0.0, grid.width):
-            yield f"start.x of {self.start.x:g} m puts the dam on a side, with water behind it nowhere or everywhere"
+            yield f"start.x of {self.start.x:g} m puts the dam on a side: move it inside the area"
 
     def _contradictions(self) -> Iterator[str]:
-        """What does not go together."""
+        """Settings that contradict each other."""
         start, bottom = self.start, self.bottom
         if (bottom.kind == "file") != (bottom.file is not None):
             yield "bottom.file goes with bottom.kind = 'file': give both or neither"
         if bottom.kind == "bowl" and bottom.height <= 0:
-            yield f"a bowl is bottom.height deep: {bottom.height:g} m is not above 0"
+            yield f"bottom.height is the depth of the bowl: {bottom.height:g} m is not above 0"
         if start.kind.startswith("bowl") and bottom.kind != "bowl":
             yield f"start.kind = '{start.kind}' needs bottom.kind = 'bowl', not '{bottom.kind}'"
         if start.kind == "bowl_radial" and abs(start.amplitude) >= bottom.height:
@@ -177,12 +177,12 @@ class Config(Section):
 
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
-    """What of the settings cannot be on a GPU, or not without one."""
+    """Settings that a GPU, or a run without a GPU, does not support."""
     yield from settings.device_problems(config, gpu)
     if config.precision == "float32" and config.physics.dry < FINEST_DRY:
         yield (
-            f"physics.dry of {config.physics.dry:g} m is finer than single precision can tell depths apart:"
-            f" set it to {FINEST_DRY:g} or more, or leave precision out"
+            f"physics.dry of {config.physics.dry:g} m is below the resolution of single precision:"
+            f" set it to {FINEST_DRY:g} or more, or omit precision"
         )
 
 

@@ -1,4 +1,4 @@
-"""The flood model on a mesh: state, time step, what is watched and what is written."""
+"""The flood model on a mesh: state, time step, diagnostics and output."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
 
 AXES = ("y", "x")
-MOST_TRIES = 40  # at a time step, each half as long as the one before
+MOST_TRIES = 40  # of a time step, each half as long as the last
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: volume (m3), energy over density (m5/s2), the greatest speed (m/s) and depth
-    (m), wet area (m2), cells that are lost; the relative error of the depth where an exact solution is known.
+    """Diagnostics over all ranks: volume (m3), energy over density (m5/s2), maximum speed (m/s) and depth (m), wet
+    area (m2), lost cells; the relative error of the depth if an exact solution is known.
     """
 
     mass: float
@@ -58,7 +58,7 @@ class Watch:
 
 
 class Model:
-    """The state of a run on this rank, and what advances it: depth and momenta at centers.
+    """The state of a run on this rank, and its time step: depth and momenta at centers.
 
     `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Raises `DecompositionError` for
     blocks thinner than 2 cells and `InputError` for a bottom file that does not fit, on every rank alike.
@@ -88,7 +88,7 @@ class Model:
             self._go_to(device)
 
     def _go_to(self, device: Device) -> None:
-        """Move what was made on the host to a device, in the precision of the run."""
+        """Move the arrays from the host to a device, in the precision of the run."""
 
         def moved(array: np.ndarray) -> Any:
             return device.to_device(array.astype(self.config.precision))
@@ -119,7 +119,7 @@ class Model:
         return HaloExchange(self.mesh, fields, walls=[self._walls(across) for across in (None, "x", "y")])
 
     def _walls(self, across: str | None) -> dict[str, object]:
-        """What stands beyond the ends of the axes, for a scalar (None) or the momentum across an axis."""
+        """The boundary condition of each axis, for a scalar (None) or the momentum along an axis."""
         closed = {axis: antisymmetric if axis == across else mirror for axis in AXES}
         sides = self.config.grid.sides.items()
         return {axis: closed[axis] if side == "closed" else zero_gradient for axis, side in sides if side != "periodic"}
@@ -127,8 +127,8 @@ class Model:
     def step(self, longest: float, timer: PhaseTimer) -> float:
         """Advance by one step of at most `longest` (s) and return its length; afterwards the halo is stale.
 
-        Heun's method. Where the waves turn out faster than the step reckoned with, or a cell would give more water than
-        it has, it is taken again, half as long. Raises `BlowUpError` where that does not help, on every rank alike.
+        Heun's method. If the waves turn out too fast for the step, or a cell would lose more water than it holds, the
+        step is repeated at half the length. Raises `BlowUpError` if no length works, on every rank alike.
         """
         dt = min(longest, self.config.time.cfl / self.rate) if self.rate > 0 else longest
         for _ in range(MOST_TRIES):
@@ -153,9 +153,9 @@ class Model:
         return dt
 
     def _advance(self, new: int, now: int, weight: float, dt: float, timer: PhaseTimer) -> Any:
-        """One stage, from and into states of these numbers, with the halo that it needs; returns what it found."""
+        """One stage with its halo exchange, from state number `now` into `new`; returns its rate and minimum depth."""
         fields, part = self._fields[now], WHOLE
-        if self.bottom.device.is_gpu:  # cores would lose more by the cut than they would hide
+        if self.bottom.device.is_gpu:  # on CPU cores splitting costs more than the overlap saves
             with timer("halo"):
                 self.exchange.start(fields)
             with timer("step"):
@@ -182,7 +182,7 @@ class Model:
         return (*(float(rate) for rate in own[:-1]), -float(own[-1]))
 
     def watch(self) -> Watch:
-        """Collective; sums may differ in the last bits between numbers of ranks."""
+        """Collective: the diagnostics; sums may differ in the last bits between numbers of ranks."""
         grid = self.config.grid
         own = diagnose(self.state, self.bottom.data, self.physics)
         exact = setups.exact_depth(self.config, self.cuts, self.time)
@@ -196,7 +196,7 @@ class Model:
         return Watch(mass, energy, float(ends[0]), float(ends[1]), wet, round(sums[3]), relative)
 
     def require_sound(self, watch: Watch) -> None:
-        """Collective: raise `BlowUpError` on every rank where a cell is lost, naming the first one."""
+        """Collective: raise `BlowUpError` on every rank if a cell is lost, naming the first one."""
         if not watch.broken_cells:
             return
         lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
@@ -213,17 +213,17 @@ class Model:
         raise BlowUpError(
             f"{name} is not finite{' or below 0' if number == H else ''}; {watch.broken_cells} cells are lost",
             where=f"rank {rank}, step {self.steps_done}, cell (y {y}, x {x}), field {name}",
-            likely="a bottom or a start with values beyond reason",
+            likely="extreme values in the bottom or the initial state",
             do="look at bottom.file and start, or lower time.cfl",
         )
 
     def saved(self, **values: Any) -> State:
-        """What a checkpoint holds: the state, step, time and wave rate, and the values given."""
+        """The content of a checkpoint: state, step, time and wave rate, and extra `values`."""
         own = {"step": self.steps_done, "time": self.time, "rate": self.rate, "tries": self.tries}
         return State([Piece.of_field(field) for field in self.fields], {**own, **values})
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         for field in self.fields:
             read_into(restored, field)
         self.steps_done, self.time, self.rate, self.tries = (
@@ -231,7 +231,7 @@ class Model:
         )
 
     def output(self) -> dict[str, np.ndarray]:
-        """The fields that are written, of the owned cells."""
+        """The output fields, on the owned cells."""
         h, hu, hv, bottom = (field.to_host() for field in (*self.fields, self.bottom))
         dry = self.config.physics.dry
         per_depth = 2 * h / (h * h + np.maximum(h * h, dry * dry))
@@ -241,7 +241,7 @@ class Model:
 
 
 def first_rate(config: Config) -> float:
-    """About what the wave rate is when the water moves, 1/s: for the estimate of the steps of a run."""
+    """An estimate of the wave rate of moving water, 1/s, for the number of steps of a run."""
     grid, begin, ground = config.grid, config.start, config.bottom
     deepest = max(begin.level, begin.behind_level) - min(0.0, ground.height)
     if begin.kind.startswith("bowl"):
@@ -253,7 +253,7 @@ def first_rate(config: Config) -> float:
 
 
 def physics_of(config: Config) -> Physics:
-    """The numbers that the kernels take."""
+    """The physical parameters of the kernels."""
     grid, physics = config.grid, config.physics
     return Physics(physics.gravity, grid.dx, grid.dy, physics.f, physics.manning, physics.drag, physics.dry)
 

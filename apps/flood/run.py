@@ -1,4 +1,4 @@
-"""The flood app's run: steps that follow the waves and end on frames, what is written and told, and its dry run."""
+"""The flood app's run: steps that follow the waves and end on frames, output, metrics and dry run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VARIABLES = {
 
 
 class Flood(GridRun):
-    """The flood in its run; `frames` are written after the start."""
+    """The run of a flood; `frames` are written after the start."""
 
     app, bytes_per_cell_step, metrics, variables = "flood", BYTES_PER_CELL_STEP, METRICS, VARIABLES
     model: Model
@@ -39,25 +39,25 @@ class Flood(GridRun):
 
     @property
     def is_over(self) -> bool:
-        """The end is reached."""
+        """Whether the end is reached."""
         return self.time >= self.end
 
     def coords(self) -> dict[str, np.ndarray]:
-        """The middles of the cells, m."""
+        """The cell centers, m."""
         return dict(zip(AXES, setups.places(self.config), strict=True))
 
     def restore(self, kept: Restored) -> None:
-        """Collective: as of any run on a grid."""
+        """Collective: continue from a checkpoint."""
         super().restore(kept)
         self.time, self.frames = self.model.time, kept.values["frames"]
 
     def saved(self) -> State:
-        """Collective: what a checkpoint holds."""
+        """Collective: the content of a checkpoint."""
         state = super().saved()
         return State(state.pieces, {**state.values, "frames": self.frames})
 
     def advance(self) -> Due:
-        """Collective: the next step; the last one before a frame is as long as the rest: it ends on it to the bit."""
+        """Collective: do the next step, which ends exactly on a frame that it would pass."""
         model, target = self.model, min(self.end, (self.frames + 1) * self.config.output.every)
         once = partial(model.step, target - model.time, self.run.timer)
         self.dt = self.run.advance(model.steps_done + 1, once, model.saved, model.restore)
@@ -68,20 +68,20 @@ class Flood(GridRun):
         return Due(self.step % self.config.time.monitor == 0 or frame, frame)
 
     def check(self) -> None:
-        """Collective: refuse cells that are lost."""
+        """Collective: raise `BlowUpError` if cells are lost."""
         self.model.require_sound(self.last)
 
     def cfl(self) -> float:
-        """Of the waves."""
+        """The Courant number of the waves."""
         return self.model.rate * self.dt
 
     def conserved(self) -> dict[str, dict[str, float]]:
-        """The mass, where no side is open."""
+        """The mass, if no boundary is open."""
         closed = "open" not in self.config.grid.sides.values()
         return conserved(mass=(self.first.mass, self.last.mass)) if closed else {}
 
     def more(self) -> Mapping[str, Any]:
-        """Steps that were taken again, and the error of the depth where an exact solution is known."""
+        """The number of repeated steps, and the error of the depth if an exact solution is known."""
         error = self.last.depth_error
         if error is None:
             return {"steps_taken_again": self.model.tries}
@@ -90,14 +90,14 @@ class Flood(GridRun):
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
         run_on_grid(Flood, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid, shape = config.grid, (config.grid.ny, config.grid.nx)
     topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
     decomposition = Decomposition(shape, topology, halo=HALO)

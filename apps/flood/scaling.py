@@ -1,4 +1,4 @@
-"""What a scaling study knows of the flood."""
+"""The scaling model of the flood."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hpckit.plan.topology import Topology
 
 UNIT = "cells"
 STAGES = 2  # of a step, each with its halos
-AGREED = 3 * 8  # bytes that all ranks agree on in a step: the rates of both stages, and the least depth
+AGREED = 3 * 8  # bytes of a step's all-reduce: the rates of both stages, and the minimum depth
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """About as many steps, as they follow the waves; frames and metrics at the start and the end alone."""
+    """The settings of about that many steps (the waves set dt), with frames and metrics at the ends only."""
     end = steps * config.time.cfl / first_rate(config)
     return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
-    """Wider along x and y."""
+    """The settings of an area that grows along x and y."""
     return plane_growth(ranks, config.grid, AXES)
 
 
 def load(config: Config, ranks: int) -> Load:
-    """The halos of three fields for each stage, and what the ranks agree on."""
+    """The halos of three fields in each stage, and the all-reduce of the rates."""
     grid = config.grid
     shape = (grid.ny, grid.nx)
     topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)

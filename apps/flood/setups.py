@@ -1,8 +1,8 @@
-"""Ground, water at first and exact solutions of the flood app, at the cells that a rank owns.
+"""Ground, initial water and exact solutions of the flood app, at the cells that a rank owns.
 
-Whatever is not exact arithmetic is computed along whole dims and cut then, so that bits do not depend on the
-decomposition. Heights and levels are whole multiples of a small step: level - bottom + bottom is then exact, and a lake
-at rest has a level surface to the bit.
+Inexact arithmetic is done along whole dims and cut afterwards, so bits do not depend on the decomposition. Heights and
+levels are whole multiples of a small step: level - bottom + bottom is then exact, and a lake at rest has a level
+surface to the bit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hpckit.apps.exact.shallow_water import bowl, stoker, thacker_planar, thacke
 from hpckit.apps.flood.config import Config
 
 LEVEL_STEP = 2.0**-30  # m
-Cuts = tuple[slice, slice]  # of y and x: what a rank owns
+Cuts = tuple[slice, slice]  # of y and x, owned by a rank
 
 
 def places(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """The middles of the cells in y and x, m."""
+    """The cell centers in y and x, m."""
     grid = config.grid
     return (np.arange(grid.ny) + 0.5) * grid.dy, (np.arange(grid.nx) + 0.5) * grid.dx
 
@@ -47,7 +47,7 @@ def bottom(config: Config, cuts: Cuts) -> np.ndarray:
 
 
 def start(config: Config, cuts: Cuts, ground: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Depth (m) and velocities (m/s) at first, float64[ny, nx] each."""
+    """Initial depth (m) and velocities (m/s), float64[ny, nx] each."""
     begin = config.start
     if begin.kind.startswith("bowl"):
         depth, u, v = _thacker(config, cuts, 0.0)
@@ -68,10 +68,10 @@ def start(config: Config, cuts: Cuts, ground: np.ndarray) -> tuple[np.ndarray, n
 
 
 def exact_depth(config: Config, cuts: Cuts, time: float) -> np.ndarray | None:
-    """The exact depth where it is known, float64[ny, nx] (m), else None.
+    """The exact depth if it is known, float64[ny, nx] (m), else None.
 
-    Dam breaks over a flat bottom and the lakes of Thacker, without friction and rotation; and no wave of a dam break
-    may have met an end of x.
+    Known: dam breaks over a flat bottom until a wave reaches an end of x, and the lakes of Thacker; both without
+    friction and rotation.
     """
     grid, physics, begin = config.grid, config.physics, config.start
     if physics.manning or physics.drag or physics.f:
@@ -104,6 +104,6 @@ def _whole(height: np.ndarray) -> np.ndarray:
 
 
 def read_heights(config: Config) -> np.ndarray:
-    """The heights of bottom.file, not yet in memory. Raises `InputError` where the file does not hold them."""
+    """The heights of bottom.file, memory-mapped. Raises `InputError` if the file does not fit."""
     assert config.bottom.file is not None  # as bottom.kind says
     return topography.read_heights(config.bottom.file, (config.grid.ny, config.grid.nx), "bottom.file")

@@ -1,4 +1,4 @@
-"""Observables measured while a run goes on, or afterwards from what it wrote."""
+"""Observables measured during a run, or afterwards from its files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.run.context import Run
 
 FILE = "analysis.json"
-DIAMETERS = 4.0  # that g(r) reaches to by itself
-CORE = 0.4  # of the cutoff: a diameter, where the potential names none
-MOST_FRAMES, MOST_PLACES = 100, 4_000_000  # that are read from a trajectory: frames, particles of all of them
+DIAMETERS = 4.0  # default reach of g(r)
+CORE = 0.4  # of the cutoff: the diameter, if the potential has none
+MOST_FRAMES, MOST_PLACES = 100, 4_000_000  # read from a trajectory at most: frames, particles in all frames
 
 
 def diameters(config: Config, types: int) -> list[float]:
-    """How thick particles of each type are: exactly of Lennard-Jones, a share of the cutoff of other potentials."""
+    """The diameter of each type: sigma of Lennard-Jones, a share of the cutoff for other potentials."""
     pair = config.interaction
     return list(pair.sigma) if pair.kind == "lennard_jones" else [CORE * pair.cutoff] * types
 
 
 def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
-    """What the settings ask for in a box of these edges. Raises `InputError` for what does not fit into it."""
+    """The observables of the settings in a box of these edges. Raises `InputError` if they do not fit into it."""
     given = config.analysis
     shortest = shortest_edge(lengths, periodic)
     if given.reach > 0.5 * shortest:
@@ -67,7 +67,7 @@ class Analysis:
             self._measurements = Measurements(what, len(system.masses))
 
     def add(self, step: int, time: float) -> None:
-        """Measure the particles as they are, where a frame is due after this step."""
+        """Measure the particles if a sample is due after this step."""
         if self._measurements is None or step < self.settings.after:
             return
         structure, motion = (
@@ -84,7 +84,7 @@ class Analysis:
                 self._measurements.add_motion(frame, self.run.comm)
 
     def finish(self) -> None:
-        """Write what was found."""
+        """Write the results."""
         if self._measurements is None:
             return
         found = self._measurements.result(self.run.comm)
@@ -93,9 +93,9 @@ class Analysis:
 
 
 def from_files(config: Config, output: Path) -> dict[str, Any]:
-    """The observables from the trajectory in the folder `output` or, without one, from the last frame; {} of neither.
+    """The observables from the trajectory in the folder `output`, else from the last frame, else {}.
 
-    Frames before `analysis.after` are left out; of a long trajectory the last frames are taken.
+    Frames before `analysis.after` are skipped; of a long trajectory the last frames are used.
     """
     for name, read in (("trajectory.h5", read_h5md), ("trajectory.dump", read_lammps_dump)):
         if (output / name).is_file():
@@ -105,7 +105,7 @@ def from_files(config: Config, output: Path) -> dict[str, Any]:
 
 
 def last_frame(config: Config, output: Path) -> Snapshot | None:
-    """The particles at the end of a run, None where they were not written."""
+    """The particles at the end of a run, None if they were not written."""
     path, periodic = output / "end.data", config.system.periodic
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""What is measured while a run goes on: the section `analysis` of a run file."""
+"""Observables measured during a run: the section `analysis` of a run file."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hpckit.io.settings import Section
 class Analysis(Section):
     """Observables in situ; results are in output/analysis.json and in the report."""
 
-    every: int = Field(0, ge=0, description="steps between frames that g(r), S(k), profile and speeds see; 0: none")
+    every: int = Field(0, ge=0, description="steps between samples of g(r), S(k), profile and speeds; 0: none")
     motion_every: int = Field(
-        0, ge=0, description="steps between frames of displacement and velocity correlation; 0: none"
+        0, ge=0, description="steps between samples of displacement and velocity correlation; 0: none"
     )
-    after: int = Field(0, ge=0, description="steps before the first frame, for the start to be forgotten")
+    after: int = Field(0, ge=0, description="steps before the first sample, to forget the initial state")
     reach: float = Field(0.0, ge=0, description="longest distance of g(r); 0: 4 diameters, at most half the box")
     bins: int = Field(200, ge=1, description="bins of g(r)")
     k_max: float = Field(0.0, ge=0, description="longest wave vector of S(k); 0: no S(k)")
-    shells: int = Field(80, ge=1, description="shells of wave vectors that S(k) is averaged over")
+    shells: int = Field(80, ge=1, description="shells of wave vectors over which S(k) is averaged")
     axis: Literal["", "x", "y", "z", "r"] = Field(
-        "", description="axis of a density profile; r: distance from the middle of the particles; empty: none"
+        "", description="axis of a density profile; r: distance from the center of the particles; empty: none"
     )
     slabs: int = Field(100, ge=1, description="slabs or shells of the density profile")
-    lags: int = Field(200, ge=1, description="how many frames displacement and velocity correlation reach back")
-    spacing: int = Field(5, ge=1, description="frames between two time origins; lags / spacing of them are in memory")
+    lags: int = Field(200, ge=1, description="longest lag of displacement and velocity correlation, in samples")
+    spacing: int = Field(5, ge=1, description="samples between time origins; lags / spacing origins are kept in memory")
 
     @property
     def measures(self) -> bool:

@@ -14,7 +14,7 @@ DIFFUSION, PEAK, WAVE = 2.43e-5, 3.7, 6.8 / DIAMETER  # cm^2/s; angstrom; 1/angs
 
 
 def is_rahmans(config: Config, temperature: float) -> bool:
-    """Whether a run is of his liquid, at his density and within 3 K of his temperature."""
+    """Whether a run has his liquid, his density, and his temperature within 3 K."""
     system, pair = config.system, config.interaction
     given = (*pair.sigma, *pair.epsilon, *system.masses)
     if system.units != "real" or system.file or len(given) != 3:
@@ -24,7 +24,7 @@ def is_rahmans(config: Config, temperature: float) -> bool:
 
 
 def beside_rahman(config: Config, temperature: float, found: dict[str, Any]) -> list[Check]:
-    """Our figures beside his, with the tolerances: none where the run is of something else."""
+    """Our figures against his, with tolerances; empty for other systems."""
     if not is_rahmans(config, temperature):
         return []
     checks = [near("argon", "temperature", temperature, TEMPERATURE, 3.0, SOURCE, "K")]

@@ -1,4 +1,4 @@
-"""Settings of the molecular dynamics app: what a run file may hold, and the presets."""
+"""Settings of the molecular dynamics app, and its presets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource,
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
-GPU = True  # takes `hpckit run --gpu`
+GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
@@ -23,28 +23,28 @@ class System(Section):
     units: Literal["lj", "metal", "real"] = Field("lj", description="system of units, as in LAMMPS")
     file: InputFile | None = Field(
         None,
-        description="to start from: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; left out: a lattice",
+        description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
     )
-    frame: int = Field(-1, description="which frame of a file with many: from 0 on; below 0 from the end")
+    frame: int = Field(-1, description="frame of a trajectory file, from 0; negative numbers count from the end")
     velocities: Literal["file", "draw"] = Field(
-        "file", description="of particles from a file: its own (at rest where it has none), or drawn at `temperature`"
+        "file", description="of particles from a file: the file's (at rest if it has none), or drawn at `temperature`"
     )
-    lattice: Literal["fcc", "bcc", "sc"] = Field("fcc", description="lattice to start from")
+    lattice: Literal["fcc", "bcc", "sc"] = Field("fcc", description="initial lattice")
     cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
-    density: float = Field(0.8442, gt=0, description="particles per volume of the lattice")
+    density: float = Field(0.8442, gt=0, description="number density of the lattice")
     droplet: float = Field(
         0.0,
         ge=0,
-        description="radius of a droplet in the middle; outside, particles of `vapor` density (0: no droplet)",
+        description="radius of a droplet at the center, surrounded by vapor of density `vapor`; 0: no droplet",
     )
-    vapor: float = Field(0.02, gt=0, description="particles per volume outside the droplet")
-    periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="dims whose ends meet; the others are open")
-    masses: tuple[float, ...] = Field((1.0,), min_length=1, description="mass of each type (of a file: its own count)")
+    vapor: float = Field(0.02, gt=0, description="number density outside the droplet")
+    periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="periodic dims; the others are open")
+    masses: tuple[float, ...] = Field((1.0,), min_length=1, description="mass of each type (as many as a file has)")
     fractions: tuple[float, ...] = Field((1.0,), min_length=1, description="share of each type in a lattice")
     temperature: float = Field(
-        1.44, ge=0, description="of the velocities of a lattice, or of a file with velocities = draw"
+        1.44, ge=0, description="temperature of drawn velocities: of a lattice, or of a file with velocities = draw"
     )
-    seed: int = Field(87287, ge=0, description="start of the random numbers for velocities and types")
+    seed: int = Field(87287, ge=0, description="random seed of velocities and types")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -53,20 +53,20 @@ class System(Section):
         if min(self.masses) <= 0:
             raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
         if not self.file and len(self.fractions) != len(self.masses):
-            raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give one of each a type")
+            raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give both for each type")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-9:
             raise ValueError(f"fractions are {list(self.fractions)}: they must be at least 0 and add up to 1")
         return self
 
 
 class Pair(Section):
-    """What two types have in place of their mixed parameters."""
+    """Parameters of one pair of types, in place of the mixed ones."""
 
     types: tuple[int, int] = Field(description="the two types, counted from 1")
     epsilon: float | None = Field(None, ge=0, description="depth of the well")
-    parameters: tuple[float, ...] | None = Field(None, description="of other potentials than Lennard-Jones")
+    parameters: tuple[float, ...] | None = Field(None, description="parameters of potentials other than Lennard-Jones")
     sigma: float | None = Field(None, gt=0, description="diameter")
-    cutoff: float | None = Field(None, gt=0, description="distance from which on there is no force")
+    cutoff: float | None = Field(None, gt=0, description="distance beyond which there is no force")
     keyword: str | None = Field(None, description="section of the table file, for kind = table")
 
 
@@ -78,31 +78,31 @@ class Interaction(Section):
         description="the potential; table: numbers from `file`; python: the function that `function` names",
     )
     file: InputFile | None = Field(None, description="LAMMPS table file, for kind = table")
-    keyword: str = Field("", description="its section; empty: the only one")
-    points: int = Field(1000, ge=2, description="places, in equal steps of r^2, at which the table is interpolated")
+    keyword: str = Field("", description="section of the table file; empty: its only section")
+    points: int = Field(1000, ge=2, description="points, equally spaced in r^2, to which the table is resampled")
     interpolation: Literal["spline", "linear"] = Field(
-        "spline", description="between these: as pair_style table spline or linear of LAMMPS"
+        "spline", description="interpolation between points, as pair_style table spline or linear of LAMMPS"
     )
     parameters: tuple[float, ...] = Field(
         (),
-        description="of all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
-        " dispersion; yukawa: strength, screening; python: what your function takes",
+        description="for all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
+        " dispersion; yukawa: strength, screening; python: those of your function",
     )
     function: FunctionPlace | None = Field(
         None, description="file.py:name of a function energy(r2, parameters) of the squared distance, for kind = python"
     )
     force: FunctionPlace | None = Field(
-        None, description="file.py:name of force(r2, parameters) = -dE/dr / r; left out: derived from the energy"
+        None, description="file.py:name of force(r2, parameters) = -dE/dr / r; omitted: derived from the energy"
     )
     switch: float = Field(
-        0.0, ge=0, description="distance from which on energies fade smoothly to the cutoff; 0: they do not"
+        0.0, ge=0, description="distance from which energies fade smoothly to 0 at the cutoff; 0: no fading"
     )
     epsilon: tuple[float, ...] = Field((1.0,), min_length=1, description="depth of the well of each type")
     sigma: tuple[float, ...] = Field((1.0,), min_length=1, description="diameter of each type")
-    mixing: Rule = Field("lorentz_berthelot", description="parameters of unlike types; always geometric for epsilon")
-    cutoff: float = Field(2.5, gt=0, description="distance from which on there is no force")
-    shift: bool = Field(False, description="energies are 0 at the cutoff")
-    tail: bool = Field(False, description="add what pairs beyond the cutoff have on average to energy and pressure")
+    mixing: Rule = Field("lorentz_berthelot", description="mixing rule for sigma; epsilon is always geometric")
+    cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
+    shift: bool = Field(False, description="shift energies to 0 at the cutoff")
+    tail: bool = Field(False, description="add the mean contribution of pairs beyond the cutoff to energy and pressure")
     pairs: tuple[Pair, ...] = Field((), description="parameters of single pairs of types")
 
     @model_validator(mode="after")
@@ -114,9 +114,9 @@ class Interaction(Section):
         if self.kind == "table" and not self.file:
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
         if self.kind == "table" and (self.switch or self.tail or self.force):
-            raise ValueError("a table is taken as it is: interaction.switch, tail and force go with functions")
+            raise ValueError("interaction.switch, tail and force go with functions, not with a table: omit them")
         if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):
-            raise ValueError("interaction.switch lies below every cutoff, and leaves out shift, tail and force")
+            raise ValueError("interaction.switch must be below every cutoff, and excludes shift, tail and force")
         for pair in self.pairs:
             if min(pair.types) < 1:
                 raise ValueError(f"pairs name types {list(pair.types)}: they count from 1")
@@ -131,20 +131,20 @@ class Interaction(Section):
 class Neighbors(Section):
     """Neighbor lists."""
 
-    skin: float = Field(0.3, gt=0, description="how much farther than the cutoff lists reach")
-    every: int = Field(1, ge=1, description="steps between two looks whether lists must be made anew")
-    delay: int = Field(0, ge=0, description="steps before the first look after a rebuild")
-    check: bool = Field(True, description="rebuild only when a particle moved more than half the skin; false: always")
+    skin: float = Field(0.3, gt=0, description="reach of the lists beyond the cutoff")
+    every: int = Field(1, ge=1, description="steps between checks whether lists must be rebuilt")
+    delay: int = Field(0, ge=0, description="steps between a rebuild and the next check")
+    check: bool = Field(True, description="rebuild only after a move of over half the skin; false: at every check")
 
 
 class WallAt(Section):
     """A half space of Lennard-Jones particles at an end of the box (wall/lj93 of LAMMPS)."""
 
-    dim: Axis = Field(description="the dim that it stands across")
+    dim: Axis = Field(description="dim normal to the wall")
     end: Literal["low", "high", "both"] = Field("both", description="which end of the box")
     epsilon: float = Field(1.0, gt=0, description="strength")
     sigma: float = Field(1.0, gt=0, description="diameter")
-    cutoff: float = Field(2.5, gt=0, description="distance from which on there is no force")
+    cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
 
 
 class Dynamics(Section):
@@ -154,42 +154,40 @@ class Dynamics(Section):
         "nve",
         description="nve: constant energy; langevin, bussi, nose_hoover: at a temperature; fire: down to a minimum",
     )
-    temperature: float = Field(1.0, ge=0, description="of the thermostats")
-    damping: float = Field(1.0, gt=0, description="time in which a thermostat acts: some 100 time steps or more")
-    seed: int = Field(4711, ge=0, description="start of the random numbers of langevin and bussi")
-    equilibrate: int = Field(
-        0, ge=0, description="steps at the start with the thermostat bussi, before the kind begins"
-    )
+    temperature: float = Field(1.0, ge=0, description="temperature of the thermostat")
+    damping: float = Field(1.0, gt=0, description="time scale of the thermostat: 100 time steps or more")
+    seed: int = Field(4711, ge=0, description="random seed of langevin and bussi")
+    equilibrate: int = Field(0, ge=0, description="initial steps with the thermostat bussi, before `kind` takes over")
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
-    largest_force: float = Field(1e-6, gt=0, description="fire ends when no component of a force is larger")
-    longest: float = Field(0.1, gt=0, description="how far fire may move a particle in a step")
-    field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="acceleration of all particles")
+    largest_force: float = Field(1e-6, gt=0, description="fire ends when no force component exceeds this")
+    longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
+    field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
     walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
     steps: int = Field(1000, ge=0, description="time steps")
     dt: float = Field(0.005, gt=0, description="time step, in the units of the system")
-    thermo: int = Field(100, ge=1, description="steps between two lines of the thermo table")
+    thermo: int = Field(100, ge=1, description="steps between lines of the thermo table")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(Section):
-    """What is written."""
+    """Output files."""
 
-    every: int = Field(0, ge=0, description="steps between two frames of the trajectory; 0: none but the last")
-    format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as H5MD file, or as LAMMPS dump")
+    every: int = Field(0, ge=0, description="steps between frames of the trajectory; 0: only the last")
+    format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as an H5MD file, or as a LAMMPS dump")
 
 
 class Ranks(Section):
-    """How the box is cut over the ranks."""
+    """Decomposition of the box over the ranks."""
 
-    x: int = Field(0, ge=0, description="ranks along x; 0: chosen")
-    y: int = Field(0, ge=0, description="ranks along y; 0: chosen")
-    z: int = Field(0, ge=0, description="ranks along z; 0: chosen")
-    balance: int = Field(0, ge=0, description="steps between two moves of the cuts by measured force time; 0: none")
+    x: int = Field(0, ge=0, description="ranks along x; 0: automatic")
+    y: int = Field(0, ge=0, description="ranks along y; 0: automatic")
+    z: int = Field(0, ge=0, description="ranks along z; 0: automatic")
+    balance: int = Field(0, ge=0, description="steps between load balancings by measured force time; 0: none")
 
 
 class Config(Section):
@@ -197,36 +195,36 @@ class Config(Section):
 
     app: Literal["md"] = "md"
     precision: Literal["double", "mixed"] = Field(
-        "double", description="mixed: pairs in single precision, sums and motion in double"
+        "double", description="mixed: pair forces in single precision, sums and motion in double"
     )
-    repro: bool = Field(False, description="forces added without rounding: the same bits on any number of ranks")
+    repro: bool = Field(False, description="add forces without rounding: the same bits on any number of ranks")
     system: System = Field(default_factory=System, description="the particles")
     interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
-    analysis: Analysis = Field(default_factory=Analysis, description="what is measured while the run goes on")
-    ranks: Ranks = Field(default_factory=Ranks, description="how the box is cut over the ranks")
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
+    analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
+    ranks: Ranks = Field(default_factory=Ranks, description="decomposition of the box over the ranks")
+    report: Report = Field(default_factory=Report, description="contents of the report")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        checks = getattr(self, "checks", None)  # a section of all apps, added to these
+        checks = getattr(self, "checks", None)  # a section that every app gets
         if checks is not None and checks.replay and not self.repro:
-            raise ValueError("checks.replay compares bits, which forces have again only with repro = true (--repro)")
+            raise ValueError("checks.replay compares bits: forces are reproducible only with repro = true (--repro)")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
-            raise ValueError("dynamics.equilibrate goes before motion in time, and fire is none")
+            raise ValueError("dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it")
         for wall in self.dynamics.walls:
             if wall.dim in self.system.periodic:
-                raise ValueError(f"dynamics.walls stand across open dims, and {wall.dim} is in system.periodic")
+                raise ValueError(f"dynamics.walls need open dims, but {wall.dim} is in system.periodic")
         types, given = len(self.system.masses), self.interaction
         if not self.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
             raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
         if not self.system.file and any(max(pair.types) > types for pair in given.pairs):
-            raise ValueError(f"interaction.pairs name types that are not there: there are 1 to {types}")
+            raise ValueError(f"interaction.pairs name unknown types: the types are 1 to {types}")
         if self.interaction.shift and self.interaction.tail:
-            raise ValueError("interaction.tail corrects a potential that is cut off, not one that is shifted")
+            raise ValueError("interaction.tail corrects a truncated potential, not one that is shifted")
         if self.repro and self.precision == "mixed":
             raise ValueError("repro adds forces in double precision: set precision to double")
         return self

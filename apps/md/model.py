@@ -1,4 +1,4 @@
-"""The system of a run: its box cut over the ranks, its interaction, its particles."""
+"""The system of a run: decomposed box, interaction, particles."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")
-FINE = 5040  # parts of the longest edge that the choice of a split reckons in
+FINE = 5040  # units per longest edge, in which a split is chosen
 
 
 def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
-    """How `ranks` are laid over the dims: domains with little surface, where the settings leave it open.
+    """The ranks along each dim: those of the settings, else such that domains have little surface.
 
-    Raises `DecompositionError` where the ranks do not fit the settings.
+    Raises `DecompositionError` if the ranks do not fit the settings.
     """
     shape = tuple(max(1, round(FINE * float(length / lengths.max()))) for length in lengths)
     wanted = (config.ranks.x, config.ranks.y, config.ranks.z)
     given, free = math.prod(n for n in wanted if n), 0 in wanted
     if ranks % given or not (free or ranks == given):
         raise DecompositionError(
-            f"{ranks} ranks cannot be laid over ranks.x, y, z = {', '.join(map(str, wanted))} (0: chosen)",
+            f"{ranks} ranks cannot be laid over ranks.x, y, z = {', '.join(map(str, wanted))} (0: automatic)",
             do=f"start {given} ranks{' or a multiple of them' if free else ''}, or set ranks.x, ranks.y, ranks.z",
         )
     closed = [axis in config.system.periodic for axis in AXES]
@@ -47,9 +47,9 @@ def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
 
 
 def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer, device: Device = HOST) -> System:
-    """Collective: the system at its start, with forces. The caller closes `system.mesh`.
+    """Collective: the initial system, with forces. The caller closes `system.mesh`.
 
-    Raises `InputError` for settings that a GPU has no form for.
+    Raises `InputError` for settings that a GPU does not support.
     """
     topology = topology_of(config, start.upper - start.lower, comm.size)
     x, y, z = topology.sizes
@@ -78,7 +78,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
 
 
 def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
-    """What a run sends on so many ranks, as if its particles were spread evenly over the box."""
+    """The plans of a run on that many ranks, for particles spread evenly over the box."""
     lengths, given = start.upper - start.lower, config.interaction
     cutoffs = [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
     density = start.count / float(np.prod(lengths))
@@ -86,7 +86,7 @@ def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
 
 
 def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:
-    """The split as a person reads it."""
+    """The split as text."""
     sizes = " x ".join(map(str, domains.topology.sizes))
     edges = " x ".join(f"{length:g}" for length in domains.lengths)
     closed = ", ".join(domains.topology.periodic) or "no dim"

@@ -1,4 +1,4 @@
-"""How the particles of a run move, and what acts on them from outside."""
+"""The dynamics of a run, and external forces."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Equilibrated:
         self.thermostat, self.left, self.proper = thermostat, steps, proper
 
     def step(self, system: System, dt: float, measure: bool) -> None:
-        """Collective: one step of the dynamics whose turn it is; see `Dynamics.step`."""
+        """Collective: one step of the thermostat or the dynamics; see `Dynamics.step`."""
         chosen = self.thermostat if self.left > 0 else self.proper
         self.left -= 1
         chosen.step(system, dt, measure)
 
     def saved(self) -> dict[str, Any]:
-        """The steps that are left, and what both know."""
+        """The remaining steps of the thermostat, and the state of both."""
         return {"left": self.left, "thermostat": self.thermostat.saved(), "proper": self.proper.saved()}
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go on with them."""
+        """Continue from the saved state."""
         self.left = values["left"]
         self.thermostat.restore(values["thermostat"])
         self.proper.restore(values["proper"])
 
 
 def dynamics_of(config: Config) -> Dynamics:
-    """The integrator that the settings name, with what goes before it."""
+    """The integrator of the settings, with its equilibration."""
     given = config.dynamics
     proper = _proper(config)
     if not given.equilibrate:

@@ -1,4 +1,4 @@
-"""The interaction that the settings describe: parameters of all pairs of types, mixed or given."""
+"""The interaction of the settings: parameters of all pairs of types, mixed or given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hpckit.md.interaction import Interaction, tabulated
 def interaction_of(config: Config, types: int) -> Interaction:
     """The potential with the parameters of all pairs of that many types.
 
-    Raises `InputError` for a function that is not there, and for parameters that do not fit.
+    Raises `InputError` for a missing function, and for parameters that do not fit.
     """
     given = config.interaction
     for pair in given.pairs:
@@ -69,7 +69,7 @@ def custom(
 ) -> Interaction:
     """An interaction by a function energy(r2, parameters): own [types, types, parameters], cutoffs [types, types].
 
-    The function is tried on numbers first: `InputError` where it fails or gives no number.
+    The function is tried on numbers first: `InputError` if it fails or returns something else than a number.
     """
     shifts = np.zeros_like(cutoffs)
     found = np.zeros((*cutoffs.shape, 2))
@@ -89,7 +89,7 @@ def custom(
 
 
 def _require_forms(energy: Callable, force: Callable | None, own: np.ndarray, switched: bool) -> None:
-    """Raise `InputError` where a user's function has no form for vectors."""
+    """Raise `InputError` if a user's function cannot be vectorized."""
     derived = force is None or switched
     for what, function in (("energy", energy), ("force", force)):
         if function is None:
@@ -99,14 +99,14 @@ def _require_forms(energy: Callable, force: Callable | None, own: np.ndarray, sw
         except TypeError as error:
             raise InputError(
                 f"the function {getattr(function, '__name__', what)} cannot be compiled: {error}",
-                likely="it is put through vectors of pairs, of which each may go another way",
+                likely="it is vectorized over pairs, which cannot branch one by one",
                 do="write it with + - * / **, math.sqrt, math.exp, math.log, max, min and functions of your own that do"
-                " the same; in place of `if` take max and min; begin sums with their first term",
+                " the same; use max and min in place of `if`; begin sums with their first term",
             ) from error
 
 
 def load_function(place: str) -> Callable:
-    """The function that `file.py:name` says. Raises `InputError`."""
+    """The function at `file.py:name`. Raises `InputError`."""
     file, _, name = place.rpartition(":")
     path = Path(file)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -156,7 +156,7 @@ def _tabulated(config: Config, types: int) -> Interaction:
     for pair in given.pairs:
         if pair.keyword is not None:
             keywords |= dict.fromkeys(_both(pair.types), pair.keyword)
-    assert given.file is not None  # the settings see to it
+    assert given.file is not None  # the settings guarantee it
     read = {keyword: read_lammps_table(given.file, keyword) for keyword in sorted(set(keywords.values()))}
     tables = [[read[keywords[a, b]] for b in range(types)] for a in range(types)]
     cutoffs = _cutoffs(config, types)
@@ -164,7 +164,7 @@ def _tabulated(config: Config, types: int) -> Interaction:
 
 
 def _well_parameters(config: Config) -> np.ndarray:
-    """Epsilon and sigma of all pairs, mixed where they are not given: [types, types, 2]."""
+    """Epsilon and sigma of all pairs, mixed unless given: [types, types, 2]."""
     given = config.interaction
     epsilon, sigma = np.array(given.epsilon), np.array(given.sigma)
     depths = np.sqrt(np.multiply.outer(epsilon, epsilon))

@@ -1,4 +1,4 @@
-"""What a run of molecular dynamics adds to its report: state, structure, motion, speeds and a picture."""
+"""The molecular dynamics sections of a report: state, structure, motion, speeds and a picture."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from hpckit.run.settings import with_common
 
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
-KOLMOGOROV = 1.95  # over sqrt(n): a distance that one of a thousand samples of the same distribution exceeds
+KOLMOGOROV = 1.95  # over sqrt(n): the distance that 1 of 1000 samples of the same distribution exceeds
 
 
 def sections(run: RunData) -> Iterator[Section]:
-    """The sections, those without anything to show left out."""
+    """The sections with something to show."""
     try:
         given = {key: value for key, value in run.values.items() if key != "title"}
         config: Any = with_common(Config).model_validate(given)
@@ -49,7 +49,7 @@ def sections(run: RunData) -> Iterator[Section]:
 
 
 def observed(found: dict[str, Any], units: str) -> Iterator[Section]:
-    """The sections of what `Measurements` found in a run or a file; `found["source"]` says where."""
+    """The sections of the results of `Measurements`; `found["source"]` names their source."""
     names = UNITS[units].names
     yield from _structure(found, names)
     yield from _motion(found, units, names)
@@ -58,7 +58,7 @@ def observed(found: dict[str, Any], units: str) -> Iterator[Section]:
 
 
 def _found(run: RunData, config: Config) -> dict[str, Any]:
-    """What the run measured; else what its files give."""
+    """The results of the run, else those from its files."""
     output = run.directory / "output"
     path = output / FILE
     if path.is_file():
@@ -67,7 +67,7 @@ def _found(run: RunData, config: Config) -> dict[str, Any]:
 
 
 def _after(config: Config) -> int:
-    """The step from which on the start counts as forgotten."""
+    """The step after which the initial state is forgotten."""
     return config.analysis.after or config.time.steps // 5
 
 

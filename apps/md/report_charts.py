@@ -55,9 +55,9 @@ def lines(
 
 
 def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:
-    """The particles seen along z, the nearer the stronger their color, and what the picture shows.
+    """The particles seen along z, nearer ones in stronger colors, and a caption.
 
-    Of more than `MOST` particles the slab around the middle that holds as many.
+    Of more than `MOST` particles, the central slab that holds `MOST`.
     """
     from matplotlib.collections import EllipseCollection
     from matplotlib.colors import to_rgb
@@ -104,7 +104,7 @@ def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:
 
 
 def _span(frame: Snapshot, dim: int) -> tuple[float, float]:
-    """The box; of a dim with open ends as far as there are particles."""
+    """The box; along an open dim, the extent of the particles."""
     low, high = float(frame.lower[dim]), float(frame.upper[dim])
     if frame.periodic[dim] or not frame.count:
         return low, high

@@ -28,11 +28,11 @@ from hpckit.md.thermo import Thermo, measure
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
-BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of some 100 neighbors
+BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of about 100 neighbors
 
 
 class MolecularDynamics(Evolution):
-    """The particles in their run. times are those of the system of units."""
+    """The run of the particles; times are in the system of units."""
 
     waits_in = "exchange"
 
@@ -48,23 +48,23 @@ class MolecularDynamics(Evolution):
 
     @property
     def is_over(self) -> bool:
-        """All steps are done, or the particles are at a minimum."""
+        """Whether all steps are done, or the particles are at a minimum."""
         return self.is_at_minimum or self.step >= self.config.time.steps
 
     @property
     def wait_seconds(self) -> float:
-        """Seconds in which this rank has waited for ghosts so far."""
+        """Seconds this rank has waited for ghosts so far."""
         return self.system.ghosts.wait_seconds
 
     def begin(self) -> None:
-        """Collective: figures and frame of the start."""
+        """Collective: metrics and frame of the initial state."""
         self.look()
         self.first = self.last
         self.write()
         self.analysis.add(0, 0.0)
 
     def restore(self, kept: Restored) -> None:
-        """Collective: go on from a checkpoint."""
+        """Collective: continue from a checkpoint."""
         self.step, self.time = kept.step, kept.step * self.config.time.dt
         self._back(kept)
         self.first = self.last = thermo_of(kept.values["first"])
@@ -76,12 +76,12 @@ class MolecularDynamics(Evolution):
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
-        """Collective: what a checkpoint holds: particles, counters, thermostat, and the figures at the start."""
+        """Collective: the content of a checkpoint: particles, counters, thermostat, and initial metrics."""
         values = {"system": values_of(self.system), "dynamics": self.dynamics.saved(), "first": asdict(self.first)}
         return State(pieces_of(self.system), values)
 
     def advance(self) -> Due:
-        """Collective: the next step."""
+        """Collective: do the next step."""
         times, step, dynamics = self.config.time, self.step + 1, self.dynamics
         wanted = step % times.thermo == 0 or step == times.steps
         self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
@@ -95,7 +95,7 @@ class MolecularDynamics(Evolution):
         return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
 
     def look(self) -> None:
-        """Collective: measure, print a line of the table, write metrics; refuse what is not finite."""
+        """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is not finite."""
         with self.run.timer("thermo"):
             self.last = thermo = measure(self.system)
             _require_sound(self.system, thermo, self.step)
@@ -115,15 +115,15 @@ class MolecularDynamics(Evolution):
             )
 
     def rate(self, steps: int, seconds: float) -> str:
-        """Particles times steps, a second."""
+        """Particle-steps per second."""
         return f"{self.system.count * steps / seconds / 1e6:.3g} million atom-steps/s"
 
     def write(self) -> None:
-        """Collective: a frame of the trajectory."""
+        """Collective: write a frame of the trajectory."""
         self.trajectory.write(self.step, self.time)
 
     def stop(self, due: Due) -> None:
-        """Collective: figures and particles of the last step."""
+        """Collective: measure and write the last step."""
         if not due.look:
             self.system.refresh(measure=True)
             self.last = measure(self.system)
@@ -138,7 +138,7 @@ class MolecularDynamics(Evolution):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`.
 
-    Raises `InputError` for settings that cannot be, `BlowUpError` where particles are no longer anywhere.
+    Raises `InputError` for invalid settings, `BlowUpError` if positions are no longer finite.
     """
     begin = clock.perf_counter()
     start = Start(config)
@@ -172,12 +172,12 @@ def run(config: Config, run: Run) -> None:
 
 
 def thermo_of(values: dict[str, Any]) -> Thermo:
-    """The figures that were saved."""
+    """The saved metrics."""
     return Thermo(**{**values, "tensor": tuple(values["tensor"])})
 
 
 def _require_sound(system: System, thermo: Thermo, step: int) -> None:
-    """Collective, since all ranks have the same figures: raise `BlowUpError` naming a particle that is lost."""
+    """Collective: raise `BlowUpError` with a lost particle, on metrics that all ranks share."""
     if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
         return
     particles = system.particles.on_host()
@@ -204,7 +204,7 @@ def _domains(system: System) -> dict[str, Any]:
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     start = Start(config)
     domains = DomainDecomposition.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
     reach = max(_cutoffs(config)) + config.neighbors.skin
@@ -222,7 +222,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     ]
     if ranks > 1 and lengths.min() < reach:
         notes.append(
-            "domains are thinner than the reach of the lists: ghosts come from beyond the next rank, which is slow"
+            "domains are thinner than the reach of the lists: ghosts come from beyond the neighbor rank, which is slow"
         )
     return DryRun(
         ranks=ranks,
@@ -237,7 +237,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
 
 
 def _image_notes(config: Config, domains: DomainDecomposition) -> list[str]:
-    """That particles meet images of themselves and of one another, which is allowed, where the box is as small."""
+    """A note if the box is so small that particles interact with several images, which is allowed."""
     lengths = [float(n) for n, wraps in zip(domains.lengths, domains.periodic, strict=True) if wraps]
     most = 2 * max(_cutoffs(config))
     if not lengths or min(lengths) >= most:

@@ -1,4 +1,4 @@
-"""What a scaling study knows of molecular dynamics."""
+"""The scaling model of molecular dynamics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
 
 UNIT = "particles"
-REBUILD = 10  # steps between two rebuilds of a liquid, where the moves of particles decide
+REBUILD = 10  # steps between two rebuilds of a liquid, if moves decide
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """The state of the end is the one frame."""
+    """The settings with the final state as the only frame."""
     return {"time.steps": steps, "output.every": 0, "analysis.every": 0, "analysis.motion_every": 0}
 
 
@@ -31,7 +31,7 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 
 def load(config: Config, ranks: int) -> Load:
-    """Ghosts in each step and migration at each rebuild, as the plans of the run send them (`plans_of`)."""
+    """Ghosts in each step and migration at each rebuild, by the plans of the run (`plans_of`)."""
     start = Start(config)
     if ranks == 1:
         return Load(start.count)

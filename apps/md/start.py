@@ -1,4 +1,4 @@
-"""What a run starts from: particles on a lattice, or those of a file."""
+"""The initial particles: on a lattice, or from a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VELOCITIES, TYPES = 1, 2  # streams of random numbers
 
 
 class Start:
-    """The box and the particles that a run starts from; the same on every rank.
+    """The box and the initial particles; the same on every rank.
 
     lower, upper: corners of the box; masses of the types; count of particles. Raises `InputError` for a file that
     cannot be used.
@@ -33,7 +33,7 @@ class Start:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.file: Snapshot | None = None
-        self.notes: list[str] = []  # what a user should know of the file
+        self.notes: list[str] = []  # notes about the file for the user
         self.periodic = config.system.periodic
         if config.system.file:
             self._from_file()
@@ -55,7 +55,7 @@ class Start:
         self.notes = [f"{system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
 
     def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
-        """Where the file says something else than the run does, or more than it can use."""
+        """Notes on differences between file and settings, and on unused data of the file."""
         system, notes = self.config.system, []
         if file.periodic != periodic:
             theirs, ours = (
@@ -68,9 +68,9 @@ class Start:
         if file.velocities is None and system.velocities == "file":
             notes.append("has no velocities: particles start at rest (system.velocities=draw draws them)")
         if file.charges is not None and file.charges.any():
-            notes.append("has charges: there is no electrostatics yet, they do nothing")
+            notes.append("has charges, which are ignored: electrostatics is not supported")
         if file.passed_over:
-            notes.append(f"has {', '.join(file.passed_over)}: not used, what pairs do is set in [interaction]")
+            notes.append(f"has {', '.join(file.passed_over)}: not used, pair forces are set in [interaction]")
         return notes
 
     def _from_lattice(self) -> None:
@@ -83,7 +83,7 @@ class Start:
         self.count = int(np.prod(system.cells)) * len(basis) if self._places is None else len(self._places)
 
     def _droplet(self) -> np.ndarray:
-        """Lattice sites within the droplet, and those of a thinner lattice outside."""
+        """Lattice sites within the droplet, and sites of a less dense lattice outside."""
         system, middle = self.config.system, 0.5 * (self.lower + self.upper)
         spacing = system.vapor ** (-1 / 3)
         liquid = _sites(np.array(BASES[system.lattice]), np.array(system.cells)) * self.edge
@@ -119,12 +119,12 @@ class Start:
         basis = np.array(BASES[system.lattice])
         cell, site = np.divmod(ids, len(basis))
         x, rest = np.divmod(cell, system.cells[1] * system.cells[2])
-        # Along open dims the first sites are as far from one end as the last ones from the other.
+        # Along open dims the sites are centered between the ends.
         inset = [0.0 if axis in self.periodic else 0.5 * (1 - basis[:, d].max()) for d, axis in enumerate("xyz")]
         return (np.stack([x, *np.divmod(rest, system.cells[2])], axis=1) + basis[site] + inset) * self.edge
 
     def _types(self) -> np.ndarray:
-        """The type of every particle: as many of each as the fractions say, in random order."""
+        """The type of every particle, in the given fractions and random order."""
         system = self.config.system
         if len(system.fractions) == 1:
             return np.zeros(self.count, np.int64)
@@ -136,7 +136,7 @@ class Start:
         return types
 
     def _velocities(self, comm: MPI.Comm, ids: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        """Normal velocities of the temperature, without motion of the whole: the same bits on any number of ranks."""
+        """Normal velocities at the temperature with zero total momentum: the same bits on any number of ranks."""
         system, units = self.config.system, UNITS[self.config.system.units]
         drawn = np.empty((len(ids), 4))
         normals(system.seed, 0, ids, VELOCITIES, drawn)

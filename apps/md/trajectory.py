@@ -28,14 +28,14 @@ H5MD_UNITS = {
 
 
 class Trajectory:
-    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the end as LAMMPS data file.
+    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the final state as LAMMPS data file.
 
-    A run that is resumed goes on behind the frames that there were when its state was saved.
+    A resumed run appends after the frames that existed when its state was saved.
     """
 
     def __init__(self, config: Config, run: Run, system: System) -> None:
         self.config, self.run, self.system = config, run, system
-        self.stopped = False  # the run ended early, and may go on
+        self.stopped = False  # the run ended early, and may be resumed
         self._writer: H5mdWriter | DumpWriter | None = None
         kept = run.kept("trajectory")
         if run.rank == 0 and config.output.every:

@@ -1,4 +1,4 @@
-"""Settings of the shallow-water app: what a run file may hold, and the presets."""
+"""Settings of the shallow-water app, and its presets."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hpckit.report.settings import Report
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
 METRICS = {"mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m"}
-STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 stands i w dt to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
+STABLE_CFL = math.sqrt(3) / 2  # SSP-RK3 is stable for w dt up to sqrt(3); the fastest wave on a C-grid has w = 2 c / dx
 
-# The coordinates that each kind of start and of bottom has; the others are not looked at.
+# The coordinates that each kind of start and of bottom uses; the others are ignored.
 PLACES = {
     "rest": "", "step": "", "hill": "xy", "jet": "y", "eddies": "", "poincare": "", "kelvin": "", "file": "",
     "flat": "", "ridge": "x", "seamount": "xy", "shelf": "x",
 }  # fmt: skip
 
-GPU = True  # takes `hpckit run --gpu`
+GPU = True  # supports `hpckit run --gpu`
 
 
 class Grid(Section):
-    """The basin: cells, extent and what its sides are."""
+    """The basin: cells, extent and boundaries."""
 
     nx: int = Field(256, ge=4, description="cells in x; each rank gets at least 3")
     ny: int = Field(256, ge=4, description="cells in y; each rank gets at least 3")
@@ -50,7 +50,7 @@ class Grid(Section):
 
     @property
     def periodic(self) -> tuple[str, ...]:
-        """The axes that close on themselves."""
+        """The periodic axes."""
         return {"periodic": ("y", "x"), "channel": ("x",), "closed": ()}[self.sides]
 
 
@@ -59,8 +59,8 @@ class Physics(Section):
 
     gravity: float = Field(9.81, gt=0, description="acceleration of gravity, or reduced gravity, m/s2")
     depth: float = Field(100.0, gt=0, description="depth of the layer at rest over a flat bottom, m")
-    f: float = Field(1e-4, description="Coriolis parameter in the middle of the basin, 1/s")
-    beta: float = Field(0.0, description="its change toward the north, 1/(m s) (not with a basin periodic in y)")
+    f: float = Field(1e-4, description="Coriolis parameter at the center of the basin, 1/s")
+    beta: float = Field(0.0, description="northward gradient of f, 1/(m s) (not in a basin periodic in y)")
     viscosity: float = Field(0.0, ge=0, description="harmonic viscosity, m2/s")
     drag: float = Field(0.0, ge=0, description="linear bottom drag, 1/s")
     drag_quadratic: float = Field(0.0, ge=0, le=1, description="quadratic bottom drag coefficient")
@@ -69,10 +69,10 @@ class Physics(Section):
 class Wind(Section):
     """Steady wind stress along x; 0 turns it off."""
 
-    stress: float = Field(0.0, description="greatest stress, N/m2")
+    stress: float = Field(0.0, description="maximum stress, N/m2")
     shape: Literal["uniform", "single_gyre", "double_gyre"] = Field(
         "double_gyre",
-        description="uniform; single_gyre: -cos(pi y / height); double_gyre: -cos(2 pi y / height), both times stress",
+        description="stress times: uniform: 1; single_gyre: -cos(pi y / height); double_gyre: -cos(2 pi y / height)",
     )
     density: float = Field(1025.0, gt=0, description="density of the water, kg/m3")
 
@@ -85,9 +85,9 @@ class Bottom(Section):
         description="ridge: Gaussian in x; seamount: Gaussian in x and y; shelf: rises along x as (1 + tanh) / 2;"
         " file: heights from bottom.file",
     )
-    height: float = Field(50.0, description="how high it rises, m")
-    x: float = Field(500_000.0, description="middle, m")
-    y: float = Field(500_000.0, description="middle (seamount), m")
+    height: float = Field(50.0, description="height, m")
+    x: float = Field(500_000.0, description="center, m")
+    y: float = Field(500_000.0, description="center (seamount), m")
     radius: float = Field(100_000.0, gt=0, description="standard deviation, or half width of the rise, m")
     file: InputFile | None = Field(
         None, description="a NumPy file (.npy) of float64[ny, nx]: heights above the flat bottom, m"
@@ -95,59 +95,59 @@ class Bottom(Section):
 
 
 class Start(Section):
-    """What the run starts from."""
+    """The initial state."""
 
     kind: Literal["rest", "step", "hill", "jet", "eddies", "poincare", "kelvin", "file"] = Field(
         "jet",
-        description="rest; step: the surface jumps at the middle in x; hill: a Gaussian in the surface; jet: u ="
+        description="rest; step: a jump of the surface at mid-x; hill: a Gaussian of the surface; jet: u ="
         " speed / cosh(d / radius)**2 in balance, with a small bump; eddies: random waves in balance; poincare, kelvin:"
-        " one linear wave that travels along x; file: a surface from start.file, at rest",
+        " one linear wave along x; file: a surface from start.file, at rest",
     )
-    amplitude: float = Field(0.1, description="of the surface: step (half of it), hill, bump on the jet, waves, m")
-    speed: float = Field(1.0, description="greatest speed of the jet; root mean square of the eddies, m/s")
-    radius: float = Field(50_000.0, gt=0, description="half width of the jet, standard deviation of hill and bump, m")
-    x: float = Field(500_000.0, description="middle of hill and bump, m")
-    y: float = Field(500_000.0, description="middle of hill, bump and jet, m")
-    mode: int = Field(1, ge=1, description="waves along x (poincare, kelvin); middle wave number of the eddies")
-    seed: int = Field(1, ge=0, description="start of the random phases: the same seed, the same eddies on any ranks")
+    amplitude: float = Field(0.1, description="of the surface: half the step, hill, bump on the jet, waves, m")
+    speed: float = Field(1.0, description="maximum speed of the jet; root mean square of the eddies, m/s")
+    radius: float = Field(50_000.0, gt=0, description="half width of the jet; standard deviation of hill and bump, m")
+    x: float = Field(500_000.0, description="center of hill and bump, m")
+    y: float = Field(500_000.0, description="center of hill, bump and jet, m")
+    mode: int = Field(1, ge=1, description="waves along x (poincare, kelvin); mean wave number of the eddies")
+    seed: int = Field(1, ge=0, description="random seed: the same seed gives the same eddies on any number of ranks")
     file: InputFile | None = Field(
         None, description="a NumPy file (.npy) of float64[ny, nx]: elevations of the surface, m"
     )
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
     end: float = Field(864_000.0, ge=0, description="simulated time, s")
     cfl: float = Field(
         0.6, gt=0, description="Courant number of dt: (c + max_speed) dt sqrt(1/dx2 + 1/dy2); limit 0.866"
     )
-    max_speed: float = Field(2.0, ge=0, description="speed of the water that dt reckons with, m/s")
-    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    max_speed: float = Field(2.0, ge=0, description="maximum flow speed assumed for dt, m/s")
+    monitor: int = Field(20, ge=1, description="steps between metric lines and checks of the solution")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
 class Output(settings.Output):
-    """What is written."""
+    """Output files."""
 
-    every: float = Field(86_400.0, gt=0, description="simulated time between two frames, s")
+    every: float = Field(86_400.0, gt=0, description="simulated time between frames, s")
 
 
 class Config(Section):
     """All settings of a run."""
 
     app: Literal["shallow_water"] = "shallow_water"
-    grid: Grid = Field(default_factory=Grid, description="cells, extent, sides")
+    grid: Grid = Field(default_factory=Grid, description="cells, extent, boundaries")
     physics: Physics = Field(default_factory=Physics, description="gravity, rotation, friction")
     wind: Wind = Field(default_factory=Wind, description="steady wind stress")
     bottom: Bottom = Field(default_factory=Bottom, description="topography")
-    start: Start = Field(default_factory=Start, description="what the run starts from")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
+    start: Start = Field(default_factory=Start, description="initial state")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
     precision: Literal["float64", "float32"] = Field(
-        "float64", description="of h, u and v on a GPU: float32 halves memory and traffic (needs --gpu)"
+        "float64", description="precision of h, u and v; float32 halves memory and traffic (needs --gpu)"
     )
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    report: Report = Field(default_factory=Report, description="contents of the report")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -157,7 +157,7 @@ class Config(Section):
         return self
 
     def _misplaced(self) -> Iterator[str]:
-        """What lies outside the basin."""
+        """Positions outside the basin."""
         grid = self.grid
         used = {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
         if self.start.kind == "jet" and self.start.amplitude:
@@ -172,7 +172,7 @@ class Config(Section):
                     )
 
     def _contradictions(self) -> Iterator[str]:
-        """What does not go together."""
+        """Settings that contradict each other."""
         grid, physics, start = self.grid, self.physics, self.start
         if physics.beta and "y" in grid.periodic:
             yield (

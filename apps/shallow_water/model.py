@@ -1,4 +1,4 @@
-"""The shallow-water model on a mesh: state, time step, what is watched and what is written."""
+"""The shallow-water model on a mesh: state, time step, diagnostics and output."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from hpckit.kernels.shallow_water.dispatch import diagnose, most_steps, step, st
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 
-STABLE_DIFFUSION = 2.5  # SSP-RK3 stands a decay rate times dt up to 2.51
+STABLE_DIFFUSION = 2.5  # SSP-RK3 is stable for decay rate times dt up to 2.51
 LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact
 AXES = ("y", "x")
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: volume (m3), energy over density (m5/s2), potential enstrophy (m/s2), the
-    greatest speed and speed plus that of long waves (m/s), the least depth (m), cells that are not finite or dry.
+    """Diagnostics over all ranks: volume (m3), energy over density (m5/s2), potential enstrophy (m/s2),
+    maximum speed and speed plus sqrt(g h) (m/s), minimum depth (m), cells that are not finite or dry.
     """
 
     mass: float
@@ -58,9 +58,9 @@ class Watch:
 
 
 class Model:
-    """The state of a run on this rank, and what advances it: `h` at centers, `u` and `v` on faces.
+    """The state of a run on this rank, and its time step: `h` at centers, `u` and `v` on faces.
 
-    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. Where blocks are thick enough the
+    `mesh` splits y and x: `Mesh(comm, y=0, x=0, periodic=config.grid.periodic, …)`. If blocks are thick enough, the
     halo serves two steps, and `at_once` is 2. Raises `DecompositionError` for blocks thinner than 3 cells, on every
     rank alike.
     """
@@ -94,7 +94,7 @@ class Model:
             self._go_to(device)
 
     def _go_to(self, device: Device) -> None:
-        """Move what was made on the host to a GPU, where a step goes from one set of fields to another."""
+        """Move the arrays from the host to a GPU, where a step is out of place."""
 
         def moved(array: np.ndarray) -> Any:
             return device.to_device(array.astype(self.config.precision))
@@ -115,7 +115,7 @@ class Model:
 
     @property
     def _walls(self) -> list[dict[str, Fill]]:
-        """What stands beyond the walls, of h, u and v."""
+        """The boundary conditions at walls, of h, u and v."""
         walled = [axis for axis in AXES if axis not in self.config.grid.periodic]
         return [dict.fromkeys(walled, fill) for fill in (zero_gradient, fixed(0.0), fixed(0.0))]
 
@@ -124,7 +124,7 @@ class Model:
         return self.decomposition.start(self.mesh.rank), self.decomposition.owned(self.mesh.rank)
 
     def _add(self, field: Field, terms: list[setups.Term], heights: np.ndarray | None = None) -> None:
-        """Add terms and a map, of the whole grid, to what this rank owns of a field."""
+        """Add terms and a map of the whole grid to the owned part of a field."""
         cut_y, cut_x = field.decomposition.global_slices(self.mesh.rank)
         if heights is not None:
             field.interior[...] += heights[cut_y, cut_x]
@@ -134,7 +134,7 @@ class Model:
     def step(self, dt: float, timer: PhaseTimer, steps: int = 1) -> None:
         """Advance by `steps` steps of dt (s), at most `at_once`; afterwards the halo is stale."""
         part = WHOLE
-        if self.h.device.is_gpu:  # cores would lose more by the cut than they would hide
+        if self.h.device.is_gpu:  # on CPU cores splitting costs more than the overlap saves
             with timer("halo"):
                 self.exchange.start(self.fields)
             with timer("step"):
@@ -163,7 +163,7 @@ class Model:
         return self.h.data, self.u.data, self.v.data
 
     def watch(self) -> Watch:
-        """Collective: fills the halo; sums may differ in the last bits between numbers of ranks."""
+        """Collective: fill the halo and watch; sums may differ in the last bits between numbers of ranks."""
         self.exchange(self.fields)
         grid = self.config.grid
         own = diagnose(self._data, self.bottom.data, self.f, self.physics, self.halo)
@@ -179,14 +179,14 @@ class Model:
         return watch.courant_speed * dt * inverse_width(self.config)
 
     def require_sound(self, watch: Watch, dt: float) -> None:
-        """Collective: raise `BlowUpError` on every rank where a cell is lost or dry, or the CFL limit is broken."""
+        """Collective: raise `BlowUpError` on every rank if a cell is lost or dry, or the CFL limit is exceeded."""
         if watch.broken_cells:
             self._refuse_broken(watch)
         if self.cfl(watch, dt) > STABLE_CFL:
             self._refuse_fast(watch, dt)
 
     def _refuse_broken(self, watch: Watch) -> None:
-        """Name the first field and cell of the lowest rank that has one."""
+        """Raise `BlowUpError` with the first lost field and cell of the lowest rank that has one."""
         lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
         number = next((i for i, places in enumerate(lost) if places.size), 0)
         found, dry = lost[number], not lost[number].size
@@ -208,7 +208,7 @@ class Model:
         )
 
     def _refuse_fast(self, watch: Watch, dt: float) -> None:
-        """Name the fastest cell."""
+        """Raise `BlowUpError` with the fastest cell."""
         h, u, v = (field.to_host()[: self._block[1][0], : self._block[1][1]] for field in self.fields)
         speed = np.hypot(u, v) + np.sqrt(self.config.physics.gravity * h)
         y, x = (int(i) for i in np.unravel_index(speed.argmax(), speed.shape))
@@ -217,13 +217,13 @@ class Model:
         raise BlowUpError(
             f"the Courant number of speed + sqrt(g h) is {cfl:.4f}, above the limit of {STABLE_CFL:.4f}",
             where=self._place(rank, y, x, "u, v"),
-            likely=f"time.cfl = {time.cfl:g} counts on {time.max_speed:g} m/s, there are {watch.speed_max:.3g} m/s",
+            likely=f"time.cfl = {time.cfl:g} assumes {time.max_speed:g} m/s, the flow has {watch.speed_max:.3g} m/s",
             do=f"set time.max_speed to {watch.speed_max * 1.5:.2g}, or time.cfl to at most"
             f" {math.floor(98 * STABLE_CFL / cfl * time.cfl) / 100:g}",
         )
 
     def _first(self, own: list[int]) -> tuple[int, list[int]]:
-        """Collective: the rank whose first number is least, and its numbers."""
+        """Collective: the rank with the smallest first number, and its numbers."""
         every = np.empty((self.mesh.size, len(own)), np.int64)
         self.mesh.comm.Allgather(np.array(own, np.int64), every)
         rank = int(every[:, 0].argmin())
@@ -234,17 +234,17 @@ class Model:
         return f"rank {rank}, step {self.steps_done}, cell (y {start[0] + y}, x {start[1] + x}), field {name}"
 
     def saved(self, **values: Any) -> State:
-        """What a checkpoint holds: the state, the step, and the values given."""
+        """The content of a checkpoint: the state, the step, and extra `values`."""
         return State([Piece.of_field(field) for field in self.fields], {"step": self.steps_done, **values})
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         for field in self.fields:
             read_into(restored, field)
         self.steps_done = restored.values["step"]
 
     def output(self) -> dict[str, np.ndarray]:
-        """The fields that are written, of the owned points: the halo must be filled (`watch` does it)."""
+        """The output fields, on the owned points: the halo must be filled (`watch` does it)."""
         h, bottom, u, v = (field.to_host() for field in (self.h, self.bottom, self.u, self.v))
         fields = {"elevation": h + bottom - self.depth, "vorticity": self.vorticity(), "u": u, "v": v}
         dtype = np.float32 if self.config.output.single else np.float64
@@ -262,19 +262,19 @@ class Model:
 
 
 def decompose(config: Config, topology: Topology, most_at_once: int) -> Decomposition:
-    """The cells of each rank, with a halo for as many steps as the blocks are thick enough for."""
+    """The cells of each rank, with a halo for as many steps as the blocks allow."""
     shape = (config.grid.ny, config.grid.nx)
     thinnest = min(n // parts for n, parts in zip(shape, topology.sizes, strict=True))
     return Decomposition(shape, topology, halo=HALO * max(1, min(most_at_once, thinnest // HALO)))
 
 
 def inverse_width(config: Config) -> float:
-    """What a speed times dt is multiplied by for its Courant number, 1/m."""
+    """The Courant number over speed times dt, 1/m."""
     return math.hypot(1 / config.grid.dx, 1 / config.grid.dy)
 
 
 def time_step(config: Config) -> float:
-    """The full time step, s: `cfl` for long waves on the deepest water, or what viscosity stands."""
+    """The full time step, s: `cfl` for long waves on the deepest water, or the viscous limit."""
     physics, time = config.physics, config.time
     waves = math.sqrt(physics.gravity * setups.deepest(config))
     dt = time.cfl / ((waves + time.max_speed) * inverse_width(config))
@@ -284,7 +284,7 @@ def time_step(config: Config) -> float:
 
 
 def physics_of(config: Config) -> Physics:
-    """The numbers that the kernels take."""
+    """The physical parameters of the kernels."""
     grid, physics = config.grid, config.physics
     forces = physics.viscosity, physics.drag, physics.drag_quadratic
     return Physics(physics.gravity, grid.dx, grid.dy, *forces)

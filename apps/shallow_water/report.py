@@ -1,4 +1,4 @@
-"""What a step of shallow water does for each cell, for the roofline of its reports."""
+"""The work of a step of shallow water per cell, for the roofline of its reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def work(run: RunData) -> Iterator[Work]:
 
 
 def is_free(run: RunData) -> bool:
-    """Whether the settings ask for the plain equations: periodic, flat, without friction and wind."""
+    """Whether the equations are plain: periodic, flat, without friction and wind."""
     tables = [run.values.get(name) or {} for name in ("grid", "bottom", "physics", "wind")]
     grid, bottom, physics, wind = tables
     forces = (*(physics.get(name) for name in ("viscosity", "drag", "drag_quadratic")), wind.get("stress"))

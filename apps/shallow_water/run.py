@@ -1,4 +1,4 @@
-"""The shallow-water app's run: steps taken two at once, what is written and told, and its dry run."""
+"""The shallow-water app's run: with up to two steps at once: output, metrics and dry run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
 
 
 class ShallowWater(FixedSteps):
-    """The basin in its run."""
+    """The run of a basin."""
 
     app, bytes_per_cell_step, metrics, variables = "shallow_water", BYTES_PER_CELL_STEP, METRICS, VARIABLES
     model: Model
@@ -43,7 +43,7 @@ class ShallowWater(FixedSteps):
         return dict(zip(("y", "x", "y_face", "x_face"), places, strict=True))
 
     def at_once(self) -> int:
-        """How many steps may be taken at once: up to the next look at the state, or to the last but one."""
+        """The number of steps to take at once: up to the next look at the state, or the last step but one."""
         for many in range(1, self.model.at_once):
             step = self.step + many
             if self.is_looked_at(step) or self.run.saves_after(step) or step + 1 >= self.steps:
@@ -51,19 +51,19 @@ class ShallowWater(FixedSteps):
         return self.model.at_once
 
     def is_looked_at(self, step: int) -> bool:
-        """Whether metrics follow a step: they do after frames, too."""
+        """Whether metrics follow a step, as after each frame."""
         return step % self.config.time.monitor == 0 or self.is_frame(step)
 
     def check(self) -> None:
-        """Collective: refuse cells that are lost or dry, and waves too fast for the step."""
+        """Collective: raise `BlowUpError` for lost or dry cells, and for waves too fast for the step."""
         self.model.require_sound(self.last, self.full)
 
     def cfl(self) -> float:
-        """Of long waves and flow together."""
+        """The Courant number of long waves and flow together."""
         return self.model.cfl(self.last, self.dt)
 
     def conserved(self) -> dict[str, dict[str, float]]:
-        """Mass, and without friction and wind the energy."""
+        """The mass and, without friction and wind, the energy."""
         physics, first, last = self.config.physics, self.first, self.last
         pairs = {"mass": (first.mass, last.mass)}
         if not any((physics.viscosity, physics.drag, physics.drag_quadratic, self.config.wind.stress)):
@@ -72,14 +72,14 @@ class ShallowWater(FixedSteps):
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
         run_on_grid(ShallowWater, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid, shape = config.grid, (config.grid.ny, config.grid.nx)
     topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
     decomposition = decompose(config, topology, AT_ONCE)

@@ -1,4 +1,4 @@
-"""What a scaling study knows of the rotating layer."""
+"""The scaling model of the rotating layer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PLACES = (("center", "center"), ("center", "face"), ("face", "center"))  # of de
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames and metrics at the start and the end alone."""
+    """The settings with frames and metrics at the start and the end only."""
     end = steps * time_step(config)
     return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
-    """Wider along x and y."""
+    """The settings of an area that grows along x and y."""
     return plane_growth(ranks, config.grid, AXES)
 
 

@@ -1,7 +1,7 @@
-"""What a run starts from, its bottom, wind, rotation and walls, as arrays for the kernels.
+"""Initial state, bottom, wind, rotation and walls, as arrays for the kernels.
 
-Maps are read from files. All other fields are sums of products of a function of y and one of x. These are computed for
-the whole grid on every rank, so that the bits do not depend on the decomposition.
+Maps come from files. All other fields are sums of products of a function of y and one of x, computed for the whole grid
+on every rank, so the bits do not depend on the decomposition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WAVES = 24  # of random eddies
 def start(config: Config) -> tuple[list[Term], list[Term], list[Term]]:
     """Terms of the surface elevation (m, at centers) and of u and v (m/s, at low faces).
 
-    Faces number one more than cells where a dim ends at walls. On walls the velocity across them is not looked at.
+    A dim that ends at walls has one face more than cells. The normal velocity on walls is ignored.
     """
     kind, makers = config.start.kind, {"jet": _jet, "eddies": _eddies, "poincare": _poincare, "kelvin": _kelvin}
     if kind in makers:
@@ -48,7 +48,7 @@ def bottom(config: Config) -> list[Term]:
 
 
 def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | None:
-    """Heights of the bottom or of the surface from a file, [ny, nx] (m), not yet in memory; None where none is given.
+    """Heights of the bottom or of the surface from a file, [ny, nx] (m), memory-mapped; None without a file.
 
     Raises `InputError` for a file that does not fit the grid, and for a bottom that reaches the surface.
     """
@@ -61,14 +61,14 @@ def map_of(config: Config, section: Literal["bottom", "start"]) -> np.ndarray | 
         raise InputError(
             f"bottom.file {path} reaches {found.max():g} m at cell (y {y}, x {x}), the surface is"
             f" {config.physics.depth:g} m above the flat bottom",
-            likely="heights above the sea where those above the flat bottom belong, or land",
-            do="add physics.depth to heights above the sea; this scheme has no dry land, the app flood has",
+            likely="heights above sea level instead of above the flat bottom, or land",
+            do="add physics.depth to heights above sea level; this scheme has no dry land, the app flood has",
         )
     return found
 
 
 def deepest(config: Config) -> float:
-    """The greatest depth that the start has, at least: of the bottom at its lowest below the highest surface, m."""
+    """An upper bound of the initial depth: from the lowest bottom to the highest surface, m."""
     trench = -config.bottom.height if config.bottom.kind not in ("flat", "file") else 0.0
     swell = abs(config.start.amplitude)
     if (bottom := config.bottom.file) is not None:
@@ -81,7 +81,7 @@ def deepest(config: Config) -> float:
 
 
 def is_free(config: Config) -> bool:
-    """Whether the plain equations do: flat, periodic, without friction and wind."""
+    """Whether the equations are plain: flat, periodic, without friction and wind."""
     physics = config.physics
     forces = (physics.viscosity, physics.drag, physics.drag_quadratic, config.wind.stress)
     return config.grid.sides == "periodic" and config.bottom.kind == "flat" and not any(forces)
@@ -106,7 +106,7 @@ def columns(config: Config, halo: int) -> np.ndarray:
 
 
 def centers(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """The middles of the cells in y and x, m."""
+    """The cell centers in y and x, m."""
     grid = config.grid
     return (np.arange(grid.ny) + 0.5) * grid.dy, (np.arange(grid.nx) + 0.5) * grid.dx
 
@@ -141,8 +141,7 @@ def _hill(config: Config) -> Term:
 def _jet(config: Config) -> tuple[list[Term], list[Term], list[Term]]:
     """A jet along x in geostrophic balance, its surface integrated by the trapezoidal rule, and a bump on it.
 
-    The surface does not close in a basin that is periodic in y, where a second jet of the other direction, half a basin
-    away, brings it back.
+    In a basin periodic in y a second, opposite jet half a basin away closes the surface.
     """
     begin, grid, (y, _), ones = config.start, config.grid, centers(config), np.ones(config.grid.nx)
     u = begin.speed / np.cosh((y - begin.y) / begin.radius) ** 2

@@ -1,4 +1,4 @@
-"""Settings of the training app: what a run file may hold, and the presets."""
+"""Settings of the training app, and its presets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
-SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama shaped) on any text, MLP and CNN on digits"
-GPU = True  # layers run on GPUs
+SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama) on any text, MLP and CNN on digits"
+GPU = True  # supports `hpckit run --gpu`
 LANGUAGE = ("gpt2", "llama")
 
 
@@ -18,7 +18,7 @@ def _existing(path: Path) -> Path:
     try:
         if path.exists():
             return path
-    except OSError as error:  # a name that no file system takes
+    except OSError as error:  # a name that the file system rejects
         raise ValueError(f"{error.strerror}: {str(path)[:80]} …") from None
     raise ValueError(f"there is no file or folder {path}")
 
@@ -30,50 +30,52 @@ class Model(Section):
     """The network."""
 
     kind: Literal["gpt2", "llama", "mlp", "cnn"] = Field(
-        "gpt2", description="gpt2 or llama: a language model of that shape; mlp, cnn: a classifier of images"
+        "gpt2", description="gpt2, llama: a language model of that architecture; mlp, cnn: an image classifier"
     )
     weights: Weights | None = Field(
         None,
-        description="gpt2, llama: a safetensors checkpoint with Hugging Face names to start from, a folder with its"
-        " config.json; it says the shape, and layers to rope_base below are not used",
+        description="gpt2, llama: folder of a safetensors checkpoint (Hugging Face names) and its config.json, which"
+        " sets the shape: layers to rope_base below are ignored",
     )
     layers: int = Field(4, ge=1, le=1000, description="blocks of a language model, hidden layers of an MLP")
-    width: int = Field(256, ge=1, description="numbers for each token (gpt2, llama), of a hidden layer (mlp)")
-    heads: int = Field(8, ge=1, description="heads of the attention (gpt2, llama)")
-    kv_heads: int | None = Field(None, ge=1, description="heads of keys and values (llama); left out: as many")
+    width: int = Field(256, ge=1, description="size of a token's vector (gpt2, llama), of a hidden layer (mlp)")
+    heads: int = Field(8, ge=1, description="attention heads (gpt2, llama)")
+    kv_heads: int | None = Field(None, ge=1, description="key and value heads (llama); omitted: as `heads`")
     hidden: int | None = Field(
         None,
         ge=1,
-        description="width inside a block's MLP (gpt2, llama); left out: 4 times the width (gpt2), 8/3 of it to a"
+        description="width inside a block's MLP (gpt2, llama); omitted: 4 times the width (gpt2), 8/3 of it to a"
         " multiple of 32 (llama)",
     )
     activation: Literal["relu", "gelu", "gelu_erf", "silu"] | None = Field(
         None,
-        description="inside a block's MLP (gpt2), between the layers (mlp); gelu: the form by tanh of GPT-2, gelu_erf:"
-        " the exact one; left out: gelu (gpt2), relu (mlp)",
+        description="in a block's MLP (gpt2), between the layers (mlp); gelu: GPT-2's tanh approximation; gelu_erf:"
+        " the exact form; omitted: gelu (gpt2), relu (mlp)",
     )
-    context: int = Field(128, ge=2, description="tokens that the model sees at once (gpt2, llama)")
+    context: int = Field(128, ge=2, description="context length in tokens (gpt2, llama)")
     rope_base: float = Field(10_000.0, gt=1, description="base of the rotary positions (llama)")
     tied: bool | None = Field(
-        None, description="one matrix for the first and the last layer; left out: as gpt2 (true) and llama (false) do"
+        None, description="first and last layer share one matrix; omitted: true for gpt2, false for llama"
     )
     dropout: float = Field(
-        0.0, ge=0, lt=1, description="share of numbers that dropout sets to 0 behind embedding and branches (gpt2)"
+        0.0, ge=0, lt=1, description="dropout rate after the embedding and the residual branches (gpt2)"
     )
     attention_dropout: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="share of the attention's weights that it sets to 0 (gpt2, llama); left out: as dropout",
+        description="dropout rate of the attention weights (gpt2, llama); omitted: as dropout",
     )
     recompute: bool = Field(
-        False, description="blocks keep only their input and work the rest out again: less memory, a third more work"
+        False, description="blocks keep only their input and recompute the rest: less memory, a third more work"
     )
-    channels: tuple[int, ...] = Field((16, 32), min_length=1, max_length=3, description="of each convolution (cnn)")
+    channels: tuple[int, ...] = Field(
+        (16, 32), min_length=1, max_length=3, description="channels of the convolutions (cnn)"
+    )
 
     @property
     def is_language(self) -> bool:
-        """Whether it continues a text; else it classifies images."""
+        """Whether this is a language model; otherwise it classifies images."""
         return self.kind in LANGUAGE
 
     @property
@@ -83,7 +85,7 @@ class Model(Section):
 
     @property
     def mlp_activation(self) -> str:
-        """The activation of a GPT-2's MLP, or between the layers of one."""
+        """The activation in a GPT-2 block's MLP, or between the layers of an `mlp`."""
         return self.activation or ("relu" if self.kind == "mlp" else "gelu")
 
     @property
@@ -106,8 +108,8 @@ class Model(Section):
                 wrong.append(f"{self.heads} heads do not divide a width of {self.width}: take {_or(near)} heads")
             elif self.kind == "llama" and self.width // self.heads % 2:
                 wrong.append(
-                    f"rotary positions turn pairs, and a head of {self.width // self.heads} numbers has none left"
-                    " over: make width / heads even"
+                    f"rotary positions rotate pairs of numbers, but a head has {self.width // self.heads}:"
+                    " make width / heads even"
                 )
             if self.kv_heads is not None and self.heads % self.kv_heads:
                 fitting = [n for n in range(1, self.heads + 1) if not self.heads % n]
@@ -121,7 +123,7 @@ class Model(Section):
             ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
         ):
             if given and self.kind not in kinds:
-                wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: leave it out")
+                wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: omit it")
         if min(self.channels) < 1:
             wrong.append(f"channels are {list(self.channels)}: all must be at least 1")
         if wrong:
@@ -130,94 +132,94 @@ class Model(Section):
 
 
 class Data(Section):
-    """What is learned from."""
+    """Training data."""
 
     file: InputFile | None = Field(
-        None, description="gpt2, llama: a text, any file in UTF-8; left out: the sources of hpckit itself"
+        None, description="gpt2, llama: a text file in UTF-8; omitted: the sources of hpckit itself"
     )
     tokenizer: InputFile | None = Field(
-        None, description="tokenizer.json of the package tokenizers; left out: each byte is a token"
+        None, description="tokenizer.json of the package tokenizers; omitted: each byte is a token"
     )
     validation: float = Field(
-        0.1, gt=0, lt=1, description="share that is kept for the validation: the end of a text, some of the images"
+        0.1, gt=0, lt=1, description="share held out for validation: the end of a text, or some of the images"
     )
 
 
 class Batch(Section):
-    """What a step takes."""
+    """Samples of a step."""
 
-    size: int = Field(8, ge=1, description="samples of a step, over all ranks: windows of a text, images")
+    size: int = Field(8, ge=1, description="samples of a step over all ranks: windows of a text, or images")
     window: int | None = Field(
-        None, ge=2, description="tokens of a sample of a language model; left out: the model's context"
+        None, ge=2, description="tokens in a sample of a language model; omitted: the model's context"
     )
     microbatches: int | None = Field(
         None,
         ge=1,
-        description="parts in which a replica works off its share of them, whose gradients are summed; left out: 1, in"
-        " a pipeline as many as divide the share, at most 4 a rank",
+        description="parts of a replica's samples, whose gradients are summed; omitted: 1, or in a pipeline as many as"
+        " divide the samples, at most 4 per rank",
     )
 
 
 class Ranks(Section):
     """The mesh: how the ranks share the work."""
 
-    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: as many as pp leaves")
-    pp: int = Field(1, ge=1, description="ranks of a pipeline, which share the layers")
+    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp")
+    pp: int = Field(1, ge=1, description="ranks in a pipeline, which share the layers")
 
 
 class Pipeline(Section):
-    """In which order a pipeline works."""
+    """The schedule of a pipeline."""
 
     schedule: str = Field(
-        "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a table in a CSV file"
+        "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table"
     )
-    chunks: int | None = Field(None, ge=1, description="stages a rank, for interleaved and looped_bfs; left out: 2")
+    chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
     balance: Literal["measured", "arithmetic"] = Field(
         "measured",
-        description="layers on stages that take equally long, as measured at the start, or by their operations (on GPUs"
-        " always)",
+        description="split the layers into stages of equal time, measured at the start, or of equal operations (always"
+        " on GPUs)",
     )
 
 
 class Optimizer(Section):
-    """How gradients become steps."""
+    """The optimizer."""
 
     kind: Literal["adamw", "sgd"] = Field("adamw", description="AdamW, or SGD with momentum")
-    rate: float = Field(1e-3, gt=0, description="highest learning rate")
+    rate: float = Field(1e-3, gt=0, description="peak learning rate")
     warmup: int | None = Field(
-        None, ge=0, description="steps over which the rate grows to it; left out: 20, at most a fifth of all"
+        None, ge=0, description="steps over which the rate grows to its peak; omitted: 20, at most a fifth of all steps"
     )
-    floor: float = Field(0.1, ge=0, le=1, description="share of the rate at the end of the cosine; 1: constant")
-    betas: tuple[float, float] = Field((0.9, 0.95), description="decay of the means of AdamW")
-    eps: float = Field(1e-8, gt=0, description="added to the root of AdamW")
-    weight_decay: float = Field(0.1, ge=0, description="of matrices; vectors do not decay")
-    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
-    clip: float = Field(1.0, ge=0, description="largest norm of the gradient, 0 for no limit")
+    floor: float = Field(0.1, ge=0, le=1, description="final rate over the peak rate (cosine decay); 1: constant")
+    betas: tuple[float, float] = Field((0.9, 0.95), description="decay rates of the moments (adamw)")
+    eps: float = Field(1e-8, gt=0, description="added to the square root (adamw)")
+    weight_decay: float = Field(0.1, ge=0, description="weight decay of matrices; vectors do not decay")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum (sgd)")
+    clip: float = Field(1.0, ge=0, description="maximum norm of the gradient; 0: no limit")
 
     @model_validator(mode="after")
     def _betas_decay(self) -> Self:
         if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas are {list(self.betas)}: both are at least 0 and below 1")
+            raise ValueError(f"betas are {list(self.betas)}: both must be at least 0 and below 1")
         return self
 
 
 class Time(Section):
-    """How long."""
+    """Duration."""
 
     steps: int = Field(200, ge=1, description="steps of the optimizer")
     limit: OptionalSpan = Field("", description=LIMIT)
-    monitor: int = Field(1, ge=1, description="steps between two lines of metrics")
-    validate_every: int = Field(50, ge=0, description="steps between two validations; 0: only at the end")
-    validate_samples: int = Field(64, ge=1, description="most samples of a validation; at the end all images count")
+    monitor: int = Field(1, ge=1, description="steps between metric lines")
+    validate_every: int = Field(50, ge=0, description="steps between validations; 0: only at the end")
+    validate_samples: int = Field(64, ge=1, description="most samples of a validation; the last one takes all images")
 
 
 class Sample(Section):
     """The text that a language model writes at the end."""
 
-    tokens: int = Field(200, ge=0, description="how many tokens, 0 for none")
-    prompt: str = Field("\n", min_length=1, description="what it continues")
-    temperature: float = Field(0.8, ge=0, description="below 1 bolder choices become rarer; 0: always the likeliest")
-    top_k: int = Field(40, ge=0, description="choose among so many of the likeliest, 0 for all")
+    tokens: int = Field(200, ge=0, description="number of tokens; 0: none")
+    prompt: str = Field("\n", min_length=1, description="text to continue")
+    temperature: float = Field(0.8, ge=0, description="sampling temperature; 0: always the likeliest token")
+    top_k: int = Field(40, ge=0, description="choose among this many of the likeliest tokens; 0: all")
 
 
 class Config(Section):
@@ -225,16 +227,16 @@ class Config(Section):
 
     app: Literal["train"] = "train"
     model: Model = Field(default_factory=Model, description="the network")
-    data: Data = Field(default_factory=Data, description="what is learned from")
-    batch: Batch = Field(default_factory=Batch, description="what a step takes")
+    data: Data = Field(default_factory=Data, description="training data")
+    batch: Batch = Field(default_factory=Batch, description="samples of a step")
     mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
-    pipeline: Pipeline = Field(default_factory=Pipeline, description="in which order a pipeline works")
-    optimizer: Optimizer = Field(default_factory=Optimizer, description="how gradients become steps")
-    time: Time = Field(default_factory=Time, description="how long")
+    pipeline: Pipeline = Field(default_factory=Pipeline, description="schedule of a pipeline")
+    optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")
+    time: Time = Field(default_factory=Time, description="duration")
     sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")
-    precision: Literal["float32", "float64"] = Field("float32", description="of all numbers")
+    precision: Literal["float32", "float64"] = Field("float32", description="precision of all numbers")
     seed: int = Field(
-        1, ge=0, le=2**31 - 1, description="of the first weights, the order of the data, dropout, sampling"
+        1, ge=0, le=2**31 - 1, description="random seed of initial weights, data order, dropout and sampling"
     )
 
     @property
@@ -248,20 +250,20 @@ class Config(Section):
         wrong = []
         if not self.model.is_language:
             wrong += [
-                f"data.{name} is a matter of language models, but model.kind is {self.model.kind!r}: leave it out"
+                f"data.{name} is for language models, but model.kind is {self.model.kind!r}: omit it"
                 for name in ("file", "tokenizer")
                 if getattr(self.data, name) is not None
             ]
             if self.batch.window is not None:
-                wrong.append(f"batch.window is a matter of language models, but model.kind is {self.model.kind!r}")
+                wrong.append(f"batch.window is for language models, but model.kind is {self.model.kind!r}")
         elif self.model.weights is None and self.batch.window is not None and self.batch.window > self.model.context:
             wrong.append(
-                f"batch.window is {self.batch.window}, and the model sees {self.model.context} tokens at once: take a"
-                " window of at most that, or a longer model.context"
+                f"batch.window is {self.batch.window}, and model.context is {self.model.context} tokens: shorten"
+                " the window, or lengthen the context"
             )
         if 1 < self.time.steps <= (self.optimizer.warmup or 0):
             wrong.append(
-                f"optimizer.warmup is {self.optimizer.warmup} of {self.time.steps} steps: it must end before them"
+                f"optimizer.warmup is {self.optimizer.warmup} of {self.time.steps} steps: make it shorter than the run"
             )
         if wrong:
             raise ValueError("; ".join(wrong))

@@ -1,4 +1,4 @@
-"""What is learned from: windows of a text, as tokens, or images of handwritten digits."""
+"""Training data: windows of a text, as tokens, or images of handwritten digits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import hpckit
 from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
 
-SPLIT_SEED = 1  # which digits are for the validation does not depend on the run's seed
+SPLIT_SEED = 1  # the validation digits do not depend on the run's seed
 PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text as samples: number i is the tokens i * window … (i + 1) * window, of which each is to tell the next.
+    """A text as samples: sample i has the tokens i * window … (i + 1) * window, each of which predicts the next.
 
     tokens: int32.
     """
@@ -54,10 +54,7 @@ class Images:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What to train on and what to validate with; `tokenizer` is that of a text, `classes` how many answers there are.
-
-    name: where it comes from, in a few words.
-    """
+    """The training and the validation data; tokenizer: of a text; classes: number of answers; name: the origin."""
 
     training: Text | Images
     validation: Text | Images
@@ -117,7 +114,7 @@ def _digits(config: Config) -> DataSet:
 
 
 class Tokenizer(Protocol):
-    """Between a text and the numbers of its tokens, 0 to `vocab` - 1."""
+    """The mapping between a text and its token ids, 0 to `vocab` - 1."""
 
     vocab: int
 
@@ -125,7 +122,7 @@ class Tokenizer(Protocol):
         """The tokens, int32 [n]."""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text; what is no text is shown as a replacement character."""
+        """The text; invalid bytes become a replacement character."""
 
 
 class Bytes:
@@ -143,9 +140,9 @@ class Bytes:
 
 
 class Pieces:
-    """The tokens of a `tokenizer.json`, as the package tokenizers writes it.
+    """The tokens of a `tokenizer.json`, as written by the package tokenizers.
 
-    Raises `SetupError` without that package, `InputError` for a file that it does not read.
+    Raises `SetupError` without that package, `InputError` for a file that it cannot read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -155,18 +152,18 @@ class Pieces:
             raise SetupError(
                 f"{path.name} needs the package tokenizers",
                 likely="it is not installed",
-                do="pip install tokenizers, or leave data.tokenizer out: each byte is then a token",
+                do="pip install tokenizers, or omit data.tokenizer: each byte is then a token",
             ) from problem
         try:
             self._loaded: Any = Loaded.from_file(str(path))
-        except Exception as problem:  # of a class that the package does not name
+        except Exception as problem:  # the package does not name its class
             raise InputError(
-                f"{path} is no file of the package tokenizers: {problem}", do="give a tokenizer.json"
+                f"{path} is not a file of the package tokenizers: {problem}", do="give a tokenizer.json"
             ) from None
         self.vocab = int(self._loaded.get_vocab_size())
 
     def encode(self, text: str) -> np.ndarray:
-        """The tokens, without those that mark the start or the end of a text."""
+        """The tokens, without start and end marks of a text."""
         return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -180,7 +177,7 @@ def tokenizer_of(path: Path | None) -> Tokenizer:
 
 
 def read_text(path: Path | None) -> str:
-    """The text of a file; without one the sources of hpckit. Raises `InputError` where it is no UTF-8."""
+    """The text of a file; without one the sources of hpckit. Raises `InputError` if it is not UTF-8."""
     if path is None:
         home = Path(str(hpckit.__file__)).parent
         return "\n".join(file.read_text(encoding="utf-8") for file in sorted(home.rglob("*.py")))
@@ -188,7 +185,7 @@ def read_text(path: Path | None) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
         raise InputError(
-            f"{path} is no text in UTF-8: byte {problem.start} is 0x{problem.object[problem.start]:02x}",
-            likely="another encoding, or no text at all",
+            f"{path} is not UTF-8 text: byte {problem.start} is 0x{problem.object[problem.start]:02x}",
+            likely="another encoding, or not a text",
             do="convert it, as with iconv -f LATIN1 -t UTF-8",
         ) from None

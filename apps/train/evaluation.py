@@ -1,4 +1,4 @@
-"""What a trained network makes of data that nothing is learned from: loss and accuracy, and a text, token by token."""
+"""Evaluation of a trained network: loss and accuracy on held-out data, and text generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step reports of itself: speed, share of the peak, bubble, communication."""
+"""The figures of a step: speed, share of the peak, bubble, communication."""
 
 from __future__ import annotations
 

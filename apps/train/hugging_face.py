@@ -1,4 +1,4 @@
-"""Names and layouts of weights as transformers has them, beside ours.
+"""Names and layouts of weights in transformers, and the mapping to ours.
 
 GPT-2 keeps matrices as [inputs, outputs] there, as all do here; Llama keeps [outputs, inputs], and queries, keys and
 values apart. Tables of embeddings and heads are [vocab, width] on both sides. A tied head has no tensor of its own.

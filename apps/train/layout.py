@@ -1,4 +1,4 @@
-"""How a run is laid out on its ranks, worked out and checked without MPI."""
+"""The layout of a run on its ranks, derived and checked without MPI."""
 
 from __future__ import annotations
 

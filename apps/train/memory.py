@@ -1,4 +1,4 @@
-"""Memory of each rank of a pipeline: worked out before a run, measured after it."""
+"""Memory of each rank of a pipeline: estimated before a run, measured after it."""
 
 from __future__ import annotations
 

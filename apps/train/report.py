@@ -1,4 +1,4 @@
-"""What a training run adds to its report: how it learned, a real step beside the simulated one, memory, its text."""
+"""The training sections of a report: learning curves, a real and a simulated step, memory, the sample text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
 def sections(run: RunData) -> Iterator[Section]:
-    """The sections, those without anything to show left out."""
+    """The sections with something to show."""
     yield from _learning(run)
     yield from _text(run)
     yield from _pipeline(run)

@@ -1,4 +1,4 @@
-"""The training app's run: steps, metrics, validation, weights, a text at the end."""
+"""The run of the training app: steps, metrics, validation, weights, a sample text."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class Training(Evolution):
             weights.load(self.trainer, self.config.model.weights)
 
     def restore(self, kept: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.trainer.restore(kept)
         self.step = self.trainer.done
         self.time = self.step
 
     def saved(self) -> State:
-        """Collective: what a checkpoint holds."""
+        """Collective: the content of a checkpoint."""
         return self.trainer.state()
 
     def advance(self) -> Due:
-        """Collective: the next step."""
+        """Collective: do the next step."""
         trainer, times, begin = self.trainer, self.config.time, clock.perf_counter()
         once = partial(trainer.step, self.run.timer)
         self.done = self.run.advance(self.step + 1, once, trainer.held, trainer.restore)
@@ -98,7 +98,7 @@ class Training(Evolution):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`.
 
-    Raises `InputError` for settings that do not go together, `BlowUpError` where the loss is no longer finite.
+    Raises `InputError` for contradictory settings, `BlowUpError` if the loss is not finite.
     """
     begin = clock.perf_counter()
     laid = layout(config, run.size)
@@ -199,7 +199,7 @@ def describe(laid: Layout) -> list[str]:
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     laid = layout(config, ranks)
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     count = sum(parameter.size for parameter in laid.model.parameters())

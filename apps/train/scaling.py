@@ -1,4 +1,4 @@
-"""What a scaling study knows of training."""
+"""The scaling model of training."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ ACTIVATIONS = {
 class Shape:
     """A network of one of the kinds of `Model`; see there. vocab: answers it chooses among.
 
-    hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of one, a name of
-    `hpckit.nn.activations`; the other kinds have theirs.
+    hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of an `mlp`, a name
+    of `hpckit.nn.activations`; other kinds have a fixed one.
     norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
     """
 
@@ -59,13 +59,13 @@ class Shape:
 
     @property
     def is_language(self) -> bool:
-        """Whether it continues a text; else it classifies images."""
+        """Whether this is a language model; otherwise it classifies images."""
         return self.kind in LANGUAGE
 
     def products(self, window: int) -> list[float]:
         """Multiply-adds of the forward pass for one sample (an image, or `window` tokens), layer by layer.
 
-        Those of matrices and of the half of the attention that is not masked; looking up an embedding is none.
+        They count matrices and the unmasked half of the attention, not embedding lookups.
         """
         if self.kind == "cnn":
             return self._image_products()

@@ -1,4 +1,4 @@
-"""What a training run holds on each rank, and a step of it."""
+"""The state of a training run on each rank, and its step."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Trainer:
         self.weighed = 0  # bytes that this rank keeps for backward passes at once, at most
 
     def step(self, timer: PhaseTimer) -> StepFigures:
-        """One step of the optimizer. Raises `BlowUpError` on every rank where the loss is no longer finite."""
+        """One step of the optimizer. Raises `BlowUpError` on every rank if the loss is not finite."""
         with timer("data"):
             share = self.sampler.take(self.replica, self.replicas)
             x, targets = self.laid.data.training.take(share.indices)
@@ -79,7 +79,7 @@ class Trainer:
 
     @property
     def owned(self) -> list[Parameter]:
-        """The parameters that this rank answers for: of those that several hold, the first replica's first stage."""
+        """The parameters that this rank saves: those that several hold belong to the first replica's first stage."""
         rank_of, layers, seen = self.laid.plan.schedule.rank_of, self.laid.model.layers, set[str]()
         found = []
         for stage, home in enumerate(rank_of):
@@ -91,7 +91,7 @@ class Trainer:
         return found
 
     def state(self) -> State:
-        """What a checkpoint holds: parameters and optimizer by the parameters' names, steps, position in the data."""
+        """The content of a checkpoint: parameters and optimizer by parameter name, steps, position in the data."""
         return self._state_of(self.owned)
 
     def held(self) -> State:

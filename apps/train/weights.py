@@ -1,4 +1,4 @@
-"""The weights of a run: gathered from the ranks, saved as a checkpoint of Hugging Face's form, read from one."""
+"""The weights of a run: gathered from the ranks, saved to and read from a Hugging Face checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the weather app: what a run file may hold, and the presets."""
+"""Settings of the weather app, and its presets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals
 METRICS = {"mass": "kg/m", "energy": "J/m", "w_max": "m/s", "theta_min": "K", "theta_max": "K"}  # per meter of depth
 
 JET_CFL = 1.35
-GPU = True  # takes `hpckit run --gpu`
+GPU = True  # supports `hpckit run --gpu`
 
 
 class Grid(Section):
@@ -41,49 +41,49 @@ class Grid(Section):
 
 
 class Bubble(Section):
-    """A patch of warm or cold air at the start: amplitude cos(pi d / 2)**2 within the ellipse d < 1."""
+    """An initial patch of warm or cold air: amplitude cos(pi d / 2)**2 within the ellipse d < 1."""
 
-    amplitude: float = Field(3.0, ge=-100, le=100, description="perturbation in the middle, K")
-    x: float = Field(10_000.0, description="middle, m")
-    z: float = Field(2_000.0, description="middle, m")
-    radius_x: float = Field(2_000.0, gt=0, description="half axis, m")
-    radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
-    of: Literal["theta", "temperature"] = Field("theta", description="what amplitude is a perturbation of")
+    amplitude: float = Field(3.0, ge=-100, le=100, description="perturbation at the center, K")
+    x: float = Field(10_000.0, description="center, m")
+    z: float = Field(2_000.0, description="center, m")
+    radius_x: float = Field(2_000.0, gt=0, description="semi-axis, m")
+    radius_z: float = Field(2_000.0, gt=0, description="semi-axis, m")
+    of: Literal["theta", "temperature"] = Field("theta", description="variable that amplitude perturbs")
     keeps: Literal["density", "pressure"] = Field(
-        "density", description="what it leaves undisturbed: warmed suddenly, or long enough ago for sound to leave"
+        "density", description="undisturbed variable: density (sudden heating), or pressure (after sound has left)"
     )
 
 
 class Source(Section):
-    """A steady vertical force that raises mountain waves, shaped as a bubble; 0 turns it off."""
+    """A steady vertical force that raises mountain waves, shaped like a bubble; 0: none."""
 
-    amplitude: float = Field(0.0, description="acceleration in the middle, m/s2")
-    x: float = Field(2_500.0, description="middle, m")
-    z: float = Field(1_000.0, description="middle, m")
-    radius_x: float = Field(500.0, gt=0, description="half axis, m")
-    radius_z: float = Field(500.0, gt=0, description="half axis, m")
+    amplitude: float = Field(0.0, description="acceleration at the center, m/s2")
+    x: float = Field(2_500.0, description="center, m")
+    z: float = Field(1_000.0, description="center, m")
+    radius_x: float = Field(500.0, gt=0, description="semi-axis, m")
+    radius_z: float = Field(500.0, gt=0, description="semi-axis, m")
 
 
 class Inflow(Section):
-    """A jet that enters at the left edge; speed 0 turns it off."""
+    """A jet that enters at the left edge; speed 0: none."""
 
-    speed: float = Field(0.0, ge=0, le=150, description="u of the air that enters, m/s")
-    theta: float = Field(298.0, gt=100, le=1000, description="its theta, K")
-    z: float = Field(7_500.0, description="middle height, m")
-    half_height: float = Field(625.0, gt=0, description="half of the jet's thickness, m")
+    speed: float = Field(0.0, ge=0, le=150, description="u of the inflow, m/s")
+    theta: float = Field(298.0, gt=100, le=1000, description="theta of the inflow, K")
+    z: float = Field(7_500.0, description="height of the jet axis, m")
+    half_height: float = Field(625.0, gt=0, description="half the jet's thickness, m")
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
     end: float = Field(1_000.0, ge=0, description="simulated time, s")
     cfl: float = Field(
         1.5,
         gt=0,
-        description="dt = cfl min(dx, dz) / max_speed; left out: 1.35 for a jet that is not `compat`, else 1.5",
+        description="dt = cfl min(dx, dz) / max_speed; omitted: 1.35 for a jet without `compat`, else 1.5",
     )
-    max_speed: float = Field(450.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
-    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    max_speed: float = Field(450.0, gt=0, description="maximum speed of sound plus wind assumed for dt, m/s")
+    monitor: int = Field(20, ge=1, description="steps between metric lines and checks of the solution")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
@@ -93,23 +93,23 @@ class Config(Section):
     app: Literal["weather"] = "weather"
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
-    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
+    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="initial patches of warm and cold air")
     wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
-    source: Source = Field(default_factory=Source, description="vertical force of the mountain-wave set-up")
-    inflow: Inflow = Field(default_factory=Inflow, description="jet of the injection set-up")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    source: Source = Field(default_factory=Source, description="vertical force of the mountain-wave setup")
+    inflow: Inflow = Field(default_factory=Inflow, description="jet of the injection setup")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
+    report: Report = Field(default_factory=Report, description="contents of the report")
     diffusion: float = Field(
-        0.0, ge=0, description="constant diffusion of u, w and theta (deviations from the base state), m2/s"
+        0.0, ge=0, description="diffusivity of u, w and theta (deviations from the base state), m2/s"
     )
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     compat: bool = Field(
         False,
-        description="as the miniWeather mini-app: energy without potential energy and without the factor 1/2, the"
-        " source counted three times and in both sweeps, hyperviscosity on the base wind too, densities in the middles"
-        " of cells, steps of cfl 1.5 with a jet too",
+        description="like the miniWeather mini-app: energy without potential energy and without the factor 1/2, the"
+        " source counted three times and in both sweeps, hyperviscosity on the base wind too, densities at cell"
+        " centers, cfl 1.5 with a jet too",
     )
 
     @model_validator(mode="after")
@@ -123,7 +123,7 @@ class Config(Section):
         return self
 
     def _misplaced(self) -> Iterator[str]:
-        """What lies outside the slab."""
+        """Positions outside the slab."""
         grid = self.grid
         slab = f"the slab of {grid.width:g} m by {grid.height:g} m"
         shapes: list[tuple[str, Bubble | Source]] = [(f"bubbles.{i}", bubble) for i, bubble in enumerate(self.bubbles)]
@@ -142,10 +142,10 @@ class Config(Section):
             yield f"wave.x of {self.wave.x:g} m lies outside {slab}: move it, or enlarge the grid"
 
     def _contradictions(self) -> Iterator[str]:
-        """What does not go together."""
+        """Settings that contradict each other."""
         grid = self.grid
         if self.wave.amplitude and self.base.kind != "isothermal":
-            yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
+            yield f"the wave needs an isothermal base state: base.kind is {self.base.kind!r}, set it to 'isothermal'"
         yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
         dt = min(grid.dx, grid.dz) / self.time.max_speed * self.time.cfl
         most = 0.5 / (dt * (grid.dx**-2 + grid.dz**-2))

@@ -1,4 +1,4 @@
-"""The slab model on a mesh: state, time step, what is watched and what is written."""
+"""The slab model on a mesh: state, time step, diagnostics and output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NONE = np.zeros((0, 0))
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: mass (kg) and energy (J), each per meter of depth; speeds m/s, theta' K."""
+    """Diagnostics over all ranks: mass (kg) and energy (J), each per meter of depth; speeds m/s, theta' K."""
 
     mass: float
     energy: float
@@ -52,10 +52,10 @@ class Watch:
 
 
 class Model:
-    """The state of a run on this rank, and what advances it.
+    """The state of a run on this rank, and its time step.
 
     `mesh` splits x only: `Mesh(comm, z=1, x=0, periodic=("x",))`. device: where the state lives. Raises
-    `DecompositionError` for blocks thinner than 6 cells and `InputError` for a base state that cannot be, on every rank
+    `DecompositionError` for blocks thinner than 6 cells and `InputError` for an invalid base state, on every rank
     alike.
     """
 
@@ -72,15 +72,15 @@ class Model:
         self.columns = np.arange(start - HALO, start + cells + HALO) % grid.nx
         self.state = Field.zeros(mesh, self.decomposition, config.precision, name="state", components=4, device=device)
         self.state.set_from_host(initial_state(config, profile, self.base, self.columns[HALO:-HALO]))
-        # On a GPU a sweep goes from one state to another.
+        # On a GPU a sweep is out of place.
         self.spare = self.state.like() if device.is_gpu else self.state
         self.status = new_status(self.state.data)
         self.exchange = HaloExchange(mesh, self.state)
         self.sent = False  # an exchange is under way
-        # A block alone in x has nobody to wait for; a GPU does all columns at once.
+        # A block alone in x has no exchange; a GPU does all columns at once.
         split = mesh.topology.sizes[mesh.topology.axis("x")] > 1 and not device.is_gpu
         self.order = edges_first(cells, columns_at_once()) if split else Order(((0, cells),))
-        # On cores a sweep in parts takes a tenth longer, which messages within the node do not.
+        # On CPU cores a sweep in parts takes 10 % longer, more than messages within the node.
         self.in_parts = device.is_gpu or (has_inner(cells) and not self.exchange.within_node)
         self.seams = np.empty((grid.nz, 4, 2, HALO)) if self.in_parts and not device.is_gpu else NO_SEAMS
         calm = np.array([self.base.wind, 0 * self.base.wind, self.base.theta])  # what diffusion leaves alone
@@ -94,7 +94,7 @@ class Model:
         self.steps_done = 0
 
     def _table(self, values: np.ndarray) -> Any:
-        """Values that kernels read, where the state is and as precise."""
+        """Values that kernels read, on the state's device and in its precision."""
         return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
 
     @property
@@ -105,12 +105,12 @@ class Model:
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
         return self.exchange.wait_seconds
 
     @property
     def first_broken_step(self) -> int | None:
-        """The first step in which a value was not finite; waits for the device."""
+        """The first step with a value that is not finite; waits for the device."""
         return read_status(self.status)[1]
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
@@ -127,7 +127,7 @@ class Model:
         self.steps_done += 1
 
     def _x(self, dt: float, timer: PhaseTimer) -> None:
-        """After the halo; what needs none is swept while it travels, unless it has been sent before."""
+        """Sweep x with its halo; inner cells are swept while it travels, unless it has been sent before."""
         part = WHOLE
         if self.in_parts and not self.sent:
             with timer("halo"):
@@ -148,7 +148,7 @@ class Model:
             )  # fmt: skip
 
     def _z(self, send: bool, dt: float, timer: PhaseTimer) -> None:
-        """The columns at the edges first, then, with `send`, the halo for what comes next is sent."""
+        """Sweep the edge columns first; with `send`, then send the halo of the next process."""
         order = self.order if send else Order(((0, len(self.columns) - 2 * HALO),))
         for lines in order.first:
             self._sweep_z(lines, dt, timer)
@@ -167,11 +167,11 @@ class Model:
             )  # fmt: skip
 
     def _swap(self) -> None:
-        """What a sweep wrote is the state now; in place it is so already."""
+        """Make the output of a sweep the state (a sweep in place has done so)."""
         self.state.data, self.spare.data = self.spare.data, self.state.data
 
     def _receive(self, timer: PhaseTimer) -> None:
-        """The halo, sent before or not."""
+        """Complete the halo exchange, started before or not."""
         with timer("halo"):
             if self.sent:
                 self.exchange.finish(self.state)
@@ -180,7 +180,7 @@ class Model:
         self.sent = False
 
     def _diffuse(self, dt: float, timer: PhaseTimer) -> None:
-        """What is lost here is seen by the next sweep."""
+        """Diffuse after a halo exchange; the next sweep detects lost cells."""
         grid, work = self.config.grid, self.spare.data if self.work is None else self.work
         self._receive(timer)
         with timer("diffusion"):
@@ -201,16 +201,16 @@ class Model:
         return Watch(mass, energy, ends[0], ends[1], ends[2], -ends[3], ends[4], round(sums[4]))
 
     def saved(self, **values: Any) -> State:
-        """What a checkpoint holds: the state, the step, and the values given."""
+        """The content of a checkpoint: the state, the step, and extra `values`."""
         return State([Piece.of_field(self.state)], {"step": self.steps_done, **values})
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         read_into(restored, self.state)
         self.steps_done = restored.values["step"]
 
     def output(self) -> dict[str, np.ndarray]:
-        """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
+        """The output fields, on the owned cells: theta and rho as deviations from the base state."""
         rho, rho_u, rho_w, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         total = rho + self.base.column[0][:, None]
         theta = (rho_theta + self.base.column[1][:, None]) / total - self.base.theta[:, None]

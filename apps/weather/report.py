@@ -1,4 +1,4 @@
-"""What the slab's phases do for each cell and step, for the roofline of its reports."""
+"""The work of the slab's phases per cell and step, for the roofline of its reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOPS = {"x sweep": 228, "z sweep": 237}
 
 
 def work(run: RunData) -> Iterator[Work]:
-    """Both sweeps; each moves half of the bytes that t_eff counts."""
+    """Both sweeps; each moves half the bytes of t_eff."""
     size = float(run.summary.get("bytes_per_cell_step", 0)) / len(FLOPS)
     for phase, flops in FLOPS.items():
         yield Work(phase, (phase,), size, flops)

@@ -1,4 +1,4 @@
-"""The weather app's run: mesh, what is written and told, and its dry run."""
+"""The weather app's run: mesh, output, metrics and dry run."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ VARIABLES = {
 
 
 class Weather(AtmosphereRun):
-    """The slab in its run."""
+    """The run of the slab."""
 
     app, bytes_per_cell_step, metrics, variables = "weather", BYTES_PER_CELL_STEP, METRICS, VARIABLES
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
         run_on_grid(Weather, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid = config.grid
     decomposition = Decomposition((grid.nz, grid.nx), Topology(("z", "x"), (1, ranks), ("x",)), halo=(0, HALO))
     require_top(profile_of(config.base), grid.nz, grid.dz)

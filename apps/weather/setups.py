@@ -1,4 +1,4 @@
-"""What a run starts from and what drives it: bubbles, the vertical force, the jet, as arrays for the kernels."""
+"""Initial state and forcing: bubbles, the vertical force, the jet, as arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SOURCE_PASSES = 3  # how often the mini-app adds the vertical force to a tendenc
 
 
 def initial_state(config: Config, profile: Profile, base: BaseState, columns: np.ndarray) -> np.ndarray:
-    """Deviations from the base state at the start, float64[4, nz, columns], for columns of cells given by index.
+    """Initial deviations from the base state, float64[4, nz, columns], for columns of cells given by index.
 
-    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; the air is at rest in the base wind. compat: as
-    the mini-app, the momentum of that wind is such a mean too, though the base's density is that in the middle.
+    Means over each cell by Gauss-Legendre quadrature of 3 x 3 points; the air moves with the base wind. compat: like
+    the mini-app, the momentum of that wind is such a mean too, but the base density is the one at the center.
     """
     grid, nz = config.grid, config.grid.nz
     state = np.zeros((4, nz, len(columns)))

@@ -1,4 +1,4 @@
-"""Settings of the weather3d app: what a run file may hold, and the presets."""
+"""Settings of the weather3d app, and its presets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METRICS = {
     "mass_relaxed": "kg",
     "eddy_viscosity_max": "m2/s",
 }
-GPU = True  # takes `hpckit run --gpu`
+GPU = True  # supports `hpckit run --gpu`
 
 
 class Grid(Section):
@@ -60,111 +60,111 @@ Side = Literal["periodic", "walls", "open"]
 
 
 class Sides(Section):
-    """The four sides. Periodic, free-slip walls, or open: air and waves may leave, inflow is the base state's.
+    """The four sides. Periodic, free-slip walls, or open: air and waves leave, and inflow is base-state air.
 
     Within `width` of an open side the state is relaxed toward the base state and its wind.
     """
 
-    x: Side = Field("periodic", description="the sides across x")
-    y: Side = Field("periodic", description="the sides across y")
+    x: Side = Field("periodic", description="sides normal to x")
+    y: Side = Field("periodic", description="sides normal to y")
     width: float = Field(4_000.0, ge=0, description="depth of the relaxation zone inside an open side, m; 0: none")
-    time: float = Field(60.0, gt=0, description="time scale of the relaxation at an open side, s; it fades inward")
+    time: float = Field(60.0, gt=0, description="relaxation time at an open side, s; the relaxation fades inward")
 
 
 class Lid(Section):
-    """A Rayleigh sponge below the lid, which relaxes u, v, w and theta toward the base state; depth 0 turns it off."""
+    """A Rayleigh sponge below the lid, which relaxes u, v, w and theta toward the base state; depth 0: none."""
 
     depth: float = Field(0.0, ge=0, description="depth of the sponge, m")
-    time: float = Field(300.0, gt=0, description="time scale at the lid, s; it fades downward")
+    time: float = Field(300.0, gt=0, description="relaxation time at the lid, s; the relaxation fades downward")
 
 
 class Base(settings.Base):
-    """The atmosphere at rest (or in a flow that depends on z alone) that the run starts from and deviates from."""
+    """The base state: an atmosphere at rest, or in a flow that depends on z alone."""
 
-    v: float = Field(0.0, ge=-150, le=150, description="uniform wind along y, m/s; with base.wind the sounding's")
-    wind: bool = Field(False, description="take the wind of the sounding (east is x, north is y)")
+    v: float = Field(0.0, ge=-150, le=150, description="uniform wind along y, m/s; ignored with base.wind")
+    wind: bool = Field(False, description="use the wind of the sounding (east is x, north is y)")
 
 
 class Bubble(Section):
-    """A patch of warm or cold air at the start: amplitude cos(pi d / 2)**2 within the ellipsoid d < 1."""
+    """An initial patch of warm or cold air: amplitude cos(pi d / 2)**2 within the ellipsoid d < 1."""
 
-    amplitude: float = Field(3.0, ge=-100, le=100, description="theta perturbation in the middle, K")
-    x: float = Field(10_000.0, description="middle, m")
-    y: float = Field(10_000.0, description="middle, m")
-    z: float = Field(2_000.0, description="middle, m")
-    radius_x: float = Field(2_000.0, gt=0, description="half axis, m")
-    radius_y: float = Field(2_000.0, gt=0, description="half axis, m")
-    radius_z: float = Field(2_000.0, gt=0, description="half axis, m")
+    amplitude: float = Field(3.0, ge=-100, le=100, description="theta perturbation at the center, K")
+    x: float = Field(10_000.0, description="center, m")
+    y: float = Field(10_000.0, description="center, m")
+    z: float = Field(2_000.0, description="center, m")
+    radius_x: float = Field(2_000.0, gt=0, description="semi-axis, m")
+    radius_y: float = Field(2_000.0, gt=0, description="semi-axis, m")
+    radius_z: float = Field(2_000.0, gt=0, description="semi-axis, m")
 
 
 class Band(Section):
     """A band of warm air across the box that sends out inertia-gravity waves (Skamarock and Klemp 1994).
 
-    theta' = amplitude sin(pi z / height) / (1 + ((x - x0) / half_width)**2); amplitude 0 turns it off.
+    theta' = amplitude sin(pi z / height) / (1 + ((x - x0) / half_width)**2); amplitude 0: none.
     """
 
-    amplitude: float = Field(0.0, ge=-10, le=10, description="theta perturbation in the middle, K")
-    x: float = Field(100_000.0, description="middle, m")
-    half_width: float = Field(5_000.0, gt=0, description="distance at which half of it is left, m")
+    amplitude: float = Field(0.0, ge=-10, le=10, description="theta perturbation at the center, K")
+    x: float = Field(100_000.0, description="center, m")
+    half_width: float = Field(5_000.0, gt=0, description="distance at which half of the amplitude is left, m")
 
 
 class Wave(settings.Wave):
     """A band of warm air that sends out linear inertia-gravity waves (Baldauf and Brdar 2013); amplitude 0: none."""
 
-    along: Literal["x", "y"] = Field("x", description="the direction in which they travel; its middle is x there")
+    along: Literal["x", "y"] = Field("x", description="direction of travel, along which x and half_width are measured")
 
 
 class Jet(Section):
-    """A jet along x at the start, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0 turns it off.
+    """An initial jet along x, speed / (cosh(dy / half_width) cosh(dz / half_height))**2; speed 0: none.
 
-    A small v of the same shape, a wave along x, lets it meander. A balanced jet starts with the pressure and density
-    that hold it against the Coriolis force, exactly in the grid's own operators, and stays.
+    A small v of the same shape, a wave along x, makes it meander. A balanced jet starts with the pressure and density
+    that balance the Coriolis force exactly in the discrete operators, and stays.
     """
 
-    speed: float = Field(0.0, ge=-150, le=150, description="u in the middle, m/s")
-    y: float = Field(10_000.0, description="middle, m")
-    z: float = Field(5_000.0, description="middle, m")
-    half_width: float = Field(1_500.0, gt=0, description="half of its extent in y, m")
-    half_height: float = Field(3_000.0, gt=0, description="half of its extent in z, m")
+    speed: float = Field(0.0, ge=-150, le=150, description="u at the center, m/s")
+    y: float = Field(10_000.0, description="center, m")
+    z: float = Field(5_000.0, description="center, m")
+    half_width: float = Field(1_500.0, gt=0, description="half width in y, m")
+    half_height: float = Field(3_000.0, gt=0, description="half height in z, m")
     wobble: float = Field(1.0, ge=-50, le=50, description="amplitude of v, m/s")
-    waves: int = Field(2, ge=1, description="waves of v along x")
+    waves: int = Field(2, ge=1, description="wavelengths of v along x")
     balanced: bool = Field(False, description="start in geostrophic and hydrostatic balance")
 
 
 class Smagorinsky(Section):
-    """Diffusion by unresolved turbulence with Smagorinsky's and Lilly's eddy viscosity; coefficient 0 turns it off."""
+    """Diffusion by unresolved turbulence with Smagorinsky's and Lilly's eddy viscosity; coefficient 0: none."""
 
-    coefficient: float = Field(0.0, ge=0, le=1, description="Cs of K = (Cs Delta)^2 |D|; 0.18 to 0.25 are usual")
+    coefficient: float = Field(0.0, ge=0, le=1, description="Cs of K = (Cs Delta)^2 |D|; usually 0.18 to 0.25")
     prandtl: float = Field(1 / 3, gt=0, le=10, description="turbulent Prandtl number: theta and tracers get K / Pr")
 
 
 class Tracer(Section):
-    """Something that the air carries, as kg per kg of air: `background`, and `amount` more within a shape.
+    """A tracer that the air carries, in kg per kg of air: `background`, plus `amount` within a shape.
 
-    A blob is an ellipsoid, a layer lies between z - radius_z and z + radius_z; inside, amount cos(pi d / 2)**2 with the
-    distance d that is 1 at the edge, or amount alone where sharp.
+    A blob is an ellipsoid, a layer lies between z - radius_z and z + radius_z; inside, it adds
+    amount cos(pi d / 2)**2, where d is 1 at the edge, or a constant amount if sharp.
     """
 
     name: str = Field(pattern="^[a-z][a-z0-9_]*$", description="name of the field in the output: a-z, 0-9, _")
-    shape: Literal["blob", "layer", "uniform"] = Field("blob", description="where it is at the start")
-    amount: float = Field(1.0, description="in the middle, more than the background")
-    background: float = Field(0.0, description="everywhere")
-    sharp: bool = Field(False, description="the same amount up to the edge")
-    x: float = Field(10_000.0, description="middle, m (blob)")
-    y: float = Field(10_000.0, description="middle, m (blob)")
-    z: float = Field(2_000.0, description="middle, m")
-    radius_x: float = Field(2_000.0, gt=0, description="half axis, m (blob)")
-    radius_y: float = Field(2_000.0, gt=0, description="half axis, m (blob)")
-    radius_z: float = Field(2_000.0, gt=0, description="half axis, or half the thickness of a layer, m")
+    shape: Literal["blob", "layer", "uniform"] = Field("blob", description="initial shape")
+    amount: float = Field(1.0, description="excess over the background at the center")
+    background: float = Field(0.0, description="mixing ratio everywhere else")
+    sharp: bool = Field(False, description="constant amount up to the edge")
+    x: float = Field(10_000.0, description="center, m (blob)")
+    y: float = Field(10_000.0, description="center, m (blob)")
+    z: float = Field(2_000.0, description="center, m")
+    radius_x: float = Field(2_000.0, gt=0, description="semi-axis, m (blob)")
+    radius_y: float = Field(2_000.0, gt=0, description="semi-axis, m (blob)")
+    radius_z: float = Field(2_000.0, gt=0, description="semi-axis, or half the thickness of a layer, m")
 
 
 class Time(Section):
-    """How long, and in which steps."""
+    """Duration and time step."""
 
     end: float = Field(1_000.0, ge=0, description="simulated time, s")
     cfl: float = Field(1.25, gt=0, description="dt = cfl min(dx, dy, dz) / max_speed")
-    max_speed: float = Field(400.0, gt=0, description="speed of sound plus wind that dt reckons with, m/s")
-    monitor: int = Field(20, ge=1, description="steps between two lines of metrics, and two checks of the solution")
+    max_speed: float = Field(400.0, gt=0, description="maximum speed of sound plus wind assumed for dt, m/s")
+    monitor: int = Field(20, ge=1, description="steps between metric lines and checks of the solution")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
@@ -176,20 +176,20 @@ class Config(Section):
     sides: Sides = Field(default_factory=Sides, description="periodic, walls or open")
     lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
-    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="warm and cold air at the start")
-    band: Band = Field(default_factory=Band, description="a band of warm air at the start")
+    bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="initial patches of warm and cold air")
+    band: Band = Field(default_factory=Band, description="initial band of warm air")
     wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
-    jet: Jet = Field(default_factory=Jet, description="a jet at the start")
-    tracers: tuple[Tracer, ...] = Field((), description="what the air carries")
-    time: Time = Field(default_factory=Time, description="how long, and in which steps")
-    output: Output = Field(default_factory=Output, description="what is written")
+    jet: Jet = Field(default_factory=Jet, description="initial jet")
+    tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
+    time: Time = Field(default_factory=Time, description="duration and time step")
+    output: Output = Field(default_factory=Output, description="output files")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    report: Report = Field(default_factory=Report, description="contents of the report")
     coriolis: float = Field(
-        0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on what deviates from the base wind"
+        0.0, ge=-1e-2, le=1e-2, description="Coriolis parameter f, 1/s; acts on deviations from the base wind"
     )
     diffusion: float = Field(
-        0.0, ge=0, description="constant diffusion of u, v, w and theta (deviations from the base state), m2/s"
+        0.0, ge=0, description="diffusivity of u, v, w and theta (deviations from the base state), m2/s"
     )
     smagorinsky: Smagorinsky = Field(default_factory=Smagorinsky, description="eddy viscosity")
     drag: float = Field(0.0, ge=0, le=1, description="drag coefficient of the ground, Cd of rho Cd |V| V")
@@ -209,7 +209,7 @@ class Config(Section):
         return self
 
     def _misplaced(self) -> Iterator[str]:
-        """What lies outside the box."""
+        """Positions outside the box."""
         grid, jet = self.grid, self.jet
         box = f"the box of {grid.width:g} m by {grid.length:g} m by {grid.height:g} m"
         for i, bubble in enumerate(self.bubbles):
@@ -235,18 +235,18 @@ class Config(Section):
                     " or enlarge the grid"
                 )
         if self.wave.amplitude and self.base.kind != "isothermal":
-            yield f"the wave needs an isothermal base state: set base.kind, {self.base.kind!r}, to that"
+            yield f"the wave needs an isothermal base state: base.kind is {self.base.kind!r}, set it to 'isothermal'"
         if self.lid.depth >= grid.height:
-            yield f"lid.depth of {self.lid.depth:g} m leaves nothing of {grid.height:g} m: lower it"
+            yield f"lid.depth of {self.lid.depth:g} m fills the box of {grid.height:g} m: lower it"
 
     def _wrong_sides(self) -> Iterator[str]:
-        """Sides that contradict the wind, and zones that fill the box."""
+        """Sides that contradict the wind, and relaxation zones that fill the box."""
         grid, base, sides = self.grid, self.base, self.sides
         for axis, wind, extent in (("x", base.u, grid.width), ("y", base.v, grid.length)):
             kind = getattr(sides, axis)
             if kind == "walls" and (wind or base.wind):
                 name = "base.wind" if base.wind else "base.u" if axis == "x" else "base.v"
-                yield f"sides.{axis} are walls, which the wind of {name} would blow through: drop one of the two"
+                yield f"sides.{axis} are walls, and the wind of {name} blows through them: drop one of the two"
             if kind == "open" and 2 * sides.width >= extent:
                 yield f"sides.width of {sides.width:g} m leaves no interior in {axis}, which is {extent:g} m: lower it"
 
@@ -254,11 +254,11 @@ class Config(Section):
             yield "jet.balanced needs a Coriolis force and walls beside the jet: set coriolis and sides.y = 'walls'"
 
     def _wrong_names(self) -> Iterator[str]:
-        """Tracers that are called like something else."""
+        """Tracers whose names are taken."""
         names = [tracer.name for tracer in self.tracers]
         for i, name in enumerate(names):
             if name in FIELD_NAMES:
-                yield f"tracers.{i}.name = {name!r} is taken: {', '.join(FIELD_NAMES)} stand in the output already"
+                yield f"tracers.{i}.name = {name!r} is taken: {', '.join(FIELD_NAMES)} are other fields of the output"
             elif name in names[:i]:
                 yield f"tracers.{i}.name = {name!r} is taken by tracers.{names.index(name)}"
 

@@ -1,4 +1,4 @@
-"""What the grid does not resolve: diffusion with a constant or an eddy viscosity, of the air and of what it carries."""
+"""Unresolved mixing: diffusion with a constant or an eddy viscosity, of the air and its tracers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hpckit.kernels.euler.turbulence.dispatch import eddy_viscosity, mix, mix_tr
 
 
 class Mixing:
-    """Constant diffusion and Smagorinsky's of a run on this rank. `base`: what neither touches, float64[4, nz]."""
+    """Constant diffusion and Smagorinsky's of a run on this rank. `base`: not diffused, float64[4, nz]."""
 
     def __init__(self, config: Config, mesh: Mesh, state: Field, column: Any, base: Any) -> None:
         grid = config.grid
@@ -35,11 +35,11 @@ class Mixing:
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
         return self._exchange.wait_seconds
 
     def apply(self, state: Field, tracers: Tracers | None, dt: float, timer: PhaseTimer) -> None:
-        """Mix over dt (s), tracers as theta; each of the two after its halo."""
+        """Mix over dt (s), tracers like theta; each scheme after its halo exchange."""
         config = self.config
         if config.smagorinsky.coefficient:
             self._fill_halo(state, tracers, timer)
@@ -77,7 +77,7 @@ class Mixing:
         tracers.swap()
 
     def watch(self) -> dict[str, float]:
-        """Collective: the greatest eddy viscosity of the last step (m2/s), where there is one."""
+        """Collective: the maximum eddy viscosity of the last step (m2/s), if there is one."""
         if not self.config.smagorinsky.coefficient:
             return {}
         greatest = np.array(float(self._greatest))
@@ -86,7 +86,7 @@ class Mixing:
 
 
 def viscosity_limit(config: Config, dt: float) -> float:
-    """The greatest eddy viscosity (m2/s) that an explicit step of dt (s) stands, for momentum and scalars."""
+    """The maximum eddy viscosity (m2/s) at which an explicit step of dt (s) is stable, for momentum and scalars."""
     grid = config.grid
     share = min(0.25, config.smagorinsky.prandtl / 2)
     return share / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))

@@ -1,4 +1,4 @@
-"""The box model on a mesh: state, time step, what is watched and what is written."""
+"""The box model on a mesh: state, time step, diagnostics and output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def mesh_for(config: Config, comm: MPI.Comm, **sizes: int) -> Mesh:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run watches, over all ranks: mass (kg), energy (J), speeds (m/s; speed_*: wind and sound), theta' (K).
+    """Diagnostics over all ranks: mass (kg), energy (J), speeds (m/s; speed_*: wind and sound), theta' (K).
 
     more: metrics of this run alone, by name.
     """
@@ -66,9 +66,9 @@ class Watch:
 
 
 class Model:
-    """The state of a run on this rank, and what advances it.
+    """The state of a run on this rank, and its time step.
 
-    `mesh` splits y and x: `mesh_for(config, comm)`. Raises `InputError` for a base state that cannot be, on every rank
+    `mesh` splits y and x: `mesh_for(config, comm)`. Raises `InputError` for an invalid base state, on every rank
     alike.
     """
 
@@ -102,7 +102,7 @@ class Model:
             axis: HaloExchange(mesh, self.state, {axis: walls[axis]} if axis in walls else None, axes=axis)
             for axis in HORIZONTAL
         }
-        # On a GPU a sweep goes from one state to another.
+        # On a GPU a sweep is out of place.
         self.spare = self.state.like() if device.is_gpu else self.state
         self.status = new_status(self.state.data)
         self.column, self.height, self.rest = map(self._table, (self.base.column, self.base.height, calm))
@@ -124,7 +124,7 @@ class Model:
         self.steps_done = 0
 
     def _table(self, values: np.ndarray) -> Any:
-        """Values that kernels read, where the state is and as precise."""
+        """Values that kernels read, on the state's device and in its precision."""
         return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
 
     @property
@@ -134,13 +134,13 @@ class Model:
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
         waited = sum(exchange.wait_seconds for exchange in self.exchanges.values())
         return waited + sum(each.wait_seconds for each in (self.tracers, self.mixing) if each)
 
     @property
     def first_broken_step(self) -> int | None:
-        """The first step in which a value was not finite; waits for the device."""
+        """The first step with a value that is not finite; waits for the device."""
         return read_status(self.status)[1]
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
@@ -161,7 +161,7 @@ class Model:
                 self._sweep(part, after, dt, timer)
 
     def _physics(self, dt: float, timer: PhaseTimer) -> None:
-        """Everything that is no dynamics, one process after the other, each in place on the state after the last.
+        """All physics, one process after the other, each in place on the state after the last.
 
         Source terms of columns belong here: the vertical is whole on each rank, column (j, i) of a field is
         `state.interior[field, :, j, i]`, from the ground up.
@@ -178,10 +178,10 @@ class Model:
                 self.entered[1] += relax(self.state.data, *tables, dt) * self.cell_volume
 
     def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> None:
-        """One direction, after its halo, and the tracers with it.
+        """Sweep one direction, after its halo, and advect the tracers.
 
-        The halo of the direction that comes `after` is sent as soon as the lines at the edges are swept. Tracers have
-        halos of their own, and need the density of all cells before and after a sweep: with them nothing goes ahead.
+        The halo of direction `after` is sent once the edge lines are swept. Tracers have their own halos, and need
+        the density of all cells before and after a sweep: with tracers no halo is sent ahead.
         """
         part, order = WHOLE, self.orders.get((direction, after)) or self.orders[direction, None]
         if direction in self.in_parts and self.sent != direction:
@@ -208,7 +208,7 @@ class Model:
             self.entered[0] = self.entered[0] + self._mass_through(direction) * dt
 
     def _receive(self, direction: str) -> None:
-        """The halo along a direction, sent before or not."""
+        """Complete the halo exchange along a direction, started before or not."""
         if self.sent == direction:
             self.exchanges[direction].finish(self.state)
         elif direction in self.exchanges and not (direction == "x" and self.closed):
@@ -229,9 +229,9 @@ class Model:
                 sweep_x(*states, self.column, flux, numbers, self.status, lines, part, self.seams)
 
     def _plan_overlap(self, device: Device) -> None:
-        """In which order lines are swept, by direction and the one after it; which directions begin without their halo.
+        """The order of lines by direction and the one after it, and the directions that begin without their halo.
 
-        An axis that is not split has nobody to wait for. A GPU sweeps all lines of a direction at once.
+        An axis that is not split has no exchange. A GPU sweeps all lines of a direction at once.
         """
         _, ny, nx = self.decomposition.owned(self.mesh.rank)
         topology = self.mesh.topology
@@ -240,7 +240,7 @@ class Model:
         self.sent = None
         # Tracers look at the density of the halo too.
         self.closed = topology.is_periodic("x") and not shared["x"] and not self.tracers and not device.is_gpu
-        # On cores a sweep in parts takes a tenth longer, which messages within the node do not.
+        # On CPU cores a sweep in parts takes 10 % longer, more than messages within the node.
         in_parts = split["x"] and has_inner(nx) and not self.exchanges["x"].within_node
         self.in_parts = HORIZONTAL if device.is_gpu else ("x",) if in_parts else ()
         self.seams = np.empty((self.config.grid.nz, ny, FIELDS, 2, HALO)) if in_parts else NO_SEAMS
@@ -258,7 +258,7 @@ class Model:
         return self.state.device.zeros(tuple(shape), self.state.data.dtype)
 
     def _mass_through(self, axis: str) -> Any:
-        """Air that enters through this rank's part of the open sides across an axis in the last sweep, kg/s."""
+        """Air that entered through this rank's part of the open sides of an axis in the last sweep, kg/s."""
         topology, rank, dim = self.mesh.topology, self.mesh.rank, "zyx".index(axis)
         flux = np.moveaxis(self.mass_flux[axis], dim, 0)
         low = flux[0].sum(dtype=np.float64) if topology.shift(rank, axis, -1) is None else 0.0
@@ -267,7 +267,7 @@ class Model:
 
     @property
     def cell_volume(self) -> float:
-        """Of one cell, m3."""
+        """The volume of a cell, m3."""
         return self.spacing["x"] * self.spacing["y"] * self.spacing["z"]
 
     def watch(self) -> Watch:
@@ -291,7 +291,7 @@ class Model:
         )
 
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
-        """Where sides are open: what became of the mass (kg) from one watch to another; `unexplained` is rounding."""
+        """With open sides: the budget of the mass (kg) between two watches; `unexplained` is rounding."""
         if not self.open_axes:
             return {}
         more = {name: last.more[f"mass_{name}"] - first.more[f"mass_{name}"] for name in ("through_sides", "relaxed")}
@@ -299,7 +299,7 @@ class Model:
         return {"mass_budget": {"change": change, **more, "unexplained": change - sum(more.values())}}
 
     def saved(self, **values: Any) -> State:
-        """Collective: what a checkpoint holds: state and tracers, the step, the mass that entered, the values given."""
+        """Collective: the content of a checkpoint: state, tracers, step, the mass that entered, and extra `values`."""
         fields = [self.state, *([self.tracers.field] if self.tracers else [])]
         entered = np.array([float(mass) for mass in self.entered])
         self.mesh.comm.Allreduce(MPI.IN_PLACE, entered, op=MPI.SUM)
@@ -307,14 +307,14 @@ class Model:
         return State([Piece.of_field(each) for each in fields], {**own, **values})
 
     def restore(self, restored: Restored) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         for each in [self.state, *([self.tracers.field] if self.tracers else [])]:
             read_into(restored, each)
         self.steps_done = restored.values["step"]
         self.entered = list(restored.values["entered"]) if self.mesh.rank == 0 else [0.0, 0.0]
 
     def output(self) -> dict[str, np.ndarray]:
-        """The fields that are written, of the owned cells: theta and rho as deviations from the base state."""
+        """The output fields, on the owned cells: theta and rho as deviations from the base state."""
         rho, *momentum, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         base_rho, base_rho_theta, _ = self.base.column[:, :, None, None]
         total = rho + base_rho

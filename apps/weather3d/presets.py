@@ -1,4 +1,4 @@
-"""The presets of the weather3d app: name, what it shows, its settings."""
+"""The presets of the weather3d app: name, summary, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the box's phases do for each cell and step, for the roofline of its reports."""
+"""The work of the box's phases per cell and step, for the roofline of its reports."""
 
 from __future__ import annotations
 

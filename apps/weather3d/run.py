@@ -1,4 +1,4 @@
-"""The weather3d app's run: what is written and told, and its dry run."""
+"""The weather3d app's run: output, metrics and dry run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VARIABLES = {
 
 
 class Weather3D(AtmosphereRun):
-    """The box in its run."""
+    """The run of the box."""
 
     app, bytes_per_cell_step, metrics = "weather3d", BYTES_PER_CELL_STEP, METRICS
     model: Model
@@ -44,18 +44,18 @@ class Weather3D(AtmosphereRun):
         self.variables = VARIABLES | {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
 
     def more(self) -> Mapping[str, Any]:
-        """Where sides are open: the budget of the mass."""
+        """The budget of the mass, with open sides."""
         return self.model.budgets(self.first, self.last)
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the run on all ranks of `run.comm`; raises what `run_on_grid` raises."""
+    """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with mesh_for(config, run.comm) as mesh:
         run_on_grid(Weather3D, model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks; raises what it would raise before its start."""
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
     topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)

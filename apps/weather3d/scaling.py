@@ -1,4 +1,4 @@
-"""What a scaling study knows of the box."""
+"""The scaling model of the box."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ UNIT = "cells"
 
 
 def stepped(config: Config, steps: int) -> dict[str, Any]:
-    """Frames and metrics at the start and the end alone."""
+    """The settings with frames and metrics at the start and the end only."""
     end = steps * config.full_step
     return {"time.end": end, "time.monitor": steps, "output.every": 2 * end, "output.compression": 0}
 
 
 def grown(config: Config, ranks: int) -> dict[str, Any]:
-    """Wider along x and y."""
+    """The settings of an area that grows along x and y."""
     grid, periodic = config.grid, periodic_axes(config)
     closed = [name in periodic for name in AXES]
     _, y, x = growth(ranks, (grid.nz, grid.ny, grid.nx), closed, tuple(AXES.values()))

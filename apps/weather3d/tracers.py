@@ -51,7 +51,7 @@ class Tracers:
 
     @property
     def wait_seconds(self) -> float:
-        """Time spent in MPI waits so far."""
+        """Seconds spent in MPI waits so far."""
         return sum(exchange.wait_seconds for exchange in self.exchanges.values())
 
     def fill_halo(self, axis: str) -> None:
@@ -65,7 +65,7 @@ class Tracers:
         self._old[...] = state[RHO]
 
     def after(self, axis: str, state: Any, column: Any, mass_flux: Any, dt: float) -> None:
-        """After the sweep: go with the mass flux that it told."""
+        """Advect the tracers with the mass flux of the sweep."""
         rate = dt / self._spacing[axis]
         transport(
             self.field.data, self.spare.data, self._old, state, column, mass_flux, "zyx".index(axis), rate

@@ -1,4 +1,4 @@
-"""A checksum of 64-bit words: quick, and no single word may change unseen."""
+"""A fast checksum of 64-bit words that detects every change of a single word."""
 
 from hpckit.kernels.checksum.simd import checksum
 

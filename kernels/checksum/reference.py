@@ -1,8 +1,8 @@
-"""The checksum in NumPy: the oracle, and what it is.
+"""The checksum in NumPy: definition and test oracle.
 
-Each word is mixed with its number by steps that can be undone (the first of the finalizer of splitmix64, Steele, Lea
-and Flood 2014), so that another word always gives another summand: a change within one word is always seen, changes of
-several words, and words that are swapped, but for one case in 2**64 or so.
+Each word is mixed with its index by an invertible function (the first steps of the finalizer of splitmix64, Steele, Lea
+and Flood 2014), so different words give different summands. A change of one word is always detected; changes of
+several words, and swapped words, go undetected with a probability of about 2**-64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FACTOR = 0xBF58476D1CE4E5B9
 
 
 def checksum(words, start=0):
-    """The sum, modulo 2**64, of the mixed words: uint64[n], the first of which has the number `start`."""
+    """The sum of the mixed words, modulo 2**64. words: uint64[n]; start: index of the first word."""
     with np.errstate(over="ignore"):
         numbers = np.arange(start, start + len(words), dtype=np.uint64)
         mixed = (words ^ (numbers * np.uint64(KEY))) * np.uint64(FACTOR)

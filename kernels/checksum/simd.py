@@ -12,7 +12,7 @@ _KEY, _FACTOR, _HALF = np.uint64(KEY), np.uint64(FACTOR), np.uint64(32)
 
 @jit
 def checksum(words, start=0):
-    """As the reference."""
+    """The sum of the mixed words, modulo 2**64; see `reference.checksum`."""
     total, key = np.uint64(0), np.uint64(start) * _KEY
     for k in range(len(words)):
         mixed = (words[k] ^ key) * _FACTOR

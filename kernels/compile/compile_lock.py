@@ -1,8 +1,8 @@
-"""One process of a machine compiles a kernel, the others wait and load what it kept on disk.
+"""One process per machine compiles a kernel; the others wait and load it from disk.
 
-A job of 64 ranks a node would else compile every kernel 64 times at once. The lock is a file beside the kernel's in the
-cache; it is free when its holder leaves, however that ends. Where the file system has no locks, or the holder takes too
-long, a process compiles for itself.
+Otherwise a job with 64 ranks per node would compile every kernel 64 times at once. The lock is a file beside the
+kernel's in the cache, released when its holder exits in any way. If the file system has no locks, or the holder takes
+too long, a process compiles for itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ POLL = 0.02  # s
 
 
 class CompileLock:
-    """The lock of one kernel; `take` and `release` as often as you like, it is held once."""
+    """The lock of one kernel; repeated calls of `take` and `release` are harmless."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: int | None = None
 
     def take(self, patience: float = PATIENCE) -> bool:
-        """Wait until no other process compiles this kernel; False where there can be no lock, or not in time."""
+        """Wait until no other process compiles this kernel; False without a lock, or on a timeout."""
         if self._file is not None:
             return True
         try:
@@ -46,7 +46,7 @@ class CompileLock:
         return False
 
     def release(self) -> None:
-        """Let others go on."""
+        """Release the lock."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.close(self._file)

@@ -60,7 +60,7 @@ def simulating() -> bool:
 
 
 def compiling() -> bool:
-    """Whether kernels are compiled only: what they would compute means nothing."""
+    """Whether kernels are only compiled, so their results are meaningless."""
     return _compiled is not None
 
 

@@ -4,7 +4,7 @@
   written once would compute in double precision whatever its arrays hold. In single precision all constants are
   float32 here, through everything that a kernel calls.
 - Numba inlines pieces by copying their text, which takes a minute for a kernel of many. Here they become functions of
-  the GPU, which its compiler is told to inline: the same machine code, five times sooner.
+  the GPU, which its compiler inlines: the same machine code, compiled five times faster.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Tiling(NamedTuple):
 def tiling(shape: tuple[int, int], most_cells: int, fewest_rows: int, slots: int) -> Tiling:
     """The cut of a grid of shape (rows, cells): tiles of at most `most_cells`, chunks of at least `fewest_rows`.
 
-    slots: blocks of threads that the device holds at once; with no more of them there is no second round.
+    slots: blocks of threads that run at once on the device; more blocks would need a second round.
     """
     height, width = shape
     across = blocks(width, most_cells)

@@ -1,4 +1,4 @@
-"""Sums and greatest values over all cells of arrays on a GPU, in double precision: what `diagnose` watches.
+"""Sums and maxima over all cells of arrays on a GPU, in double precision, for `diagnose`.
 
 A fixed number of blocks goes over the cells; each leaves its sums and maxima, and the host puts those together. The
 order of the additions depends on the number of cells alone: the same state has the same sums.

@@ -59,7 +59,7 @@ def _meet(a: Any, b: Any) -> Dual | None:
 
 
 def _parts(c: Any, b: Any, value: Any, given: Any, base: Any) -> tuple[Any, Any]:
-    """Value and slope of an operand; the slope of what is no dual is None."""
+    """Value and slope of an operand; the slope of a plain number is None."""
     if isinstance(given, Dual):
         pair = cgutils.create_struct_proxy(given)(c, b, value=value)
         return pair.value, pair.slope

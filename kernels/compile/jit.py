@@ -108,7 +108,7 @@ def _compiled(function: Any, math: frozenset[str], callers: tuple) -> Any:
     helpers = {name: made(names[name]) for name in function.__code__.co_names if name in names}
     cells = tuple(types.CellType(made(cell.cell_contents)) for cell in function.__closure__ or ())
     twin = types.FunctionType(function.__code__, names | helpers, function.__name__, function.__defaults__, cells)
-    twin.__module__ = __name__  # kernels on disk import the module, and a user's file is none that can be imported
+    twin.__module__ = __name__  # kernels on disk import the module, and a user's file cannot be imported
     return numba.njit(twin, fastmath=set(math) or False, error_model="numpy", nogil=True)
 
 

@@ -1,7 +1,7 @@
-"""Streams of a simulated GPU: work is put off until something waits for it, so that a missing wait shows.
+"""Streams of a simulated GPU: work is deferred until something waits for it, so that a missing wait shows.
 
-Work given to the default stream is done at once. In any other stream it lies until an event after it is waited for, by
-the host or by a stream that then does work: of all the orders that a GPU may choose, the latest.
+The default stream works at once. Any other stream defers its work until the host, or a stream that then works, waits
+for a later event: of all the orders that a GPU may choose, the latest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Self
 
 
 class SimulatedStream:
-    """A queue of calls; `with stream:` makes it the one that work is given to."""
+    """A queue of calls; `with stream:` makes it the current stream."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], object]] = []
@@ -20,20 +20,20 @@ class SimulatedStream:
         _streams.append(self)
 
     def give(self, call: Callable[[], object]) -> None:
-        """Do the call in its turn."""
+        """Queue a call; the default stream runs it at once."""
         self._waiting.append(call)
         self.given += 1
         if self is _streams[0]:
             self.run()
 
     def run(self, stop: int | None = None) -> None:
-        """Do what it was given, or the first `stop` calls of it."""
+        """Run the queued calls, or the first `stop` of them."""
         while self._waiting and (stop is None or self.done < stop):
             self.done += 1
             self._waiting.pop(0)()
 
     def wait_event(self, event: SimulatedEvent) -> None:
-        """What is given to it from now on comes after what the event marks now."""
+        """Make later work of this stream wait for the work that the event marks now."""
         stream, stop = event.stream, event.stop
         self.give(lambda: stream.run(stop))
 
@@ -48,7 +48,7 @@ class SimulatedStream:
 
 
 class SimulatedEvent:
-    """A mark behind what a stream was given."""
+    """A mark after the work queued in a stream."""
 
     def __init__(self) -> None:
         self.stream, self.stop = _streams[0], 0
@@ -58,12 +58,12 @@ class SimulatedEvent:
         self.stream, self.stop = stream, stream.given
 
     def synchronize(self) -> None:
-        """Return when all before the mark is done."""
+        """Return when all work before the mark is done."""
         self.stream.run(self.stop)
 
     @property
     def done(self) -> bool:
-        """Whether all before the mark is done."""
+        """Whether all work before the mark is done."""
         return self.stream.done >= self.stop
 
 
@@ -72,7 +72,7 @@ _current: list[SimulatedStream] = [SimulatedStream()]
 
 
 def current_stream() -> SimulatedStream:
-    """The stream that work is given to."""
+    """The current stream."""
     return _current[-1]
 
 

@@ -1,18 +1,18 @@
-"""Shallow water with shocks and dry land, finite volumes, NumPy: the oracle, and the documentation of the other forms.
+"""Shallow water with shocks and dry land, finite volumes, NumPy: definition and test oracle of the compiled forms.
 
-Depth h and momenta hu, hv over a bottom b, in the middle of the cells:
+Depth h and momenta hu, hv over a bottom b, at cell centers:
 
     dh/dt  + d(hu)/dx + d(hv)/dy = 0
     dhu/dt + d(hu u + g h h / 2)/dx + d(hu v)/dy = -g h db/dx + f hv - k |hu| hu
     dhv/dt + d(hv u)/dx + d(hv v + g h h / 2)/dy = -g h db/dy - f hu - k |hu| hv,   k = (g n**2 / h**(1/3) + c) / h**2
 
 with Manning's n (s/m**(1/3)), a quadratic drag coefficient c (1) and the Coriolis parameter f (1/s). In each direction
-depth, surface h + b and velocities are linear in a cell, by the monotonized central limiter; faces take the hydrostatic
+depth, surface h + b and velocities are linear in a cell (monotonized central limiter). Faces use the hydrostatic
 reconstruction of Audusse et al. (2004, SIAM J. Sci. Comput. 25, 2050-2065, second-order form of section 4) and the HLL
-flux with the momentum along a face carried by the mass (as HLLC does). So a lake stays at rest over any bottom, islands
-included; the depth stays at or above 0 where `rate` times dt is at most 1/2; smooth flow is second order.
+flux; the mass flux carries the tangential momentum (as in HLLC). A lake stays at rest over any bottom, islands
+included; the depth stays non-negative if `rate` times dt is at most 1/2; smooth flow is second order.
 
-State: float64[3, ny + 4, nx + 4] (m, m2/s, m2/s), halo of 2 cells filled before a stage; bottom of the same cells (m).
+State: float64[3, ny + 4, nx + 4] (m, m2/s, m2/s), halo of 2 cells filled before a stage; bottom: of the same cells (m).
 A time step is SSP-RK2 (Heun's): `stage` with weight 1, the halo, `stage` with weight 1/2.
 """
 
@@ -27,7 +27,7 @@ OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
 Side = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # depth, surface, velocity across and along
 
 
-@np.errstate(all="ignore")  # a lost solution is told by `diagnose`
+@np.errstate(all="ignore")  # `diagnose` reports non-finite cells
 def stage(
     new: np.ndarray,
     now: np.ndarray,
@@ -39,11 +39,11 @@ def stage(
     found: np.ndarray,
     part: int,
 ) -> None:
-    """Set new = (1 - weight) start + weight (now + dt tendency(now)), friction within, in the owned cells of `new`.
+    """Set new = (1 - weight) start + weight (now + dt tendency(now)), with friction, in the owned cells of `new`.
 
-    new is none of the others. dt (s). found: takes what the time step must be short against, the greatest of (wave
-    speed)/dx + (wave speed)/dy at the faces of a cell (1/s), and the least depth in `new` (m), as `dispatch.ends` reads
-    them after all parts; here float64[1, 2]. part: of `kernels.parts`.
+    new must not alias now or start. dt (s). found: receives the rate that limits dt, the maximum of (wave speed)/dx +
+    (wave speed)/dy over the faces of a cell (1/s), and the minimum depth in `new` (m); `dispatch.ends` reads both after
+    all parts; here float64[1, 2]. part: of `kernels.parts`.
     """
     if part == INNER:
         return
@@ -59,7 +59,7 @@ def stage(
         high = tuple(value + slope for value, slope in zip(values, slopes, strict=True))
         before = tuple(np.roll(value, 1, dim) for value in high)
         mass, from_low, from_high, sideways, speed = _face_flux(before, low, gravity)
-        # What stands between pressures of both faces and the slope of the bottom is the slope of the surface.
+        # The pressures of both faces and the bottom slope combine to the slope of the surface.
         push = 0.5 * gravity * (low[0] + high[0]) * (high[1] - low[1])
         change[H] -= (np.roll(mass, -1, dim) - mass) / spacing
         change[across] -= (np.roll(from_low, -1, dim) - from_high + push) / spacing
@@ -80,11 +80,11 @@ def stage(
 
 @np.errstate(all="ignore")
 def diagnose(state: np.ndarray, bottom: np.ndarray, physics: Physics) -> np.ndarray:
-    """What a run watches, of the owned cells: float64[6].
+    """Diagnostics of the owned cells: float64[6].
 
-    Sums over cells of h (m) and of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2); the greatest speed (m/s) and
-    depth (m); the number of cells with more than `dry`, and of those that are not finite or have less than nothing
-    (these count for nothing else).
+    Sums over cells of h (m) and of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2); the maximum speed (m/s) and
+    depth (m); the number of cells deeper than `dry`, and of cells that are not finite or below 0 deep (excluded from
+    all else).
     """
     gravity, dry = physics.gravity, physics.dry
     depth, level = state[H][OWNED], bottom[OWNED]
@@ -111,7 +111,7 @@ def _half_slope(values: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _face_flux(left: Side, right: Side, gravity: float) -> tuple[np.ndarray, ...]:
-    """See `numerics.face_flux`: the flux of momentum comes less the pressure of the left and of the right side."""
+    """See `numerics.face_flux`: the momentum flux minus the pressure of the left, and of the right, side."""
     (h_l, level_l, u_l, v_l), (h_r, level_r, u_r, v_r) = left, right
     bottom = np.maximum(level_l - h_l, level_r - h_r)
     h_l, h_r = np.maximum(level_l - bottom, 0), np.maximum(level_r - bottom, 0)

@@ -97,7 +97,7 @@ def _squares(x, parts, partial):
 
 
 def squared_sums(x: Any, parts: np.ndarray) -> Any:
-    """As `reference.squared_sums`, of the device: nothing waits for it."""
+    """Sums of squares of parts, on the device, without waiting; see `reference.squared_sums`."""
     partial = empty((len(parts), CHUNKS), x, np.float64)
     if len(parts):
         _squares[(CHUNKS, len(parts)), FOLDERS](x, from_host(parts, x), partial)
@@ -145,7 +145,7 @@ def _cross_entropy(dtype: str) -> Any:
 
 
 def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> Any:
-    """As `reference.cross_entropy`; the sum is of the device, and nothing waits for it."""
+    """The loss, left on the device without waiting; see `reference.cross_entropy`."""
     losses = empty((len(logits),), logits, np.float64)
     if len(logits):
         _cross_entropy(logits.dtype.name)[len(logits), FOLDERS](logits, targets, vocab, inverse, losses)
@@ -198,7 +198,7 @@ def _adamw(values, grads, mean, square, bounds, decays, settings):
 
 
 def adamw(values: Any, grads: Any, mean: Any, square: Any, bounds: Any, decays: Any, settings: Any) -> None:
-    """As `reference.adamw`; bounds, decays and settings are of the host."""
+    """One step of AdamW in place; bounds, decays and settings are host arrays (`reference.adamw`)."""
     if not values.size:  # a stage without parameters
         return
     parts = from_host(bounds, values), from_host(decays, values), tuple(settings)
@@ -217,7 +217,7 @@ def _momentum(values, grads, velocity, bounds, decays, settings):
 
 
 def momentum(values: Any, grads: Any, velocity: Any, bounds: Any, decays: Any, settings: Any) -> None:
-    """As `reference.momentum`; bounds, decays and settings are of the host."""
+    """One step of SGD with momentum; bounds, decays and settings are host arrays (`reference.momentum`)."""
     if not values.size:
         return
     parts = from_host(bounds, values), from_host(decays, values), tuple(settings)
@@ -271,7 +271,7 @@ def _add_positions(dy, dpositions):
 
 
 def embed_gradient(tokens: Any, dy: Any, dtable: Any, dpositions: Any) -> None:
-    """As `reference.embed_gradient`, token by token in their order too."""
+    """Add dy to the rows of the tables, in the order of the tokens; see `reference.embed_gradient`."""
     flat, width = tokens.reshape(-1), dy.shape[-1]
     wide = min(THREADS, blocks(width, WARP) * WARP)
     launch = _add_tokens[(flat.size, blocks(width, wide)), wide]

@@ -32,7 +32,7 @@ def exponential(dtype: str) -> Any:
 
 @functools.cache
 def normal_tail(dtype: str) -> Any:
-    """As `elementary.normal_tail`, by the GPU's functions."""
+    """The normal tail by the GPU's functions; see `elementary.normal_tail`."""
     root, half = np.dtype(dtype).type(math.sqrt(0.5)), np.dtype(dtype).type(0.5)
 
     @inlined
@@ -52,7 +52,7 @@ def _relu(x, y):
 
 
 def relu(x: Any, y: Any) -> None:
-    """As `reference.relu`."""
+    """Set y = max(x, 0); x becomes the derivative; see `reference.relu`."""
     _relu[blocks(x.size, THREADS), THREADS](x, y)
 
 
@@ -73,17 +73,17 @@ def _activation(make: Callable, dtype: str, function: Callable) -> Any:
 
 
 def gelu(x: Any, y: Any) -> None:
-    """As `reference.gelu`."""
+    """Set y to the tanh form of GELU; x becomes the derivative; see `reference.gelu`."""
     _activation(elementary.gelu, x.dtype.name, exponential)[blocks(x.size, THREADS), THREADS](x, y)
 
 
 def gelu_erf(x: Any, y: Any) -> None:
-    """As `reference.gelu_erf`."""
+    """Set y to the exact form of GELU; x becomes the derivative; see `reference.gelu_erf`."""
     _activation(elementary.gelu_erf, x.dtype.name, normal_tail)[blocks(x.size, THREADS), THREADS](x, y)
 
 
 def silu(x: Any, y: Any) -> None:
-    """As `reference.silu`."""
+    """Set y = x sigmoid(x); x becomes the derivative; see `reference.silu`."""
     _activation(elementary.silu, x.dtype.name, exponential)[blocks(x.size, THREADS), THREADS](x, y)
 
 
@@ -105,7 +105,7 @@ def _swiglu(dtype: str) -> Any:
 
 
 def swiglu(gate: Any, up: Any, y: Any) -> None:
-    """As `reference.swiglu`."""
+    """Set y = silu(gate) up; gate and up become derivatives; see `reference.swiglu`."""
     _swiglu(gate.dtype.name)[blocks(gate.size, THREADS), THREADS](gate, up, y)
 
 
@@ -117,7 +117,7 @@ def _scale(x, factor):
 
 
 def scale(x: Any, factor: Any) -> None:
-    """As `reference.scale`."""
+    """Multiply x by `factor` elementwise, in place; see `reference.scale`."""
     _scale[blocks(x.size, THREADS), THREADS](x, factor)
 
 
@@ -130,7 +130,7 @@ def _scale_two(dy, first, second):
 
 
 def scale_two(dy: Any, first: Any, second: Any) -> None:
-    """As `reference.scale_two`."""
+    """Multiply both derivatives by dy, in place; see `reference.scale_two`."""
     _scale_two[blocks(dy.size, THREADS), THREADS](dy, first, second)
 
 
@@ -149,7 +149,7 @@ def _dropout(x, y, key, step, first, limit, factor):
 
 
 def dropout(x: Any, y: Any, key: int, step: int, first: int, rate: float) -> None:
-    """As `simd.dropout`, the same numbers."""
+    """Set y to x / (1 - rate) or 0, with the random numbers of `simd.dropout`."""
     limit = u8(math.floor(rate * 2.0**32 - 0.5) + 1)
     launch = _dropout[blocks(x.shape[0] * -(-x.shape[1] // 4), THREADS), THREADS]
     launch(x, y, u8(key), u8(step), u8(first), limit, x.dtype.type(1 / (1 - rate)))

@@ -1,7 +1,7 @@
-"""Kernels of neural networks, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Kernels of neural networks, NumPy: definition and test oracle of the compiled forms.
 
-Arrays are C-contiguous, float32 or float64, all of one dtype; n rows (tokens, samples) of d numbers. Functions write
-to the arrays they are given: what is overwritten stands in each docstring. Statistics of a row are kept for backward.
+Arrays are C-contiguous, float32 or float64, all of one dtype; n rows (tokens, samples) of d numbers. Functions work in
+place: each docstring names the arrays it overwrites. Statistics of a row are kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def relu(x: np.ndarray, y: np.ndarray) -> None:
-    """Y = max(x, 0); x becomes the slope, 0 or 1."""
+    """Set y = max(x, 0); x becomes the derivative, 0 or 1."""
     y[...] = np.maximum(x, 0)
     x[...] = x > 0
 
 
 def gelu(x: np.ndarray, y: np.ndarray) -> None:
-    """Y = x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3); x becomes the slope.
+    """Set y = x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3); x becomes the derivative.
 
-    Hendrycks and Gimpel, "Gaussian error linear units", 2016, in the form by tanh that GPT-2 has. Computed as
-    x sigmoid(2 u).
+    Hendrycks and Gimpel, "Gaussian error linear units", 2016, in the tanh approximation of GPT-2,
+    computed as x sigmoid(2 u).
     """
     gate = sigmoid(2 * GELU_SLOPE * x * (1 + GELU_CUBIC * x * x))
     y[...] = x * gate
@@ -42,9 +42,9 @@ def gelu(x: np.ndarray, y: np.ndarray) -> None:
 
 
 def gelu_erf(x: np.ndarray, y: np.ndarray) -> None:
-    """Y = x / 2 (1 + erf(x / sqrt(2))), x times the normal distribution's cumulative function; x becomes the slope.
+    """Set y = x / 2 (1 + erf(x / sqrt(2))), x times the normal cumulative distribution; x becomes the derivative.
 
-    Hendrycks and Gimpel's own definition, which BERT has and PyTorch means by GELU.
+    Hendrycks and Gimpel's exact definition: the GELU of BERT, and PyTorch's default.
     """
     gate = _half_erfc(-math.sqrt(0.5) * x.astype(np.float64))
     density = np.exp(-0.5 * np.square(x, dtype=np.float64)) / math.sqrt(2 * math.pi)
@@ -57,14 +57,14 @@ def _half_erfc(x: np.ndarray) -> np.ndarray:
 
 
 def silu(x: np.ndarray, y: np.ndarray) -> None:
-    """Y = x sigmoid(x) (also named swish); x becomes the slope."""
+    """Set y = x sigmoid(x) (also named swish); x becomes the derivative."""
     gate = sigmoid(x)
     y[...] = x * gate
     x[...] = gate + y * (1 - gate)
 
 
 def swiglu(gate: np.ndarray, up: np.ndarray, y: np.ndarray) -> None:
-    """Y = silu(gate) up; gate becomes dy/dgate and up becomes dy/dup. Shazeer, "GLU variants", 2020."""
+    """Set y = silu(gate) up; gate becomes dy/dgate and up becomes dy/dup. Shazeer, "GLU variants", 2020."""
     value = np.empty_like(gate)
     silu(gate, value)
     y[...] = value * up
@@ -73,12 +73,12 @@ def swiglu(gate: np.ndarray, up: np.ndarray, y: np.ndarray) -> None:
 
 
 def scale(x: np.ndarray, factor: np.ndarray) -> None:
-    """X *= factor, number by number."""
+    """Multiply x by `factor` elementwise, in place."""
     x *= factor
 
 
 def scale_two(dy: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-    """Both slopes times dy, in place: first *= dy, second *= dy."""
+    """Multiply both derivatives by dy, in place."""
     first *= dy
     second *= dy
 
@@ -87,7 +87,7 @@ def scale_two(dy: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
 
 
 def add_columns(x: np.ndarray, sums: np.ndarray) -> None:
-    """sums[d] += the sum over the rows of x[n, d]: the gradient of a bias."""
+    """Add the sum over the rows of x [n, d] to sums [d]: the gradient of a bias."""
     sums += x.sum(axis=0)
 
 
@@ -97,15 +97,15 @@ def squared_sum(x: np.ndarray) -> float:
 
 
 def squared_sums(x: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """`squared_sum` of each part of a vector, float64 [k]: from parts[k, 0] to before parts[k, 1]."""
+    """`squared_sum` of the parts x[parts[k, 0] : parts[k, 1]] of a vector, float64 [k]."""
     return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray, vocab: int, inverse: np.ndarray) -> float:
     """The sum over rows of log(sum_j exp(logits[j])) - logits[target], j < vocab, in float64.
 
-    Columns from `vocab` on are padding and count for nothing. A negative target leaves its row out. logits become
-    exp(logits - their maximum), 0 in the padding; inverse[n] becomes 1 / their sum, 0 for rows left out.
+    Columns from `vocab` on are padding and are ignored, as are rows with a negative target. logits become
+    exp(logits - their maximum), 0 in the padding; inverse[n] becomes 1 / their sum, 0 for ignored rows.
     """
     rows = np.arange(len(logits))
     counted = targets >= 0
@@ -120,7 +120,7 @@ def cross_entropy(logits: np.ndarray, targets: np.ndarray, vocab: int, inverse: 
 
 
 def cross_entropy_gradient(logits: np.ndarray, targets: np.ndarray, inverse: np.ndarray, factor: float) -> None:
-    """What `cross_entropy` left in `logits` becomes factor times the gradient of the loss."""
+    """Turn the `logits` that `cross_entropy` left into `factor` times the gradient of the loss."""
     logits *= (factor * inverse)[:, None].astype(logits.dtype)
     rows = np.flatnonzero(targets >= 0)
     logits[rows, targets[rows]] -= logits.dtype.type(factor)
@@ -184,17 +184,17 @@ def embed(tokens: np.ndarray, table: np.ndarray, positions: np.ndarray, y: np.nd
 
 
 def embed_gradient(tokens: np.ndarray, dy: np.ndarray, dtable: np.ndarray, dpositions: np.ndarray) -> None:
-    """Adds dy to the rows of the tables that it came from, token by token in their order."""
+    """Add dy to the rows of the tables that it came from, in the order of the tokens."""
     np.add.at(dtable, tokens.reshape(-1), dy.reshape(-1, dy.shape[-1]))
     if len(dpositions):
         dpositions[: tokens.shape[1]] += dy.sum(axis=0)
 
 
 def dropout(x: np.ndarray, y: np.ndarray, key: int, step: int, first: int, rate: float) -> None:
-    """Y = x / (1 - rate), or 0 with probability `rate`. Srivastava et al., "Dropout", 2014.
+    """Set y = x / (1 - rate), or 0 with probability `rate`. Srivastava et al., "Dropout", 2014.
 
-    x: [samples, numbers of a sample]. Whether number i of sample `first` + k is kept is a function of (key, step,
-    first + k, i): word i % 4 of Philox under counter i // 4 + (first + k) ceil(numbers / 4), below 2^48.
+    x: [samples, numbers of a sample]. Whether number i of sample `first` + k is kept depends on (key, step, first + k,
+    i) alone: word i % 4 of Philox under counter i // 4 + (first + k) ceil(numbers / 4), below 2^48.
     """
     samples, each = x.shape
     groups = -(-each // 4)

@@ -117,7 +117,7 @@ def scale_two(dy, first, second):
 
 @jit(noalias=True)
 def add_columns(x, sums):
-    """As `reference.add_columns`: four rows a pass over the sums."""
+    """Add column sums, four rows per pass; see `reference.add_columns`."""
     n = len(x)
     whole = n - n % 4
     for i in range(0, whole, 4):
@@ -272,6 +272,6 @@ def _dropout(x, y, key, step, first, limit, factor):
 
 
 def dropout(x, y, key, step, first, rate):
-    """As `reference.dropout`: a word's number is above `rate` from this word on."""
+    """Set y to x / (1 - rate) or 0: numbers above `rate` begin at a threshold word (`reference.dropout`)."""
     limit = u8(math.floor(rate * 2.0**32 - 0.5) + 1)
     _dropout(x, y, u8(key), u8(step), u8(first), limit, x.dtype.type(1 / (1 - rate)))

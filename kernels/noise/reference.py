@@ -1,8 +1,8 @@
 """Counter-based random numbers, NumPy: Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
 (SC11), and normal numbers from it by Box and Muller (1958).
 
-A number is a function of (seed, step, id, stream): a particle's noise does not depend on which rank holds it, nor on
-how many there are. `stream` tells uses apart that have all else in common.
+A number is a function of (seed, step, id, stream): a particle's noise depends neither on the rank that holds it nor on
+the number of ranks. `stream` separates uses that share seed, step and id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HALF = np.uint64(32)
 
 
 def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
-    """Four words (32 bits each, uint64 [4, n]) of counters uint64 [4, n] under a key of two words."""
+    """Four 32-bit words, as uint64 [4, n], for the counters, uint64 [4, n], under a key of two words."""
     c = [np.asarray(word, np.uint64) & LOW for word in counter]
     k0, k1 = np.uint64(key[0]) & LOW, np.uint64(key[1]) & LOW
     for _ in range(ROUNDS):
@@ -28,15 +28,15 @@ def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
 
 
 def uniforms(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
-    """Set out[i], float64 [n, 4], to four numbers in (0, 1) for ids[i]: multiples of 2^-32 moved by half of one.
+    """Set out[i], float64 [n, 4], to four numbers in (0, 1) for ids[i]: (k + 1/2) 2^-32.
 
-    Nothing is set where an id is negative.
+    Rows with a negative id are left as they are.
     """
     out[ids >= 0] = _uniforms(seed, step, ids[ids >= 0].astype(np.uint64), stream)
 
 
 def normals(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
-    """Set out[i], float64 [n, 4], to four independent normal numbers for ids[i], where that is not negative."""
+    """Set out[i], float64 [n, 4], to four independent normal numbers for ids[i], unless it is negative."""
     u = _uniforms(seed, step, ids[ids >= 0].astype(np.uint64), stream)
     radius = np.sqrt(-2 * np.log(u[:, ::2]))
     angle = 2 * np.pi * u[:, 1::2]

@@ -1,4 +1,4 @@
-"""Slabs in NumPy: the oracle, and the documentation of what the other forms compute.
+"""Packing of slabs, NumPy: definition and test oracle of the compiled forms.
 
 `array` is [outer, n, inner] and C-contiguous; `buffer` is flat, of the array's dtype, with outer * layers * inner
 values in the order of the array.
@@ -25,13 +25,13 @@ def add_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> 
 
 
 def wrap_ends(array: np.ndarray, width: int) -> None:
-    """Fill the halo of a periodic dim from the other end: `width` layers at both ends of the middle dim."""
+    """Fill the halo of a periodic dim, the `width` layers at both ends of the middle dim, from the opposite end."""
     array[:, :width] = array[:, -2 * width : -width]
     array[:, -width:] = array[:, width : 2 * width]
 
 
 def fold_ends(array: np.ndarray, width: int) -> None:
-    """The reverse of `wrap_ends`: add the halo of a periodic dim to the layers that own it, and clear the halo."""
+    """The adjoint of `wrap_ends`: add the halo of a periodic dim to the layers that own it, and clear the halo."""
     array[:, -2 * width : -width] += array[:, :width]
     array[:, width : 2 * width] += array[:, -width:]
     array[:, :width] = 0

@@ -94,5 +94,5 @@ def fold_ends(array: np.ndarray, width: int) -> None:
 
 
 def clear_slab(array: np.ndarray, first: int, layers: int) -> None:
-    """As `reference.clear_slab`: NumPy's own loop."""
+    """Set a slab to 0 by NumPy's own loop; see `reference.clear_slab`."""
     array[:, first : first + layers] = 0

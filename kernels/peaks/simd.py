@@ -16,7 +16,7 @@ def copy(out: np.ndarray, x: np.ndarray, repeats: int) -> None:
 
 @jit(math=FUSED, noalias=True)
 def triad(out: np.ndarray, x: np.ndarray, y: np.ndarray, factor: float, repeats: int) -> None:
-    """As `reference.triad`; a product and a sum may be rounded once."""
+    """Set out = x + (factor + r) y, where product and sum may be fused; see `reference.triad`."""
     for r in range(repeats):
         now = factor + r
         for i in range(np.uint64(x.size)):
@@ -43,7 +43,7 @@ def _four(a, b, c, d, e, f, g, h, factor, term):
 
 @jit(math=FUSED)
 def multiply_add(x: np.ndarray, factor: float, term: float, repeats: int) -> None:
-    """As `reference.multiply_add`, for a multiple of 8 elements; a product and a sum are rounded once where the
+    """Chains of multiply-adds (`reference.multiply_add`) on a multiple of 8 elements, rounded once where the
     processor can. Eight chains stand side by side in each lane, so that none waits for its own last step.
     """
     n = np.uint64(x.size) // np.uint64(8)

@@ -26,7 +26,7 @@ def step(
 def step_free(
     fields: Fields, out: Fields, f: Any, physics: Physics, dt: float, steps: int = 1, part: int = WHOLE
 ) -> None:
-    """As `step`, flat, without walls and forces; see `reference.step_free`."""
+    """Advance a flat basin without walls and forces; see `reference.step_free`."""
     _form(fields, out, steps, f).step_free(fields, out, f, physics, dt, steps, part)
 
 

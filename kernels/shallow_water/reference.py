@@ -1,4 +1,4 @@
-"""Nonlinear shallow water on an Arakawa C-grid, NumPy: the oracle, and the documentation of the other forms.
+"""Nonlinear shallow water on an Arakawa C-grid, NumPy: definition and test oracle of the compiled forms.
 
 Vector-invariant equations with potential vorticity q, for the thickness h of the layer over a bottom b:
 
@@ -7,14 +7,14 @@ Vector-invariant equations with potential vorticity q, for the thickness h of th
     dv/dt = -q h u - dB/dy + nu (dD/dy + dzeta/dx) - r v - c |u| v / h
     q = (f + zeta) / h,  zeta = dv/dx - du/dy,  D = du/dx + dv/dy,  B = g (h + b) + (u u + v v) / 2
 
-h and b sit in the middle of the cells, u on their low faces in x, v on their low faces in y, q and zeta on their low
-corners. Averages and the products q h u are those of the energy-conserving scheme of Sadourny (1975, J. Atmos. Sci. 32,
-680-689, eq. 6): without friction and forcing the tendencies keep mass and energy exactly. Time: the three stages of
+h and b are at cell centers, u on low faces in x, v on low faces in y, q and zeta at low corners. Averages and the
+products q h u are those of the energy-conserving scheme of Sadourny (1975, J. Atmos. Sci. 32,
+680-689, eq. 6): without friction and forcing the tendencies conserve mass and energy exactly. Time: the three stages of
 SSP-RK3 (Shu and Osher 1988, J. Comput. Phys. 77, 439-471).
 
-State: h float64[ny + 6, nx + 6] (m); u and v (m/s) of the same shape or, where a dim ends at walls, with one face more
-in it. The halo of 3 cells is filled before a step, and stale after it. Walls and what lies beyond them are told by
-factors, rows[k, ny + 6] and columns[k, nx + 6], of which k is
+State: h float64[ny + 6, nx + 6] (m); u and v (m/s) of the same shape or, if a dim ends at walls, with one face more in
+it. The halo of 3 cells is filled before a step, and stale after it. Walls and the cells beyond them are given by
+factors, rows[k, ny + 6] and columns[k, nx + 6], where k is
 
 - WATER   1 for cells inside, 0 beyond a wall
 - FACE    1 for low faces inside, 0 on and beyond a wall
@@ -22,8 +22,8 @@ factors, rows[k, ny + 6] and columns[k, nx + 6], of which k is
 - F       rows only: Coriolis parameter of the low corners, 1/s
 - STRESS  rows only: wind stress along x over the density of water, m2/s2
 
-Velocities on and beyond walls stay 0 and the thickness beyond them stays as it is, so that nothing passes. Velocities
-of less than some 1e-136 m/s become 0 at the end of a step: their squares would be subnormal, which is slow to compute.
+Velocities on and beyond walls stay 0, and the thickness beyond them does not change, so no mass passes. Velocities
+below about 1e-136 m/s become 0 at the end of a step: their squares would be subnormal, which is slow to compute.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ import numpy as np
 from hpckit.kernels.parts import INNER
 from hpckit.kernels.shallow_water.constants import CALM, CORNER, FACE, HALO, STRESS, WATER, F, Physics
 
-STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))  # weights of the start of the step and of the stage before
+STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))  # weights of the start of the step and of the previous stage
 Fields = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-@np.errstate(all="ignore")  # a lost solution is told by `diagnose`
+@np.errstate(all="ignore")  # `diagnose` reports non-finite cells
 def step(
     fields: Fields,
     out: Fields,
@@ -49,10 +49,10 @@ def step(
     steps: int,
     part: int,
 ) -> None:
-    """Advance h, u and v by `steps` steps of dt (s); each needs three cells of halo, and leaves them stale.
+    """Advance h, u and v by `steps` steps of dt (s); each needs three halo cells, and leaves them stale.
 
-    fields: h, u, v. out: three arrays like them that take the owned values of the result; may be the fields, but not on
-    a GPU. bottom: its height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
+    fields: h, u, v. out: three such arrays that receive the owned values of the result; may be the fields, except on a
+    GPU. bottom: height b (m), float64[ny + 6, nx + 6], halo filled. rows: float64[5, ny + 6]; columns:
     float64[3, nx + 6]. steps: up to AT_ONCE, on a GPU 1. part: of `kernels.parts`.
     """
     if part == INNER:
@@ -77,7 +77,7 @@ def step(
 
 
 def step_free(fields: Fields, out: Fields, f: np.ndarray, physics: Physics, dt: float, steps: int, part: int) -> None:
-    """`step` over a flat bottom, without walls, friction and forcing. f: by rows of low corners, float64[ny + 6]."""
+    """`step` over a flat bottom, without walls, friction and forcing. f: at low corners by rows, float64[ny + 6]."""
     shape = fields[0].shape
     rows, columns = np.ones((5, shape[0])), np.ones((3, shape[1]))
     rows[F], rows[STRESS] = f, 0.0
@@ -87,11 +87,11 @@ def step_free(fields: Fields, out: Fields, f: np.ndarray, physics: Physics, dt: 
 
 @np.errstate(all="ignore")
 def diagnose(fields: Fields, bottom: np.ndarray, f: np.ndarray, physics: Physics, halo: int) -> np.ndarray:
-    """What a run watches, of the cells within a halo of `halo` cells, which is filled: float64[7].
+    """Diagnostics of the cells inside a filled halo of `halo` cells: float64[7].
 
     Sums over cells of h (m), of the energy h (u u + v v) / 2 + g h (h / 2 + b) (m3/s2) and, over low corners, of the
-    potential enstrophy q q h / 2 (1/(m s2)); the greatest speed and the greatest speed plus sqrt(g h) (m/s); the least
-    h (m); the number of cells that are not finite or dry (these count for nothing else). bottom may be [0, 0] (flat).
+    potential enstrophy q q h / 2 (1/(m s2)); the maximum speed and the maximum speed plus sqrt(g h) (m/s); the minimum
+    h (m); the number of cells that are not finite or dry (excluded from all else). bottom: [0, 0] if flat.
     """
     (h, u, v), (gravity, dx, dy, *_) = fields, physics
     owned, low = slice(halo, -halo), slice(halo - 1, -halo - 1)
@@ -116,7 +116,7 @@ def diagnose(fields: Fields, bottom: np.ndarray, f: np.ndarray, physics: Physics
 def _tendency(
     now: np.ndarray, bottom: np.ndarray, rows: np.ndarray, columns: np.ndarray, physics: Physics
 ) -> np.ndarray:
-    """Tendencies of h, u, v, float64[3, ny + 6, nx + 6]; the outermost cells hold nothing of use."""
+    """Tendencies of h, u, v, float64[3, ny + 6, nx + 6]; the outermost cells are undefined."""
     gravity, dx, dy, viscosity, drag, drag_quadratic = physics
     h, u, v = now
 

@@ -162,13 +162,13 @@ def _unknown(memory, at):
 
 @inlined
 def _known(memory, at):
-    """What a row was told."""
+    """Load the values stored for a row."""
     return Known(load(memory, at + H), load(memory, at + U), load(memory, at + V), load(memory, at + FLUX_U))
 
 
 @inlined
 def _carry(memory, at, known):
-    """What a row is told; of h and v that is a column behind."""
+    """Store the values for a row; those of h and v are one column behind."""
     store(memory, at + H - LANES, known.h)
     store(memory, at + U, known.u)
     store(memory, at + V - LANES, known.v)

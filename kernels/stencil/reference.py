@@ -1,7 +1,7 @@
-"""Stencils, NumPy: the oracle, and the documentation of what the other forms compute, bit by bit.
+"""Stencils, NumPy: definition and test oracle of the compiled forms, bit by bit.
 
-In all of them a cell's new value depends on its operands alone: on no bound of a region, so that a grid computed in
-pieces equals the grid computed whole. Terms are added from the last dim to the first.
+In all forms a cell's new value depends on its operands alone, not on the bounds of a region: a grid computed in pieces
+equals the grid computed whole. Terms are added from the last dim to the first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpckit.kernels.stencil.region import Box
 
 
 def factors(dt: float, spacing: Sequence[float], dtype: np.dtype, faces: bool = False) -> tuple[Any, ...]:
-    """The factor of each dim, dt / h^2, halved where a sum of two cells stands for a face; rounded once to `dtype`."""
+    """The factor of each dim, dt / h^2, halved if a face is the sum of two cells; rounded once to `dtype`."""
     return tuple(dtype.type(dt / (h * h * (2 if faces else 1))) for h in spacing)
 
 
@@ -36,14 +36,14 @@ def largest_step(coefficient: float, spacing: float | Sequence[float]) -> float:
 
 
 def _at(array: np.ndarray, box: Box, dim: int = 0, shift: int = 0) -> np.ndarray:
-    """The cells of the box, moved by `shift` along `dim`."""
+    """The cells of the box, shifted by `shift` along `dim`."""
     return array[
         tuple(slice(a + shift * (d == dim), b + shift * (d == dim)) for d, (a, b) in enumerate(zip(*box, strict=True)))
     ]
 
 
 def diffuse(out: np.ndarray, field: np.ndarray, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
-    """Set f + c sum_d factor_d ((f_-d + f_+d) - 2 f) in the box; c a number or an array (the cell's own value)."""
+    """Set f + c sum_d factor_d ((f_-d + f_+d) - 2 f) in the box; c: a number, or an array with a value per cell."""
     here = _at(field, box)
     total = None
     for dim in reversed(range(field.ndim)):

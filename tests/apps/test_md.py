@@ -59,7 +59,7 @@ def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
         ({"system": {"masses": [1.0, 2.0]}}, "1 fractions for 2 masses"),
         ({"system": {"fractions": [0.5]}}, "add up to 1"),
         ({"interaction": {"epsilon": [1.0, 1.0]}}, "epsilon has 2 types and sigma 1"),
-        ({"interaction": {"pairs": [{"types": [1, 2]}]}}, "there are 1 to 1"),
+        ({"interaction": {"pairs": [{"types": [1, 2]}]}}, "the types are 1 to 1"),
         ({"interaction": {"kind": "python"}}, "file.py:name"),
         ({"interaction": {"switch": 2.6}}, "below every cutoff"),
         ({"interaction": {"shift": True, "tail": True}}, "not one that is shifted"),

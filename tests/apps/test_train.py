@@ -226,8 +226,8 @@ def test_layers_are_dealt_to_stages_by_what_they_take(monkeypatch):
         ({"model": {"kind": "cnn", "attention_dropout": 0.1}}, "attention_dropout belongs to gpt2 or llama"),
         ({"model": {"kind": "llama", "activation": "gelu"}}, "activation belongs to gpt2 or mlp"),
         ({"model": {"activation": "tanh"}}, "'relu', 'gelu', 'gelu_erf' or 'silu'"),
-        ({"model": {"kind": "cnn"}, "batch": {"window": 8}}, "window is a matter of language models"),
-        ({"batch": {"window": 200}}, "sees 128 tokens at once"),
+        ({"model": {"kind": "cnn"}, "batch": {"window": 8}}, "batch.window is for language models"),
+        ({"batch": {"window": 200}}, "model.context is 128 tokens"),
         ({"optimizer": {"warmup": 300}}, "warmup is 300 of 200 steps"),
         ({"optimizer": {"betas": [0.9, 1.0]}}, "betas"),
         ({"model": {"weights": "/nowhere/at/all"}}, "no file or folder"),
@@ -287,7 +287,7 @@ def test_tokenizer_files(tmp_path, monkeypatch):
         with pytest.raises(SetupError, match="needs the package tokenizers"):
             Pieces(path)
     package = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    with pytest.raises(InputError, match="is no file of the package"):
+    with pytest.raises(InputError, match="is not a file of the package"):
         Pieces(path)
     trained = package.Tokenizer(package.models.BPE())
     trained.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)

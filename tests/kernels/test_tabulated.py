@@ -167,6 +167,6 @@ def test_what_is_no_table_is_refused(tmp_path):
 def test_settings_of_a_table(tmp_path):
     (tmp_path / "t.table").write_text(FILE)
     tail = {"file": str(tmp_path / "t.table"), "tail": True}
-    for more, said in [({}, "needs interaction.file"), (tail, "as it is")]:
+    for more, said in [({}, "needs interaction.file"), (tail, "go with functions")]:
         with pytest.raises(ValueError, match=said):
             Config.model_validate({"interaction": {"kind": "table", **more}})

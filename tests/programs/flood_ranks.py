@@ -56,7 +56,7 @@ with mesh_of(config) as mesh:
     assert comm.rank or len(set(texts)) == 1, texts
     assert comm.rank or f"rank {last}, step 0, cell (y {begin[0] + 1}, x {begin[1] + 1}), field hv" in texts[0], texts
 
-for file, text in (("empty.npy", "no NumPy file of numbers"), ("small.npy", "the grid has [23, 29] cells")):
+for file, text in (("empty.npy", "not a NumPy file of numbers"), ("small.npy", "the grid has [23, 29] cells")):
     if comm.rank == 0:
         (folder / "empty.npy").touch()
         np.save(folder / "small.npy", np.zeros((3, 3)))

@@ -1,4 +1,4 @@
-"""What a case of the suite is, and how it reads what its runs wrote."""
+"""A case of the suite, and access to the files of its runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOUBLE = {"single": False}
 
 @dataclass(frozen=True)
 class Nested:
-    """A run of a case: an app or APP/PRESET, and settings laid over it."""
+    """A run of a case: an app or APP/PRESET, and settings that override it."""
 
     target: str
     settings: dict[str, Any]
@@ -29,9 +29,9 @@ class Nested:
 
 @dataclass(frozen=True)
 class Case:
-    """`runs`: name -> run, by the settings of the suite. `compare`: what the finished runs show, given their folders.
+    """`runs`: name -> run, by the settings of the suite. `compare`: the findings, from the folders of the runs.
 
-    `prepare` writes files that the runs need into the folder of the suite's run, which `runs` is given too. `prepare`
+    `prepare` writes input files of the runs to the folder of the suite's run, which `runs` receives too. `prepare`
     and `compare` are called on rank 0.
     """
 
@@ -66,13 +66,13 @@ class Output:
         return abs(self.summary()["conserved"][name]["relative_change"])
 
     def metric(self, name: str) -> np.ndarray:
-        """A metric at all times it was told."""
+        """A metric at all times it was reported."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
         return np.array([json.loads(line)[name] for line in lines], np.float64)
 
 
 def relative_errors(ours: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
-    """L2 and greatest error, each over that norm of the exact field."""
+    """L2 and maximum error, each over that norm of the exact field."""
     error = ours - exact
     return (
         float(np.sqrt((error**2).sum() / (exact**2).sum())),

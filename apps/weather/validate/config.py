@@ -30,12 +30,12 @@ class Config(Section):
     """All settings of a run."""
 
     app: Literal["weather/validate"] = "weather/validate"
-    cases: tuple[Case, ...] = Field(CASES, min_length=1, description="which cases")
+    cases: tuple[Case, ...] = Field(CASES, min_length=1, description="cases to run")
     quick: bool = Field(False, description="coarser grids and fewer of them: two minutes on two cores")
     sounding: InputFile | None = Field(
         None, description="an observed column for the case `rest` (WRF input_sounding or Wyoming listing)"
     )
-    report: Report = Field(default_factory=Report, description="what the report shows")
+    report: Report = Field(default_factory=Report, description="contents of the report")
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""What the suite adds to its report: our numbers beside the ones they should be, curves, and the cases in pictures."""
+"""The suite's sections of the report: computed numbers against expected ones, curves, and pictures of the cases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shallow water on an f-plane: adjustment of a step, a jet in balance, the phase speeds of Kelvin and Poincaré waves.
 
-The numbers are those of the linear theory (Gill 1982, see `apps.exact.rotating`); amplitudes are so small that what
-is not linear does not count.
+The numbers are those of the linear theory (Gill 1982, see `apps.exact.rotating`); amplitudes are so small that
+nonlinear terms are negligible.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SUITE: dict[str, Case] = {
 
 
 def run(config: Config, run: Run) -> None:
-    """Do the chosen cases on all ranks of `run.comm`; ends "missed" where a number is not what it should be."""
+    """Do the chosen cases on all ranks of `run.comm`; ends "missed" if a number is out of its range."""
     begin, folder = clock.perf_counter(), run.directory.path
     wanted = {name: SUITE[name].runs(config, folder) for name in config.cases}
     total, done, found, status = sum(len(runs) for runs in wanted.values()), 0, Found(), "done"
@@ -66,7 +66,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
-    """What `run` would take on that many ranks: its cases, of which each says more by itself."""
+    """The cost of `run` on that many ranks: its cases, each of which has its own dry run."""
     folder = Path("CASES")
     lines = [f"{name}: {', '.join(SUITE[name].runs(config, folder))}" for name in config.cases]
     return DryRun(

@@ -13,7 +13,7 @@ from hpckit.kernels.euler.slab.dispatch import Lines, range_of, require_out
 from hpckit.kernels.forms import double_form_for
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
-NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux nobody needs
+NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux is not needed
 NO_ROWS = np.zeros((FIELDS, 0, HALO, 0))  # for halos that stand in the state
 NO_SEAMS = np.zeros((0, 0, FIELDS, 2, HALO))  # for sweeps in one part
 

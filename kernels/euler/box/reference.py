@@ -1,5 +1,5 @@
-"""Compressible Euler equations about a hydrostatic base state in a box, NumPy: the oracle, and the documentation of
-what the other forms compute.
+"""Compressible Euler equations about a hydrostatic base state in a box, NumPy: definition and test oracle of
+the compiled forms.
 
 The equations and the scheme of the slab (`kernels.euler.slab.reference`) with a second horizontal direction, in
 deviations from the base state (bars, functions of z) and flux form:
@@ -10,18 +10,17 @@ deviations from the base state (bars, functions of z) and flux form:
     d(rho w)/dt        + div(rho w v) + dp'/dz    = -rho' g
     d((rho theta)')/dt + div(rho theta v)         = 0
 
-Each direction is a sweep of its own, three Runge-Kutta stages long; the Coriolis force is a rotation of the horizontal
-momentum by the angle f dt, exact in time, on what deviates from the base wind: that wind is taken to be geostrophic.
+Each direction is a separate sweep of three Runge-Kutta stages. The Coriolis force rotates the deviation of the
+horizontal momentum from the base wind by the angle f dt, exact in time: the base wind is assumed geostrophic.
 Diffusion with a constant coefficient K, div(rho K grad phi) for u, v, w and theta, acts on deviations from the base.
 
 A state is float64[5, nz, ny + 12, nx + 12]: rho' (kg m-3), rho u, rho v, rho w (kg m-2 s-1), (rho theta)' (K kg m-3),
-with a halo of 6 cells in y and in x, two for each stage, to be filled in the direction of the next sweep: `sweep_x`
-needs it beside the owned cells in x, `sweep_y` in y, no corner is ever used. Afterwards the halo is stale. Base states
-are given by rows:
+with a halo of 6 cells in y and in x, two for each stage. Fill it in the direction of the next sweep: `sweep_x` reads it
+in x, `sweep_y` in y, neither reads corners. Afterwards the halo is stale. A base state is given by rows:
 
 - column  float64[3, nz]      at cells: rho (kg m-3), rho theta (K kg m-3), pressure (Pa)
 - faces   float64[5, nz + 1]  at interfaces: the same three, and the third differences of the base's rho u and rho v in
-                              z, which the hyperviscosity leaves alone
+                              z, on which the hyperviscosity does not act
 - ghost   float64[4]          base density of the rows outside the walls over that of the row next to the wall, as in
                               the slab
 - wind    float64[2, nz]      base u and v of the cells (m/s)
@@ -53,17 +52,16 @@ def sweep_x(
 ) -> None:
     """Advance the x direction by dt (s).
 
-    out: takes the owned cells of the result; may be the state, but not on a GPU. mass_flux: takes what changed the
-    density, the mass flux of the last stage (kg m-2 s-1) at the low faces of the owned cells and the high face of the
-    last, float64[nz, ny, nx + 1]; of size 0 it is left alone.
+    out: receives the owned cells of the result; may be the state, except on a GPU. mass_flux: receives the mass flux of
+    the last stage (kg m-2 s-1), which changed the density, at the low faces of the owned cells and the high face of the
+    last one, float64[nz, ny, nx + 1]; ignored if of size 0.
 
-    status: int32[2] of `euler.status.new_status`, takes OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may
-    be left out where only a momentum along the interfaces is lost, which the sweep carries but does not use.
+    status: int32[2] of `euler.status.new_status`, receives OUT_OF_RANGE and NOT_FINITE, also of halo cells. NOT_FINITE
+    may be missing if only a tangential momentum is lost, which the sweep carries but does not use.
 
-    lines: the first of the owned rows of y to sweep and the one after the last; all of them on a GPU. part: of
-    `kernels.parts`, or CLOSED: everything, of rows that are periodic and whole, which then do not use their halo (not
-    on a GPU). seams: scratch that INNER leaves for OUTER where `out` is the state, float64[nz, ny, 5, 2, 6]; of size 0
-    for other parts and on a GPU.
+    lines: the half-open range of owned rows of y to sweep; all of them on a GPU. part: of `kernels.parts`, or CLOSED:
+    everything, for rows that are periodic and whole and need no halo (not on a GPU). seams: scratch that INNER leaves
+    for OUTER if `out` is the state, float64[nz, ny, 5, 2, 6]; of size 0 for other parts and on a GPU.
     """
     if part == INNER:
         return
@@ -90,8 +88,8 @@ def sweep_y(
 ) -> None:
     """Advance the y direction by dt (s); as `sweep_x`, with a mass_flux of [nz, ny + 1, nx] and columns of x as lines.
 
-    low, high: the rows of the halo where they stand elsewhere than in the state (not on a GPU), float64[5, nz, 6,
-    nx + 12]; else of size 0.
+    low, high: the rows of the halo if they are stored outside the state (not on a GPU), float64[5, nz, 6, nx + 12];
+    else of size 0.
     """
     if part == INNER:
         return
@@ -107,7 +105,7 @@ def sweep_y(
         mass_flux[..., slice(*lines)] = flux.swapaxes(1, 2)
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the status
+@np.errstate(all="ignore")  # the status reports a lost solution
 def sweep_z(
     state: np.ndarray,
     out: np.ndarray,
@@ -118,10 +116,10 @@ def sweep_z(
     status: np.ndarray,
     lines: tuple[int, int],
 ) -> None:
-    """Advance the z direction by dt (s), gravity with it, between rigid free-slip walls at ground and top.
+    """Advance the z direction, with gravity, by dt (s), between rigid free-slip walls at ground and top.
 
-    The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u and v (so their
-    momenta go with the base density), and have no rho w; no mass passes a wall. The other arguments are those of
+    The rows outside the walls repeat rho', (rho theta)', u and v of the row next to the wall (so their momenta scale
+    with the base density), with rho w = 0; no mass passes a wall. The other arguments are those of
     `sweep_x`; mass_flux is [nz + 1, ny, nx].
     """
     own = slice(HALO + lines[0], HALO + lines[1])
@@ -146,7 +144,7 @@ def sweep_z(
 
 
 def turn(state: np.ndarray, column: np.ndarray, wind: np.ndarray, angle: float) -> None:
-    """Turn the deviation of the horizontal momentum from the base wind clockwise by `angle` (rad, f dt), in place."""
+    """Rotate the deviation of the horizontal momentum from the base wind clockwise by `angle` (rad, f dt), in place."""
     owned = state[:, :, OWNED, OWNED]
     rho = owned[RHO] + column[0, :, None, None]
     base_u, base_v = rho * wind[0, :, None, None], rho * wind[1, :, None, None]
@@ -155,7 +153,7 @@ def turn(state: np.ndarray, column: np.ndarray, wind: np.ndarray, angle: float) 
     owned[RHO_V] = base_v + (np.cos(angle) * v - np.sin(angle) * u)
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the sweeps
+@np.errstate(all="ignore")  # the sweeps report a lost solution
 def diffuse(
     state: np.ndarray,
     column: np.ndarray,
@@ -166,10 +164,10 @@ def diffuse(
 ) -> None:
     """Diffuse u, v, w and theta by `amount` (m2, K dt) in place: second order, explicit.
 
-    At ground and top w is 0, nothing of the others passes.
+    At ground and top w is 0, and the flux of the others is 0.
 
     base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. spacing: dx, dy, dz (m). work: scratch like
-    the state. Needs one cell of halo in x and in y. Stable while amount (1/dx2 + 1/dy2 + 1/dz2) <= 1/2.
+    the state. Needs one halo cell in x and in y. Stable while amount (1/dx2 + 1/dy2 + 1/dz2) <= 1/2.
     """
     work[RHO] = state[RHO] + column[0, :, None, None]
     work[1:] = state[1:] / work[RHO] - base[:, :, None, None]
@@ -180,7 +178,7 @@ def diffuse(
         flux = (near[1:, 0] + near[:-1, 0])[:, None] * np.diff(near[:, 1:], axis=0)
         if dim == 1:
             flux = np.pad(flux, ((1, 1), *[(0, 0)] * 3))
-            # Beyond a wall -w.
+            # Beyond a wall w is odd.
             flux[0, RHO_W - 1], flux[-1, RHO_W - 1] = (
                 4 * near[0, 0] * near[0, RHO_W],
                 -4 * near[-1, 0] * near[-1, RHO_W],
@@ -192,12 +190,12 @@ def diffuse(
 
 @np.errstate(all="ignore")
 def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.ndarray:
-    """What a run watches, of the cells without the halo: float64[11].
+    """Diagnostics of the cells without the halo: float64[11].
 
     Sums over cells of rho' (kg m-3) and of the densities of kinetic, internal and potential energy (J m-3); the
-    greatest |u| + c, |v| + c and |w| + c, with the speed of sound c (m s-1); the greatest |w| (m s-1); the least and
-    the greatest deviation of theta from the base state (K); the number of cells that are not finite (these count for
-    nothing else).
+    maximum |u| + c, |v| + c and |w| + c, with the speed of sound c (m s-1); the maximum |w| (m s-1); the minimum and
+    the maximum deviation of theta from the base state (K); the number of cells that are not finite (excluded from all
+    else).
     state, column: as above; height: z of the cells (m), float64[nz].
     """
     rho, *momentum, rho_theta = state[:, :, OWNED, OWNED]
@@ -218,15 +216,15 @@ def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.nd
     return np.array([*sums, *most, *ends, finite.size - np.count_nonzero(finite)])
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the status
+@np.errstate(all="ignore")  # the status reports a lost solution
 def _horizontal(
     lines: np.ndarray, normal: int, column: np.ndarray, sweep: Sweep, status: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The owned cells of lines [5, nz, m, n + 12] a step later along the last dim, [5, nz, m, n]; the mass flux of the
-    last stage at their faces, [nz, m, n + 1].
+    """Advance lines [5, nz, m, n + 12] along the last dim: the owned cells, [5, nz, m, n], and the mass flux at their
+    faces in the last stage, [nz, m, n + 1].
     """
     stage, (spacing, dt, beta, _) = lines, sweep
-    for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, part of dt
+    for lost, fraction in ((2, 1 / 3), (4, 1 / 2), (6, 1.0)):  # cells lost at either end after the stage, share of dt
         quad = [stage[..., first : first + stage.shape[3] - 3] for first in range(4)]
         flux, seen = fluxes(quad, normal, column[:, :, None, None], beta * spacing / (16 * dt * fraction), {})
         note(status, seen, sweep.step)

@@ -1,12 +1,12 @@
-"""Relaxation of a box's state toward its base state and mean wind, NumPy: the oracle, and the documentation.
+"""Relaxation of a box's state toward its base state and mean wind, NumPy: definition and test oracle.
 
-Two absorbing layers, each a rate r (1/s) by place; what remains of a deviation after a step is 1 / (1 + r dt), which is
-the implicit step of d(phi)/dt = -r phi and stable for any r:
+Two absorbing layers, each a field of rates r (1/s). A step multiplies a deviation by 1 / (1 + r dt), the implicit step
+of d(phi)/dt = -r phi, stable for any r:
 
-- below the lid a Rayleigh sponge (Durran and Klemp 1983, MWR 111, 2341-2361): u, v, w and theta go toward those of the
-  base state at unchanged density, so that it neither adds nor takes mass;
-- beside open sides a relaxation zone (Davies 1976, QJRMS 102, 405-418): all five fields go toward the base state,
-  density and pressure too, which anchors them where waves leave and air enters.
+- below the lid a Rayleigh sponge (Durran and Klemp 1983, MWR 111, 2341-2361): u, v, w and theta relax toward those of
+  the base state at unchanged density, which conserves mass;
+- beside open sides a relaxation zone (Davies 1976, QJRMS 102, 405-418): all five fields relax toward the base
+  state, density and pressure too, which anchors them where waves leave and air enters.
 
 State, column and base wind as in `kernels.euler.box.reference`.
 """
@@ -30,10 +30,10 @@ def relax(
     lid: np.ndarray,
     dt: float,
 ) -> float:
-    """Relax the owned cells over dt (s) in place; returns what that added to the sum of rho' over them (kg m-3).
+    """Relax the owned cells over dt (s) in place; returns the change of the sum of rho' over them (kg m-3).
 
     base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. side_x, side_y: rates (1/s) of the zones
-    beside open sides by column and by row, float64[nx] and float64[ny]; the greater of both counts. lid: rates of the
+    beside open sides by column and by row, float64[nx] and float64[ny], of which the greater applies. lid: rates of the
     sponge by level, float64[nz].
     """
     owned = state[:, :, OWNED, OWNED]

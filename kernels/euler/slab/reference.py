@@ -1,5 +1,5 @@
-"""Compressible Euler equations about a hydrostatic base state in a vertical slab, NumPy: the oracle, and the
-documentation of what the other forms compute.
+"""Compressible Euler equations about a hydrostatic base state in a vertical slab, NumPy: definition and test
+oracle of the compiled forms.
 
 The state holds deviations from the base state (bars, functions of z) and momenta, in flux form:
 
@@ -11,17 +11,17 @@ The state holds deviations from the base state (bars, functions of z) and moment
 
 Finite volumes: at an interface between cells b and c of a row a b c d (cell means) the fields are interpolated to
 fourth order, 7/12 (b + c) - 1/12 (a + d), and each flux gets a hyperviscosity, beta dx / (16 dt) times the third
-difference d - 3 c + 3 b - a. Each direction is a sweep of its own (Strang's splitting by alternating their order) of
-three Runge-Kutta stages, each from the start of the sweep: q1 = q0 + dt/3 T(q0), q2 = q0 + dt/2 T(q1),
+difference d - 3 c + 3 b - a. Each direction is a separate sweep (Strang splitting, by alternating their order) of three
+Runge-Kutta stages, each from the start of the sweep: q1 = q0 + dt/3 T(q0), q2 = q0 + dt/2 T(q1),
 q = q0 + dt T(q2) (Wicker and Skamarock 2002, MWR 130, 2088-2097, eq. 3). Scheme and constants are those of the
 miniWeather mini-app (M. Norman, Oak Ridge National Laboratory).
 
 A state is float64[4, nz, nx + 12]: rho' (kg m-3), rho u, rho w (kg m-2 s-1), (rho theta)' (K kg m-3), with a halo of 6
-cells in x, two for each stage, filled before `sweep_x`. Afterwards the halo is stale. Base states are given by rows:
+cells in x, two for each stage, filled before `sweep_x`. Afterwards the halo is stale. A base state is given by rows:
 
 - column  float64[3, nz]      at cells: rho (kg m-3), rho theta (K kg m-3), pressure (Pa)
-- faces   float64[4, nz + 1]  at interfaces: the same three, and the third difference of the base's rho u in z, which
-                              the hyperviscosity leaves alone
+- faces   float64[4, nz + 1]  at interfaces: the same three, and the third difference of the base's rho u in z, on
+                              which the hyperviscosity does not act
 - ghost   float64[4]          base density of the two rows below the ground and of the two above the top, the outermost
                               first below and last above, over that of the row next to the wall
 """
@@ -51,7 +51,7 @@ from hpckit.kernels.euler.status import note
 from hpckit.kernels.parts import INNER
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the status
+@np.errstate(all="ignore")  # the status reports a lost solution
 def sweep_x(
     state: np.ndarray,
     out: np.ndarray,
@@ -67,19 +67,19 @@ def sweep_x(
 ) -> None:
     """Advance the x direction by dt (s): periodic, or with inflow at the domain's left edge in some rows.
 
-    state, column: as above. out: takes the owned cells of the result; may be the state, but not on a GPU. source:
+    state, column: as above. out: receives the owned cells of the result; may be the state, except on a GPU. source:
     tendency of rho w (kg m-2 s-2), float64[nz, nx + 12] with its halo, or [0, 0]. inflow: u (m s-1) and theta (K) by
-    rows, float64[2, nz], theta 0 in rows that are periodic, or [2, 0]. at_left, at_right: this block's left (right)
+    rows, float64[2, nz], theta 0 in periodic rows, or [2, 0]. at_left, at_right: whether this block's left (right)
     edge is the domain's.
 
     Inflow replaces rho u and (rho theta)' of the two cells before the domain's left edge, in every stage, as seen by
-    the cells behind that edge; rho' and rho w are those of the domain's last cells. The last cells themselves see an
+    the cells inside that edge; rho' and rho w are those of the domain's last cells, which themselves see an
     undisturbed periodic neighbor.
 
-    status: int32[2] of `status.new_status`, takes OUT_OF_RANGE and NOT_FINITE. Halo cells count. NOT_FINITE may be left
-    out where only the momentum along the interfaces is lost, which this sweep carries but does not use.
+    status: int32[2] of `status.new_status`, receives OUT_OF_RANGE and NOT_FINITE, also of halo cells. NOT_FINITE may be
+    missing if only the tangential momentum is lost, which this sweep carries but does not use.
 
-    part: of `kernels.parts`. seams: scratch that INNER leaves for OUTER where `out` is the state, float64[nz, 4, 2, 6];
+    part: of `kernels.parts`. seams: scratch that INNER leaves for OUTER if `out` is the state, float64[nz, 4, 2, 6];
     of size 0 for WHOLE and on a GPU.
     """
     if part == INNER:
@@ -87,7 +87,7 @@ def sweep_x(
     edges = [edge for edge, there in ((HALO, at_left), (state.shape[2] - HALO, at_right)) if there and inflow.size]
     dx, dt, beta, _ = sweep
     start, stage = state.copy(), state
-    for lost, fraction in ((0, 1 / 3), (2, 1 / 2), (4, 1.0)):  # cells lost at either end so far, part of dt
+    for lost, fraction in ((0, 1 / 3), (2, 1 / 2), (4, 1.0)):  # invalid cells at either end so far, share of dt
         nu = beta * dx / (16 * dt * fraction)
         tendency, seen = _tendency_x(stage, column, dx, nu)
         for edge in edges:
@@ -100,7 +100,7 @@ def sweep_x(
     out[:, :, HALO:-HALO] = stage
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the status
+@np.errstate(all="ignore")  # the status reports a lost solution
 def sweep_z(
     state: np.ndarray,
     out: np.ndarray,
@@ -113,11 +113,11 @@ def sweep_z(
 ) -> None:
     """Advance the z direction by dt (s), between rigid free-slip walls at the ground and at the top.
 
-    state, faces, ghost: as above. out, source, status: as in `sweep_x`. lines: the first of the owned columns to sweep
-    and the one after the last; all of them on a GPU.
+    state, faces, ghost: as above. out, source, status: as in `sweep_x`. lines: the half-open range of owned columns to
+    sweep; all of them on a GPU.
 
-    The rows outside the walls repeat rho' and (rho theta)' of the row next to the wall and its u (so rho u goes with
-    the base density), and have no rho w; no mass passes a wall.
+    The rows outside the walls repeat rho', (rho theta)' and u of the row next to the wall (so rho u scales with the
+    base density), with rho w = 0; no mass passes a wall.
     """
     columns = slice(HALO + lines[0], HALO + lines[1])
     start, (dz, dt, beta, _) = state[:, :, columns].copy(), sweep
@@ -140,7 +140,7 @@ def sweep_z(
     out[:, :, columns] = stage
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the sweeps
+@np.errstate(all="ignore")  # the sweeps report a lost solution
 def diffuse(
     state: np.ndarray, column: np.ndarray, base: np.ndarray, dx: float, dz: float, amount: float, work: np.ndarray
 ) -> None:
@@ -148,11 +148,11 @@ def diffuse(
 
         d(rho phi)/dt = d(rho K dphi'/dx)/dx + d(rho K dphi'/dz)/dz     for phi = u, w, theta
 
-    phi' is the deviation from the base state, so that an atmosphere at rest stays as it is. Nothing passes the walls
-    but w: it is 0 there, so the row beyond a wall holds -w (free slip: u has no gradient there).
+    phi' is the deviation from the base state, so an atmosphere at rest stays at rest. The flux through a wall is 0
+    but for w, which is 0 there: the row beyond a wall holds -w (free slip: u has no gradient there).
 
-    base: u, w (0) and theta of the base state by rows, float64[3, nz]. work: scratch like the state. Needs one cell of
-    halo in x. Stable while amount (1/dx2 + 1/dz2) <= 1/2.
+    base: u, w (0) and theta of the base state by rows, float64[3, nz]. work: scratch like the state. Needs one halo
+    cell in x. Stable while amount (1/dx2 + 1/dz2) <= 1/2.
     """
     work[RHO] = state[RHO] + column[0, :, None]
     work[1:] = state[1:] / work[RHO] - base[:, :, None]
@@ -168,12 +168,12 @@ def diffuse(
 
 @np.errstate(all="ignore")
 def diagnose(state: np.ndarray, column: np.ndarray, height: np.ndarray) -> np.ndarray:
-    """What a run watches, of the cells without the halo: float64[10].
+    """Diagnostics of the cells without the halo: float64[10].
 
     Sums over cells of rho' (kg m-3) and of the densities of kinetic, internal and potential energy (J m-3); the
-    greatest |u| + c and |w| + c, with the speed of sound c (m s-1); the greatest |w| (m s-1); the least and the
-    greatest deviation of theta from the base state (K); the number of cells that are not finite (these count for
-    nothing else).
+    maximum |u| + c and |w| + c, with the speed of sound c (m s-1); the maximum |w| (m s-1); the minimum and the
+    maximum deviation of theta from the base state (K); the number of cells that are not finite (excluded from all
+    else).
     state, column: as above; height: z of the cells (m), float64[nz].
     """
     rho, rho_u, rho_w, rho_theta = state[:, :, HALO:-HALO]
@@ -209,10 +209,10 @@ def _behind_inflow(
     nu: float,
     inflow: np.ndarray,
 ) -> int:
-    """Replace the tendency of the two cells from the domain's left edge on, which see inflow; return a status."""
+    """Replace the tendency of the first two cells inside the domain's left edge, which see inflow; return a status."""
     rows = np.flatnonzero(inflow[1])
     near = stage[:, rows, edge - 2 : edge + 4].copy()
-    if near.shape[2] < 6:  # the last stage: nobody needs the cells behind the edge
+    if near.shape[2] < 6:  # the last stage does not need the cells inside the edge
         return 0
     rho = near[RHO, :, :2] + column[0, rows, None]
     near[RHO_U, :, :2] = rho * inflow[0, rows, None]
@@ -231,9 +231,9 @@ def fluxes(
 ) -> tuple[np.ndarray, int]:
     """Fluxes [fields, …] at the interfaces between the second and the third of four neighbors, and a status.
 
-    Four fields of the slab or five of the box: rho' comes first and (rho theta)' last. normal: the momentum across the
-    interface. base: rho, rho theta, pressure there. nu: the hyperviscosity. shear: the base's part of the third
-    difference, by field. walls: nothing passes the first and the last row of interfaces.
+    Four fields of the slab or five of the box: rho' comes first and (rho theta)' last. normal: index of the momentum
+    normal to the interface. base: rho, rho theta, pressure there. nu: the hyperviscosity. shear: the base's part of the
+    third difference, by field. walls: no mass passes the first and the last row of interfaces.
     """
     a, b, c, d = quad
     value = 7 / 12 * (b + c) - 1 / 12 * (a + d)

@@ -7,7 +7,7 @@ from hpckit.kernels.compile.jit import STRICT, inlined
 
 @inlined(math=STRICT)
 def passing(q0, q1, q, q3, q4, share):
-    """As `reference._passing`."""
+    """Mean of q over the downstream share of a cell; see `reference._passing`."""
     far, near = _edge(q0, q1, q, q3), _edge(q1, q, q3, q4)
     steep = near - far
     bend = steep * (6.0 * (q - 0.5 * (far + near)))

@@ -1,20 +1,20 @@
-"""Passive tracers carried by the air of a box, NumPy: the oracle, and the documentation of the other forms.
+"""Passive tracers carried by the air of a box, NumPy: definition and test oracle of the compiled forms.
 
-A tracer is a mixing ratio q (kg per kg of air) in each cell. It is carried in flux form by the very mass flux F that
-changed the density in the sweep just done, direction by direction,
+A tracer is a mixing ratio q (kg per kg of air) in each cell. Its flux form uses the same mass flux F that changed the
+density in the preceding sweep, direction by direction,
 
     rho_new q_new = rho_old q - dt/dx (F_high qhat_high - F_low qhat_low)
 
-with qhat the mean of q over the air that passed the face: a parabola in each cell (Colella and Woodward 1984, J.
+where qhat is the mean of q over the air that passed the face: a parabola in each cell (Colella and Woodward 1984, J.
 Comput. Phys. 54, 174-201, eqs. 1.5-1.12), integrated over the share c = |F| dt / (rho_old dx) of the cell upstream.
 Since density and tracer change by the same F within each sweep (the splitting of Easter 1993, MWR 121, 297-304),
 
-- a constant mixing ratio stays constant to rounding, whatever the flow does;
+- a constant mixing ratio stays constant to rounding in any flow;
 - the mass of a tracer, the sum of rho q, is conserved to rounding;
-- no sweep makes new extremes: q_new is a mean of the parabolas, which stay within what q is near them. So q >= 0 stays.
+- no sweep makes new extremes: q_new is a mean of parabolas that stay within the neighboring values. So q >= 0 stays.
 
-Tracers are float64[n, nz, ny + 6, nx + 6], with a halo of 3 cells in y and in x, to be filled in the direction of the
-sweep. Beyond ground and lid q repeats the level next to the wall; no mass passes there.
+Tracers are float64[n, nz, ny + 6, nx + 6], with a halo of 3 cells in y and in x, filled in the direction of the sweep.
+Beyond ground and lid q repeats the level next to the wall; no mass passes there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def transport(
     dim: int,
     rate: float,
 ) -> None:
-    """Carry the tracers along a dim (0: z, 1: y, 2: x) after the sweep along it; the owned cells of `out` are written.
+    """Advect the tracers along a dim (0: z, 1: y, 2: x) after its sweep, into the owned cells of `out`.
 
     old: rho' before the sweep, with the halo of a state in the direction, float64[nz, ny + 12, nx + 12]. state, column,
     mass_flux: after the sweep, as `kernels.euler.box.reference` has them. rate: dt over the spacing (s/m).
@@ -76,7 +76,7 @@ def _passing(five: list[np.ndarray], share: np.ndarray) -> np.ndarray:
 
 
 def _edge(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Value between b and c, fourth order where smooth, between the two always."""
+    """Value between b and c, fourth order where smooth, always within [b, c]."""
     return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) / 6
 
 

@@ -26,7 +26,7 @@ def eddy_viscosity(
     state: Any, column: Any, spacing: tuple[float, float, float], coefficient: float, prandtl: float, limit: float,
     work: Any, viscosity: Any,
 ) -> Any:  # fmt: skip
-    """As `reference.eddy_viscosity`; the greatest K is a number on the device, so that nothing is waited for."""
+    """Fill `work` and `viscosity`; the maximum K stays on the device, so nothing waits (`reference.eddy_viscosity`)."""
     real, widths = state.dtype.type, _widths(state, spacing)
     square = real((coefficient * float(np.cbrt(math.prod(spacing)))) ** 2)
     _each_cell(_specific, state, 2)(state, column, work)

@@ -1,4 +1,4 @@
-"""Mixing by turbulence that the grid does not resolve, NumPy: the oracle, and the documentation of the other forms.
+"""Mixing by unresolved turbulence, NumPy: definition and test oracle of the compiled forms.
 
 Smagorinsky-Lilly (Smagorinsky 1963, MWR 91, 99-164; Lilly 1962, Tellus 14, 148-172; as in WRF, Skamarock et al. 2021,
 NCAR/TN-556, section 4.2): the eddy viscosity of a cell is
@@ -7,17 +7,17 @@ NCAR/TN-556, section 4.2): the eddy viscosity of a cell is
     D_ij = d(u_i)/dx_j + d(u_j)/dx_i,   N**2 = g d(ln theta)/dz,
 
 of the whole wind and theta, with central differences (one-sided at ground and lid). Momentum gets the divergence of the
-stress rho K D_ij, theta and tracers that of rho K / Pr grad phi; these act on deviations from the base state, which is
-taken to be maintained by what the box leaves out. Explicit and of second order; a stress stands on the faces of a cell,
-the derivatives along a face are means of the two cells. Ground and lid are free-slip: no flux but that of rho w, which
-is odd there. Air that is uniform or turns like a solid body has no D_ij and is not mixed.
+stress rho K D_ij, theta and tracers that of rho K / Pr grad phi; both act on deviations from the base state, which
+processes outside the model are assumed to maintain. Explicit, second order; stresses are at cell faces, with tangential
+derivatives averaged over the two cells. Ground and lid are free-slip: no flux but that of rho w, which is odd there.
+Uniform flow and solid-body rotation have D_ij = 0 and are not mixed.
 
 The explicit step is stable while K dt (1/dx2 + 1/dy2 + 1/dz2) <= 1/4 for momentum and Pr/2 for scalars: K is limited to
-`limit`, which the caller computes from that.
+`limit`, which the caller derives from this.
 
 State, column and halo as in `kernels.euler.box.reference`; corners of the halo are used here. base: u, v, w (0) and
 theta of the base state by rows, float64[4, nz]. work: scratch like the state, holds rho, u, v, w, theta after
-`eddy_viscosity`. viscosity: float64[nz, ny + 12, nx + 12] (m2/s), valid in the owned cells and one around them.
+`eddy_viscosity`. viscosity: float64[nz, ny + 12, nx + 12] (m2/s), valid in the owned cells and one cell around them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO
 from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 
 OWNED = slice(HALO, -HALO)
-NEAR = slice(HALO - 1, 1 - HALO)  # the owned cells and one around them
+NEAR = slice(HALO - 1, 1 - HALO)  # the owned cells and one cell around them
 WIDER = slice(HALO - 2, 2 - HALO)
 
 
-@np.errstate(all="ignore")  # a lost solution is told by the sweeps
+@np.errstate(all="ignore")  # the sweeps report a lost solution
 def eddy_viscosity(
     state: np.ndarray,
     column: np.ndarray,
@@ -43,9 +43,9 @@ def eddy_viscosity(
     work: np.ndarray,
     viscosity: np.ndarray,
 ) -> float:
-    """Fill `work` and `viscosity`; needs two cells of halo. Returns the greatest K of the owned cells (m2/s).
+    """Fill `work` and `viscosity`; needs two halo cells. Returns the maximum K of the owned cells (m2/s).
 
-    spacing: dx, dy, dz (m). coefficient: Cs. prandtl: Pr. limit: greatest K allowed (m2/s).
+    spacing: dx, dy, dz (m). coefficient: Cs. prandtl: Pr. limit: maximum K allowed (m2/s).
     """
     work[RHO] = state[RHO] + column[0, :, None, None]
     work[1:] = state[1:] / work[RHO]
@@ -108,7 +108,7 @@ def mix_tracers(
 ) -> None:
     """Diffuse tracers (as `kernels.euler.tracers.reference` has them) with `viscosity` (m2/s) over dt (s) into `out`.
 
-    Needs one cell of halo of both. A constant mixing ratio stays as it is, the sum of rho q is conserved.
+    Needs one halo cell of both. A constant mixing ratio stays constant; the sum of rho q is conserved.
     """
     rho = (state[RHO] + column[0, :, None, None])[:, NEAR, NEAR]
     weight = rho * viscosity[:, NEAR, NEAR]
@@ -127,7 +127,7 @@ def mix_tracers(
 def drag(state: np.ndarray, column: np.ndarray, coefficient: float, dz: float, dt: float) -> None:
     """Slow the wind of the lowest level over dt (s) in place, by the stress rho Cd |V| V of the ground (bulk formula).
 
-    Implicit, with the speed of the start: no step is too long. coefficient: Cd, about 1e-3 over water.
+    Implicit, with the initial speed: stable for any step. coefficient: Cd, about 1e-3 over water.
     """
     rho = state[RHO, 0, OWNED, OWNED] + column[0, 0]
     u, v = state[RHO_U, 0, OWNED, OWNED], state[RHO_V, 0, OWNED, OWNED]
@@ -137,6 +137,6 @@ def drag(state: np.ndarray, column: np.ndarray, coefficient: float, dz: float, d
 
 
 def _sum(values: np.ndarray, dim: int) -> np.ndarray:
-    """Of neighbors along a dim."""
+    """Sums of neighbors along a dim."""
     near = np.moveaxis(values, dim, 0)
     return np.moveaxis(near[1:] + near[:-1], 0, dim)

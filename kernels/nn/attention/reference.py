@@ -1,7 +1,7 @@
-"""Causal attention and rotary positions, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Causal attention and rotary positions, NumPy: definition and test oracle of the compiled forms.
 
-qkv [B, T, heads + 2 kv_heads, d]: the queries of all heads, then the keys, then the values; head h looks at the keys
-and values number h // (heads / kv_heads) (Ainslie et al., "GQA", 2023). out [B, T, heads, d]; logs [B, heads, T].
+qkv [B, T, heads + 2 kv_heads, d]: the queries of all heads, then the keys, then the values; head h attends to the keys
+and values of head h // (heads / kv_heads) (Ainslie et al., "GQA", 2023). out [B, T, heads, d]; logs [B, heads, T].
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def _parts(qkv: np.ndarray, heads: int, kv_heads: int) -> tuple[np.ndarray, np.n
 
 
 def _scores(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Query key^T / sqrt(d), -inf where a key lies behind its query: [B, kv_heads, group, T, T]."""
+    """Query key^T / sqrt(d), -inf where a key comes after its query: [B, kv_heads, group, T, T]."""
     length, width = query.shape[-2:]
     scores = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(width))
     return np.where(np.tri(length, dtype=bool), scores, -np.inf).astype(query.dtype)
 
 
 def kept(shape: tuple[int, int, int], key: int, step: int, first: int, rate: float) -> np.ndarray:
-    """What dropout multiplies the weights by: 0 with probability `rate`, else 1 / (1 - rate); [B, heads, T, T].
+    """The factors of dropout on the weights: 0 with probability `rate`, else 1 / (1 - rate); [B, heads, T, T].
 
-    That of key j for query t of head h in sample `first` + k is a function of (key, step, first + k, h, t, j): word
+    That of key j for query t of head h in sample `first` + k depends on (key, step, first + k, h, t, j) alone: word
     j % 4 of Philox under the counter (((first + k) heads + h) T + t) ceil(T / 4) + j // 4, below 2^48. shape: [B,
     heads, T].
     """
@@ -54,10 +54,10 @@ def attention(
     first: int = 0,
     rate: float = 0.0,
 ) -> None:
-    """Out = dropout(softmax(query key^T / sqrt(d))) value over the keys up to each query.
+    """Set out = dropout(softmax(query key^T / sqrt(d))) value over the keys up to each query.
 
     Vaswani et al., "Attention is all you need", 2017, equation 1. logs: the logarithm of each softmax's denominator.
-    key, step, first, rate: of the dropout of weights, as `kept` says.
+    key, step, first, rate: of the dropout of weights, see `kept`.
     """
     query, keys, value = _parts(qkv, heads, kv_heads)
     scores = _scores(query, keys)
@@ -85,9 +85,9 @@ def attention_gradient(
     first: int = 0,
     rate: float = 0.0,
 ) -> None:
-    """Dqkv from dout; the softmax is computed again from `logs`, as Dao et al. do ("FlashAttention", 2022).
+    """Set dqkv from dout, recomputing the softmax from `logs` (Dao et al., "FlashAttention", 2022).
 
-    What was dropped is drawn again.
+    The dropout mask is drawn again.
     """
     query, keys, value = _parts(qkv, heads, kv_heads)
     scores = _scores(query, keys)
@@ -111,10 +111,10 @@ def attention_gradient(
 
 
 def cached_attention(qkv: np.ndarray, heads: int, kv_heads: int, kept: np.ndarray, start: int, out: np.ndarray) -> None:
-    """Out = softmax(query key^T / sqrt(d)) value for tokens `start` and on of a text whose keys and values are `kept`.
+    """Set out = softmax(query key^T / sqrt(d)) value for tokens `start` … of a text whose keys and values are `kept`.
 
-    kept: [B, start + T or more, 2 kv_heads, d], the keys' heads, then the values', those of the T tokens of qkv among
-    them; query t sees the first start + t + 1.
+    kept: [B, start + T or more, 2 kv_heads, d], the keys' heads, then the values', including those of the T tokens
+    of qkv; query t sees the first start + t + 1.
     """
     batch, count, _, width = qkv.shape
     shape = (batch, -1, kv_heads, 1, width)
@@ -133,8 +133,8 @@ def cached_attention(qkv: np.ndarray, heads: int, kv_heads: int, kept: np.ndarra
 def rotary(qkv: np.ndarray, rotated: int, cosines: np.ndarray, sines: np.ndarray) -> None:
     """Rotate the first `rotated` heads in place: numbers i and i + d / 2 at position t by the angle [t, i].
 
-    Su et al., "RoFormer", 2021, in the pairing of Llama's published weights. With the sines negated it is the inverse,
-    and the gradient. cosines, sines: [T, d / 2].
+    Su et al., "RoFormer", 2021, in the pairing of Llama's published weights. Negated sines give the inverse and
+    the gradient. cosines, sines: [T, d / 2].
     """
     half = qkv.shape[3] // 2
     x, y = qkv[:, :, :rotated, :half].copy(), qkv[:, :, :rotated, half:].copy()

@@ -1,7 +1,7 @@
-"""Normalization of rows, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Normalization of rows, NumPy: definition and test oracle of the compiled forms.
 
-x and y are [n, d], gain and bias [d], mean and rstd (1 / standard deviation) [n]. `carry` is what the gradient of x
-starts from, [n, d], as where a residual goes around the norm; [0, d] for nothing.
+x and y are [n, d], gain and bias [d], mean and rstd (1 / standard deviation) [n]. `carry`, [n, d], is added
+to the gradient of x, as for a residual around the norm; [0, d] for none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def layer_norm(
     mean: np.ndarray,
     rstd: np.ndarray,
 ) -> None:
-    """Y = (x - mean) rstd gain + bias, with the statistics of each row. Ba et al., "Layer normalization", 2016."""
+    """Set y = (x - mean) rstd gain + bias, with the statistics of each row. Ba et al., "Layer normalization", 2016."""
     mean[...] = x.mean(axis=1)
     centered = x - mean[:, None]
     rstd[...] = 1 / np.sqrt(np.square(centered).mean(axis=1) + eps)
@@ -34,7 +34,7 @@ def layer_norm_input(
     carry: np.ndarray,
     dx: np.ndarray,
 ) -> None:
-    """Dx = carry + rstd (g - mean(g) - h mean(g h)) with g = dy gain and h = (x - mean) rstd."""
+    """Set dx = carry + rstd (g - mean(g) - h mean(g h)) with g = dy gain and h = (x - mean) rstd."""
     h = (x - mean[:, None]) * rstd[:, None]
     g = dy * gain
     slope = g - g.mean(axis=1, keepdims=True) - h * (g * h).mean(axis=1, keepdims=True)
@@ -46,13 +46,13 @@ def layer_norm_input(
 def layer_norm_weight(
     x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, dy: np.ndarray, dgain: np.ndarray, dbias: np.ndarray
 ) -> None:
-    """Adds to the gradients of gain and bias."""
+    """Add to the gradients of gain and bias."""
     dgain += (dy * (x - mean[:, None]) * rstd[:, None]).sum(axis=0)
     dbias += dy.sum(axis=0)
 
 
 def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float, y: np.ndarray, rstd: np.ndarray) -> None:
-    """Y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + eps). Zhang and Sennrich, "Root mean square layer norm", 2019."""
+    """Set y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + eps). Zhang, Sennrich, "Root mean square layer norm", 2019."""
     rstd[...] = 1 / np.sqrt(np.square(x).mean(axis=1) + eps)
     y[...] = x * rstd[:, None] * gain
 
@@ -60,7 +60,7 @@ def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float, y: np.ndarray, rstd: n
 def rms_norm_input(
     x: np.ndarray, gain: np.ndarray, rstd: np.ndarray, dy: np.ndarray, carry: np.ndarray, dx: np.ndarray
 ) -> None:
-    """Dx = carry + rstd (g - h mean(g h)) with g = dy gain and h = x rstd."""
+    """Set dx = carry + rstd (g - h mean(g h)) with g = dy gain and h = x rstd."""
     h = x * rstd[:, None]
     g = dy * gain
     dx[...] = rstd[:, None] * (g - h * (g * h).mean(axis=1, keepdims=True))
@@ -69,5 +69,5 @@ def rms_norm_input(
 
 
 def rms_norm_weight(x: np.ndarray, rstd: np.ndarray, dy: np.ndarray, dgain: np.ndarray) -> None:
-    """Adds to the gradient of gain."""
+    """Add to the gradient of gain."""
     dgain += (dy * x * rstd[:, None]).sum(axis=0)

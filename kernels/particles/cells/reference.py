@@ -1,8 +1,8 @@
-"""Cells and neighbor lists, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Cells and neighbor lists, NumPy: definition and test oracle of the compiled forms.
 
-Particles are sorted into columns along z over a grid in x and y, in each column by z, and cut into clusters of eight
-slots; the last cluster of a column is filled up with empty slots, far away and each somewhere else. Whole clusters,
-with the boxes around them, are what a search looks at first. Positions are records [slots, 4].
+Particles are sorted into columns along z over a grid in x and y, by z within a column, and cut into clusters of eight
+slots; empty slots, at distinct places far away, fill up the last cluster of a column. A search first compares whole
+clusters by their bounding boxes. Positions are records [slots, 4].
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, REC
 class Lists(NamedTuple):
     """The neighbors of a rank's own slots, as the force kernels of the same form read them.
 
-    On the host `entries` are record offsets (RECORD x slot), for slot s those from bounds[s] to bounds[s + 1], padded
-    to whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride], of which slot s has
-    entries[: bounds[s], s]. `inner` are the clusters (on a GPU, slots) whose neighbors are own particles and their
-    images, `outer` the others; `inner_parts` are the former in pieces.
+    On the host `entries` are record offsets (RECORD x slot); slot s has entries[bounds[s] : bounds[s + 1]], padded to
+    whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride]; slot s has
+    entries[: bounds[s], s]. `inner`: the clusters (on a GPU, slots) whose neighbors are own particles and their images;
+    `outer`: the others; `inner_parts`: `inner` in pieces.
     """
 
     entries: Any
@@ -42,10 +42,10 @@ def assign_columns(
     columns: np.ndarray,
     sizes: np.ndarray,
 ) -> None:
-    """The column of each of the first `count` particles, -1 for empty slots, and how many each column has.
+    """The column of each of the first `count` slots, -1 if empty, and the number of particles in each column.
 
-    lower, scale, shape: corner in x and y, columns per length, and columns along x and y; what lies beyond counts to
-    the outermost. With 3 zones there are three columns above one another: below z_low, up to z_high, above.
+    lower, scale, shape: corner in x and y, columns per length, and columns along x and y; particles beyond
+    belong to the outermost. With 3 zones three columns are stacked: below z_low, up to z_high, above.
     """
     x, y, z = positions[:count, :3].T
     ix = np.clip(((x - lower[0]) * scale[0]).astype(np.int64), 0, shape[0] - 1)
@@ -63,7 +63,7 @@ def sort_columns(
     column_start: np.ndarray,
     order: np.ndarray,
 ) -> None:
-    """order[slot]: the particle that comes into a slot, -1 for none; column c starts at cluster column_start[c]."""
+    """order[slot]: the particle that goes to a slot, -1 for none; column c starts at cluster column_start[c]."""
     order[: column_start[-1] * CLUSTER] = -1
     for c in range(len(sizes)):
         members = np.flatnonzero(columns[:count] == c)
@@ -72,7 +72,7 @@ def sort_columns(
 
 
 def place(source: np.ndarray, order: np.ndarray, slots: int, first: int, target: np.ndarray) -> None:
-    """target[first + s] = source[order[s]]; slots without a particle get a place far away, each its own."""
+    """target[first + s] = source[order[s]]; empty slots get distinct places far away."""
     order = order[:slots]
     target[first : first + slots] = np.where(order[:, None] >= 0, source[order], FAR)
     target[first : first + slots, 0] += np.where(order < 0, FAR_STEP * (first + np.arange(slots)), 0.0)
@@ -87,7 +87,7 @@ def ghost_slots(order: np.ndarray, slots: int, first: int, where: np.ndarray) ->
 def pack_tiles(
     positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
 ) -> None:
-    """Of each cluster x, y, z of its slots relative to `center`, float32 [3, 8], and its box: its two corners."""
+    """Per cluster: x, y, z of its slots relative to `center`, float32 [3, 8], and the corners of its bounding box."""
     for c in range(first, stop):
         slots = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
         tiles[c] = (slots - center).T
@@ -96,15 +96,15 @@ def pack_tiles(
 
 
 def corners(boxes: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> None:
-    """The box around all boxes, or around what lowest and highest hold already, if that is more."""
+    """Extend the box `lowest` to `highest` to enclose all boxes."""
     lowest[:], highest[:] = np.minimum(lowest, boxes[:, :3].min(axis=0)), np.maximum(highest, boxes[:, 3:].max(axis=0))
 
 
 def neighbors(positions: np.ndarray, own: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (slot below `own`, any other slot) closer than `reach`, found by looking at every one.
+    """All pairs (slot below `own`, any other slot) closer than `reach`, by brute force.
 
     `build_list` writes them as lists: entries[start[s] : start[s + 1]] are RECORD x slot of the neighbors of slot s, in
-    no particular order, padded to whole vectors; a few that are a little farther than `reach` may be among them.
+    no particular order, padded to whole vectors; they may include a few slightly farther than `reach`.
     """
     filled = np.flatnonzero(positions[:, 0] < 0.5 * FAR)
     first = filled[filled < own]
@@ -123,7 +123,7 @@ def split_clusters(
     inner: np.ndarray,
     outer: np.ndarray,
 ) -> int:
-    """Clusters whose box, wider by `reach`, lies within lower <= x < upper go to `inner`, the others to `outer`."""
+    """Clusters whose box, extended by `reach`, lies within lower <= x < upper go to `inner`, the others to `outer`."""
     low, high = boxes[:clusters, :3] - reach, boxes[:clusters, 3:] + reach
     inside = ((low >= lower) & (high < upper)).all(axis=1)
     count = int(inside.sum())
@@ -132,6 +132,6 @@ def split_clusters(
 
 
 def list_entries(start: np.ndarray, entries: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of slots in a list, with those that pad it."""
+    """The pairs of slots in a list, padding included."""
     counts = np.diff(start[: slots + 1])
     return np.repeat(np.arange(slots), counts), entries[: start[slots]] // RECORD

@@ -1,7 +1,7 @@
-"""Motion of particles, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Motion of particles, NumPy: definition and test oracle of the compiled forms.
 
 Velocity Verlet (Swope et al. 1982): a half kick and a drift, new forces, a half kick. Positions, velocities and forces
-are records [slots, 4] whose fourth numbers are the type, 0 and 0.
+are records [slots, 4] whose fourth components are the type, 0 and 0.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import numpy as np
 
 from hpckit.kernels.particles.cells.constants import FAR
 
-MOST_IMAGES = 1e9  # boxes that a particle may have gone since the last look
+MOST_IMAGES = 1e9  # boxes that a particle may travel between checks
 
 
 def kick(velocities: np.ndarray, forces: np.ndarray, inverse_mass: np.ndarray, slots: int, half: float) -> None:
-    """V += half F / m, for the first `slots` slots."""
+    """Add half F / m to the velocities of the first `slots` slots."""
     velocities[:slots] += (half * inverse_mass[:slots])[:, None] * forces[:slots]
 
 
 def drift(positions: np.ndarray, velocities: np.ndarray, slots: int, dt: float) -> None:
-    """X += dt v."""
+    """Add dt v to the positions."""
     positions[:slots] += dt * velocities[:slots]
 
 
@@ -38,7 +38,7 @@ def kick_drift(
 
 
 def largest_move(positions: np.ndarray, built: np.ndarray, slots: int) -> float:
-    """The square of the longest way that a particle has gone since `built`."""
+    """The square of the largest displacement of a particle since `built`."""
     return float(((positions[:slots, :3] - built[:slots, :3]) ** 2).sum(axis=1).max(initial=0.0))
 
 
@@ -47,7 +47,7 @@ def wrap(
 ) -> int:
     """Move particles by whole boxes into lower <= x < upper along periodic dims, and count the moves in `images`.
 
-    Returns how many coordinates are `MOST_IMAGES` boxes away or are no numbers: these stay as they are.
+    Returns the number of coordinates that are nan or at least `MOST_IMAGES` boxes away: these stay as they are.
     """
     filled, lost = positions[:slots, 0] < 0.5 * FAR, 0
     filled |= np.isnan(positions[:slots, 0])
@@ -66,7 +66,7 @@ def wrap(
 
 
 def find_leavers(positions: np.ndarray, slots: int, lower: np.ndarray, upper: np.ndarray, leavers: np.ndarray) -> int:
-    """How many particles are not within lower <= x < upper; the slots of as many as fit come into `leavers`."""
+    """The number of particles outside lower <= x < upper; `leavers` receives as many of their slots as fit."""
     x = positions[:slots, :3]
     found = np.flatnonzero(~((x >= lower) & (x < upper)).all(axis=1) & (x[:, 0] < 0.5 * FAR))
     leavers[: len(found)] = found[: len(leavers)]
@@ -82,7 +82,7 @@ def kinetic(velocities: np.ndarray, masses: np.ndarray, ids: np.ndarray, slots: 
 
 
 def scale(velocities: np.ndarray, slots: int, factor: float) -> None:
-    """Velocities times a factor."""
+    """Multiply the velocities by a factor."""
     velocities[:slots] *= factor
 
 
@@ -95,7 +95,7 @@ def mix_noise(
     keep: float,
     strength: float,
 ) -> None:
-    """Velocities become keep v + strength / sqrt(m) noise, for particles: the exact solution of friction with noise."""
+    """Set v = keep v + strength / sqrt(m) noise for particles: the exact solution of friction with noise."""
     own = ids[:slots] >= 0
     width = strength / np.sqrt(masses[:slots][own])
     velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * noise[:slots, :3][own]
@@ -109,7 +109,7 @@ def powers(velocities: np.ndarray, forces: np.ndarray, ids: np.ndarray, slots: i
 
 
 def steer(velocities: np.ndarray, forces: np.ndarray, slots: int, keep: float, toward: float) -> None:
-    """Velocities become keep v + toward F."""
+    """Set v = keep v + toward F."""
     velocities[:slots] = keep * velocities[:slots] + toward * forces[:slots]
 
 
@@ -123,7 +123,7 @@ def push(
     field: np.ndarray,
     measure: bool,
 ) -> None:
-    """F += m field; with `measure`, tallies get twice the energy -m field . x (tallies count pairs, twice)."""
+    """Add m field to the forces; with `measure`, twice the energy -m field . x to the tallies (which count twice)."""
     own = ids[:slots] >= 0
     m = masses[:slots][own]
     forces[:slots, :3][own] += m[:, None] * field
@@ -145,8 +145,8 @@ def hold_off(
     cutoff: float,
     measure: bool,
 ) -> int:
-    """A wall across dim at `place` that acts toward side (+1 or -1): a half space of Lennard-Jones particles,
-    E = epsilon (2/15 (sigma/d)^9 - (sigma/d)^3), shifted to 0 at the cutoff. How many particles are behind it.
+    """A wall normal to dim at `place` that pushes toward side (+1 or -1): a half space of Lennard-Jones particles,
+    E = epsilon (2/15 (sigma/d)^9 - (sigma/d)^3), shifted to 0 at the cutoff. Returns the number behind it.
     """
 
     def energy(d: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Lennard-Jones, NumPy, as one finds it in a textbook: the oracle of `simd`."""
+"""The Lennard-Jones potential in textbook form, NumPy: test oracle of `simd`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def force_at(r: np.ndarray, epsilon: float, sigma: float) -> np.ndarray:
 
 
 def tail(epsilon: float, sigma: float, cutoff: float) -> tuple[float, float]:
-    """4 pi times the integrals of E r^2 and of (r . F) r^2 from the cutoff on: what a pair adds in unit volume.
+    """4 pi times the integrals of E r^2 and of (r . F) r^2 from the cutoff on: a pair's contribution in unit volume.
 
     Allen and Tildesley, Computer Simulation of Liquids (2017), section 2.8.
     """

@@ -1,6 +1,6 @@
-"""Histograms of pair distances and Fourier sums of the density, in NumPy: the oracle and the documentation.
+"""Histograms of pair distances and Fourier sums of the density, in NumPy: definition and test oracle.
 
-Boxes are orthogonal; `edges` are their lengths, float64[3], `periodic` says of each dim whether it wraps.
+Boxes are orthogonal; `edges`: their lengths, float64[3]; `periodic`: whether each dim is periodic.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 def pair_histogram(positions, types, first, last, edges, periodic, reach, counts):
     """Add to counts[a, b, k] the pairs of an own particle of type a and another of type b at a distance in bin k.
 
-    positions: float64[n, 3], wrapped where periodic. types: int64[n], from 0. Own are the particles first to last - 1,
-    so that ranks can share the work; a pair of own particles counts from both sides. counts: int64[types, types, bins],
-    bins of equal width up to `reach`, which must not pass half a periodic edge: distances are to the nearest image.
+    positions: float64[n, 3], wrapped where periodic. types: int64[n], from 0. Own particles are first to last - 1, so
+    ranks can share the work; a pair of own particles counts twice. counts: int64[types, types, bins],
+    bins of equal width up to `reach`, at most half of each periodic edge: distances are to the nearest image.
     """
     width = reach / counts.shape[2]
     for i in range(first, last):

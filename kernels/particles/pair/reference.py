@@ -1,8 +1,8 @@
-"""Pair forces, NumPy: the oracle, and the documentation of what the other forms compute.
+"""Pair forces, NumPy: definition and test oracle of the compiled forms.
 
 A pair of particles i and j at distance r has the energy E(r) - E_shift for r below the cutoff of their types, else 0.
 The force on i is F_i = sum_j f(r) (x_i - x_j) with f = -dE/dr / r; its share of the virial is W_ab = sum_j F_ij,a
-(x_i - x_j)_b / 2, half of which belongs to i; that of the energy sum_j E / 2.
+(x_i - x_j)_b / 2, half of which belongs to i; its share of the energy is sum_j E / 2.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential
 from hpckit.kernels.particles.records.reference import types_of
 
-TALLY = 8  # numbers of a slot's tally: energy, xx, yy, zz, xy, xz, yz of the virial, and one unused
+TALLY = 8  # components of a slot's tally: energy, xx, yy, zz, xy, xz, yz of the virial, and one unused
 
 
 def forces_of_pairs(
@@ -25,8 +25,8 @@ def forces_of_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Forces float64[slots, 4] and tallies float64[slots, 8] over the pairs (first[k], second[k]), each in both orders.
 
-    positions: [slots, 4] records; table: [types, types, parameters]; rows: of a tabulated potential. Energy and virial
-    of a pair are written whole to either of its particles: half of the sum over all slots is the system's.
+    positions: [slots, 4] records; table: [types, types, parameters]; rows: of a tabulated potential. Each
+    particle of a pair gets its whole energy and virial: the system's are half the sum over all slots.
     """
     dx = positions[first, :3] - positions[second, :3]
     r2 = (dx * dx).sum(axis=1)

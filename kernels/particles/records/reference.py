@@ -1,8 +1,8 @@
 """Records of particles, NumPy. A record is x, y, z, w; the bits of w carry the type.
 
-The low word of w (float64) is 2 t and the high one 0x3FF00000 + 2 t + 1 for type t: a number just above 1, so that no
-arithmetic stumbles over it, whose words are also the places of t's two halves in a register of doubles that is taken as
-words (`simd.Lanes.lookup_row`). In float32 records, w is 0x3F800000 + t.
+The low word of w (float64) is 2 t and the high one 0x3FF00000 + 2 t + 1 for type t: a number just above 1, harmless in
+arithmetic, whose words are also the positions of t's two halves in a register of doubles viewed as words
+(`simd.Lanes.lookup_row`). In float32 records, w is 0x3F800000 + t.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ HIGH, HIGH_SINGLE = 0x3FF00000, 0x3F800000
 
 
 def type_words(types: np.ndarray) -> np.ndarray:
-    """W of each type (from 0): float64."""
+    """The w of each type (from 0): float64."""
     types = np.asarray(types, np.int64)
     return (((HIGH + 2 * types + 1) << 32) | (2 * types)).view(np.float64)
 
 
 def types_of(positions: np.ndarray) -> np.ndarray:
-    """The types of records [slots, 4], int64; of slots without a particle, 0."""
+    """The types of records [slots, 4], int64; 0 for empty slots."""
     return (np.ascontiguousarray(positions[:, 3]).view(np.int64) & 0xFFFFFFFF) >> 1
 
 
@@ -42,7 +42,7 @@ def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # typ
 
 
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]
-    """The mass of each slot by its type, and factor / mass; of slots without a particle, the first mass and 0."""
+    """The mass of each slot by its type, and factor / mass; for empty slots, the first mass and 0."""
     filled = ids[:slots] >= 0
     slot_masses[:slots] = masses[np.where(filled, np.minimum(types_of(positions[:slots]), len(masses) - 1), 0)]
     inverse_masses[:slots] = np.where(filled, factor / slot_masses[:slots], 0.0)
@@ -55,11 +55,11 @@ def to_single(positions, first, stop, center, out) -> None:  # type: ignore[no-u
 
 
 def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen) -> None:  # type: ignore[no-untyped-def]
-    """For each combination (i, j, k) but the first of one interval a dim, the slots whose particle lies in all three.
+    """For each combination (i, j, k) of one interval per dim but the first, the slots of the particles in all three.
 
-    low, high: [3, most], of which number[d] count along d. `cursor[segment]` is where the next slot of a combination
-    comes in `chosen`, and moves on; an empty `chosen` only counts. Particles between inner_low and inner_high are in
-    none.
+    low, high: [3, most], of which number[d] are used along d. `cursor[segment]`, which advances, is the place in
+    `chosen` of the next slot of a combination; an empty `chosen` only counts. Particles between inner_low and
+    inner_high are in none.
     """
     x = positions[:slots, :3]
     for segment in range(1, int(np.prod(number))):
@@ -74,11 +74,10 @@ def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, c
 
 
 def choose_ghosts(positions, slots, limits, taker, takers):  # type: ignore[no-untyped-def]
-    """The slots and segments (see `choose`) of all ghosts that this rank gives, and how many each taker takes.
+    """The slots and segments (see `choose`) of all ghosts that this rank sends, and their number per receiver.
 
-    limits: low, high, number, inner_low and inner_high of `choose`, NumPy arrays. taker[segment]: who takes a segment,
-    below `takers`. The ghosts of a taker follow each other, in the order of the takers. int[n], int32[n],
-    int64[takers].
+    limits: low, high, number, inner_low and inner_high of `choose`, NumPy arrays. taker[segment]: the receiver of a
+    segment, below `takers`. Ghosts are grouped by receiver, in their order. int[n], int32[n], int64[takers].
     """
     counts, none = np.zeros(len(taker), np.int64), np.empty(0, np.int64)
     low, high, number, inner_low, inner_high = limits

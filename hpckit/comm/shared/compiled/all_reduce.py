@@ -62,7 +62,7 @@ def _shown(group, rank, sequence, nbytes):
 def flat(call):
     """Every rank shows its data and reduces that of all: one flag a rank, for small data.
 
-    Two slots a rank are enough: who comes to collective t + 2 has seen all come to t + 1, with t behind them.
+    Two slots per rank suffice: a rank in collective t + 2 has seen all ranks in t + 1, which have finished t.
     """
     group = record_at(call[GROUP])
     nbytes = call[COUNT] * call[ITEM]

@@ -1,7 +1,7 @@
-"""Memory by its address, for kernels of several processes on shared memory: flags, copies, and calls of kernels.
+"""Access to memory by address, for kernels of several processes on shared memory: flags, copies, and calls of kernels.
 
-A flag is an aligned int64. What a process wrote before `store_release` is there for a process that sees the new value
-by `load_acquire`. All addresses are int64.
+A flag is an aligned int64. A process that sees a new value by `load_acquire` also sees everything written before its
+`store_release`. All addresses are int64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ process_vm_readv = types.ExternalFunction(
 
 @intrinsic
 def load_acquire(context, address):
-    """The int64 at an address; nothing behind it in the program is read before it."""
+    """The int64 at an address; no later read in program order moves before it."""
 
     def generate(c, b, signature, values):
         return b.load_atomic(b.inttoptr(values[0], I64.as_pointer()), "acquire", 8)
@@ -167,7 +167,7 @@ def address_of_object(context, given):
 def entry_of(kernel: Any, arguments: Any) -> Callable[..., Any]:
     """A kernel (made by `jit`) compiled for the types of its arguments, as in "(int64[::1], float64)".
 
-    Calling it is quicker than calling the kernel, which looks at the types of what it is given: it takes no others.
+    Calling it is faster than calling the kernel, which dispatches on types: it accepts only these types.
     """
     entry: Callable[..., Any] = kernel.compile(arguments)
     return entry

@@ -1,6 +1,6 @@
-"""Flags in memory that several processes see: set some, wait for some. A flag is an aligned int64 that only grows.
+"""Flags in memory shared by several processes: set some, wait for some. A flag is an aligned int64 that only grows.
 
-What a process wrote before `post` is there for a process that has seen the new value by `arrived`. Addresses are int64.
+A process that has seen a new value by `arrived` also sees everything written before its `post`. Addresses are int64.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def post(flags, value):
 
 @jit
 def arrived(flags, value, looks):
-    """Whether all flags at these addresses (int64[:]) have reached the value, after that many looks at most."""
+    """Whether all flags at these addresses (int64[:]) reach the value within that many polls."""
     for k in range(len(flags)):
         while load_acquire(flags[k]) < value:
             looks -= 1

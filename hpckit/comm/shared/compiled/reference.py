@@ -1,8 +1,8 @@
-"""The reduction of shared-memory collectives, NumPy: the oracle, and the documentation of what the other form computes.
+"""The reduction of shared-memory collectives, NumPy: definition and test oracle of the compiled form.
 
-Parts are combined in the order of the ranks, ((x0 + x1) + x2) + ..., element by element, so that a result depends
-neither on who computes it nor on how the buffer is cut. float16 and bfloat16 are widened to float32 and rounded once,
-at the end, to the nearest, ties to even. Integers wrap. A nan in any part is a nan in the result, also of max and min.
+Parts are combined in the order of the ranks, ((x0 + x1) + x2) + ..., element by element, so a result depends neither
+on the rank that computes it nor on how the buffer is cut. float16 and bfloat16 are widened to float32 and rounded once,
+at the end, to the nearest, ties to even. Integers wrap. A nan in any part gives a nan, also in max and min.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from hpckit.comm.shared.compiled.constants import FLOATS, KINDS, OPS
 
 
 def check(kind: str, op: str) -> None:
-    """Raise `TypeError` where numbers of the kind cannot be reduced by the operation."""
+    """Raise `TypeError` unless the operation can reduce numbers of this kind."""
     if kind not in KINDS:
         raise TypeError(f"cannot reduce {kind}; the kinds are {', '.join(KINDS)}")
     if op not in OPS:
-        raise TypeError(f"no reduction is called {op!r}; there are {', '.join(OPS)}")
+        raise TypeError(f"unknown reduction {op!r}; the reductions are {', '.join(OPS)}")
     if op in ("mean", "average") and kind not in FLOATS:
-        raise TypeError(f"the {op} of {kind} is no {kind}: use sum, or a buffer of floats")
+        raise TypeError(f"the {op} of {kind} numbers is not of kind {kind}: use sum, or a buffer of floats")
 
 
 def widen(values: np.ndarray, kind: str) -> np.ndarray:
-    """Values in the kind that they are accumulated in; bfloat16 is given by its bits, uint16."""
+    """The values in the kind of the accumulator; bfloat16 is represented by its bits, uint16."""
     if kind == "bfloat16":
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32) if kind == "float16" else values
 
 
 def narrow(values: np.ndarray, kind: str) -> np.ndarray:
-    """Accumulated values in the kind of the buffers."""
+    """Accumulated values rounded to the kind of the buffers."""
     if kind == "bfloat16":
         bits = values.view(np.uint32)
         rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16

@@ -131,7 +131,7 @@ def reducer(kind: str, op: str) -> tuple[int, Any]:
 
 
 def fold(parts: Sequence[np.ndarray], op: str, factors: Sequence[float] | None = None, kind: str = "") -> np.ndarray:
-    """As `reference.fold`."""
+    """The reduction of the arrays of all ranks; see `reference.fold`."""
     _, kernel = reducer(kind or parts[0].dtype.name, op)
     sources = np.array([part.ctypes.data for part in parts], np.int64)
     result = np.empty_like(parts[0])

@@ -95,7 +95,7 @@ def _now(group):
 
 @jit
 def give_up(group, rank, status):
-    """Tell all ranks that there is no point in waiting any more; the status."""
+    """Tell all ranks to stop waiting, and return the status."""
     group[LATE] = rank
     store_release(group[ABORT], 1 + group[RANK])
     return status
@@ -113,7 +113,7 @@ def _gone(group):
 
 @jit
 def _trouble(group, rank, begin):
-    """A status other than GOOD where there is no point in waiting for `rank` any more, as since `begin`."""
+    """A status other than GOOD if waiting for `rank` since `begin` is pointless."""
     if load_acquire(group[ABORT]):
         return ABORTED
     now = _now(group)
