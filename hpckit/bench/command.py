@@ -30,7 +30,7 @@ def add_only(parser: Any, parts: Sequence[str], metavar: str = "KEY") -> tuple[s
 
 
 def main_of(module: Any, prog: str, arguments: Sequence[str]) -> int:
-    """Run a benchmark that is no verb's; errors are told as `hpckit` tells them. Returns the exit code."""
+    """Run a benchmark that has no verb; errors are printed as `hpckit` prints them. Returns the exit code."""
     parser = argparse.ArgumentParser(prog=prog, description=(module.__doc__ or "").partition("\n")[0])
     add_common(parser)
     try:

@@ -195,7 +195,7 @@ def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
             print(f"report: {path}")
     except HpckitError as error:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
-    except BrokenPipeError:  # the report is there, and nobody to hear of it
+    except BrokenPipeError:  # the report is written; its reader has gone
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}"

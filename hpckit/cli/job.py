@@ -23,7 +23,7 @@ from hpckit.launch.scratch import scratch
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import LiveBar, display
 
-START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
+START_SECONDS = 20.0  # for the ranks to report where they run, before the user learns that some did not
 JOB = "job.json"  # which job of the batch system works on the run
 BEGUN = ("progress.json", "summary.json", "ckpt", "attempts/000/failure.json")
 
@@ -61,7 +61,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
 
         screen.line(f"{directory.path}")
         end = mpiexec.run_job(
-            mpiexec.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
+            mpiexec.command(ranks, words, "-P"),  # the ranks must not import files of the current folder
             mpiexec.rank_environment(ranks),
             screen.line,
             on_stop,
@@ -128,7 +128,7 @@ def run_joined(
 
 
 def of_the_job(verb: Callable[[Joined | None], int]) -> int:
-    """The exit code of a verb that starts ranks, or that a launcher has started on all of them: what is wrong is told
+    """The exit code of a verb that starts ranks, or that a launcher has started on all of them; errors are printed
     once.
     """
     above = joined(os.environ)

@@ -22,7 +22,7 @@ from hpckit.errors import HpckitError
 from hpckit.launch.first_exit import END, FirstExit, announce
 from hpckit.launch.launcher import joined
 
-TELL_SECONDS = 30.0  # after the end of one rank's program, until the user is told that others go on
+TELL_SECONDS = 30.0  # from the end of one rank's program to the warning that others still run
 # What stands above and below the lines of a user: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
 SAID = "said"  # the folder for texts, in that of the front end

@@ -102,5 +102,5 @@ def write_svg(path: Path, text: str) -> None:
     Raises `InputError` for a name that says another kind of picture, `SetupError` where it cannot be written.
     """
     if path.suffix.lower() != ".svg":
-        raise InputError(f"{str(path)!r} is no name of an SVG picture", do="use a name that ends in .svg")
+        raise InputError(f"{str(path)!r} is not the name of an SVG picture", do="use a name that ends in .svg")
     write_file(path, text.encode())

@@ -76,9 +76,9 @@ class Folder:
             os.close(folder)
 
     def read_json(self, name: str) -> Any:
-        """The record in the file `name`; None where there is no such file, or nothing in it.
+        """The record in the file `name`; None if the file does not exist or is empty.
 
-        Raises `CorruptDataError` where it is no file, a link or no JSON object, or cannot be read.
+        Raises `CorruptDataError` if it is a link or not a regular file, holds no JSON object, or cannot be read.
         """
         try:
             descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
@@ -101,7 +101,9 @@ class Folder:
         """The open folder that holds `name`, reached without following any link below the run directory."""
         parts = name.split("/")
         if not all(SAFE_NAME.fullmatch(part) for part in parts):
-            raise ValueError(f"{name!r} is no safe file name: letters, digits, dots, dashes, within the run directory")
+            raise ValueError(
+                f"{name!r} is not a safe file name: letters, digits, dots, dashes, within the run directory"
+            )
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(self.path, flags)
         for part in parts[:-1]:

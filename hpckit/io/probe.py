@@ -1,7 +1,7 @@
-"""HDF5 files of unknown origin: all of one is read by a child process within limits, before this process opens it.
+"""HDF5 files of unknown origin: a child process with limits reads the whole file before this process opens it.
 
-A damaged or malicious file can crash the HDF5 library, make it ask for any amount of memory, or never end. What it does
-to the child is told, and no harm is done; the same library then reads the same bytes here.
+A damaged or malicious file can crash the HDF5 library, make it allocate any amount of memory, or hang it. The child's
+fate is reported and harms nothing; then the same library reads the same bytes here.
 """
 
 from __future__ import annotations

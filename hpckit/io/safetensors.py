@@ -124,7 +124,7 @@ def _files(path: Path) -> list[Path]:
     try:
         held = json.loads((path / INDEX).read_text())["weight_map"].values()
     except (ValueError, KeyError, AttributeError) as problem:
-        raise CorruptDataError(f"{path / INDEX} is no index of a checkpoint: {problem}") from None
+        raise CorruptDataError(f"{path / INDEX} is not a checkpoint index: {problem}") from None
     files = [path / name for name in dict.fromkeys(held)]
     missing = [file.name for file in files if file.parent != path or not file.is_file()]
     if missing:
@@ -145,5 +145,5 @@ def _header(file: Path) -> tuple[dict[str, Any], int]:
     except (ValueError, AttributeError, TypeError):
         pass
     raise CorruptDataError(
-        f"{file} is no safetensors file, or its header is damaged", do="look at the file's size, and fetch it again"
+        f"{file} is not a safetensors file, or its header is damaged", do="look at the file's size, and fetch it again"
     )

@@ -66,10 +66,10 @@ def seconds_of(text: str) -> float:
     else:
         parts = _PART.findall(text)
         if not parts or _PART.sub("", text).strip():
-            raise ValueError(f'{text!r} is no span of time; give one like "90 s", "10 min", "11 h 50 min", "1:30:00"')
+            raise ValueError(f'{text!r} is not a time span; give one like "90 s", "10 min", "11 h 50 min", "1:30:00"')
         total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if total <= 0:
-        raise ValueError(f"{text!r} is no time at all; give more than 0 s")
+        raise ValueError(f"{text!r} is not a positive time; give more than 0 s")
     return total
 
 

@@ -1,4 +1,4 @@
-"""Ranks that fail together: an error on one rank is raised on all, so that nobody waits for a rank that gave up."""
+"""Errors on all ranks: an error on one rank is raised on all, so that no rank waits for one that gave up."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def spec(task: Task) -> str:
 def call(text: str, folder: Path) -> None:
     """Import and call the function with the keyword arguments `inputs` and `outputs` (lists of paths) and its own.
 
-    Raises what it raises, `AttributeError` or `ImportError` where there is no such function.
+    Raises what the function raises; `AttributeError` or `ImportError` if there is no such function.
     """
     what = json.loads(text)
     source, _, name = what["function"].rpartition(":")

@@ -78,7 +78,7 @@ def seconds(text: str) -> int:
     """A time limit as Slurm takes it (minutes, MM:SS, HH:MM:SS, D-HH:MM:SS) in seconds; raises `InputError`."""
     found = _TIME.fullmatch(text)
     if not found:
-        raise InputError(f"{text!r} is no time limit", do="minutes, HH:MM:SS or D-HH:MM:SS, as --time of sbatch")
+        raise InputError(f"{text!r} is not a time limit", do="minutes, HH:MM:SS or D-HH:MM:SS, as --time of sbatch")
     days, first, second, third = (int(part) if part else None for part in found.groups())
     if days is not None:
         hours, minutes, rest = first or 0, second or 0, third or 0
@@ -90,7 +90,7 @@ def seconds(text: str) -> int:
         hours, minutes, rest = 0, first or 0, 0
     total = (((days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
     if not total:
-        raise InputError(f"the time limit {text!r} is no time at all", do="--time 01:00:00")
+        raise InputError(f"the time limit {text!r} is not a positive time", do="--time 01:00:00")
     return total
 
 
@@ -142,7 +142,7 @@ def _check(job: Job, site: Site) -> None:
     except ValueError as error:
         raise InputError(str(error), where=f"the job {job.name!r}") from None
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", job.name):
-        raise InputError(f"{job.name!r} is no name for a job", do="letters, digits, dots, dashes")
+        raise InputError(f"{job.name!r} is not a job name", do="letters, digits, dots, dashes")
     if not _OUTPUT.fullmatch(job.output):
         raise InputError(
             f"the output file {job.output!r} has signs that Slurm or a shell would take for more than a name",

@@ -153,6 +153,6 @@ def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror}", do=do) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{what} is no UTF-8 text: {error.reason}", where=str(path)) from None
+        raise InputError(f"{what} is not UTF-8 text: {error.reason}", where=str(path)) from None
     except ValueError as error:
         raise InputError(f"{what} is not TOML: {error}", where=str(path)) from None

@@ -1,8 +1,8 @@
-"""Which rank of this host ended first: launchers end the others at once and then name any of them, or nobody.
+"""Which rank of this host ended first: launchers kill the others at once, and then name any rank or none.
 
 A rank says who it is by a file `RANK-PROCESS` in a folder that the front end watches, and goes on once it is seen;
 `RANK-PROCESS.end` says that what it does from then on is over in a regular way. Ranks on other hosts do not see the
-folder; theirs are told by the watcher of their node.
+folder; the watcher of their node reports theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REAPED_SECONDS = 0.5  # that a parent gets to take the status of its child, befo
 
 
 def announce(folder: str, environment: Mapping[str, str]) -> None:
-    """Say in `folder`, where this host has it, which rank this process is; its regular end is told at exit."""
+    """Say in `folder`, where this host has it, which rank this process is; a regular end is recorded at exit."""
     here = joined(environment)
     if here is None or not os.path.isdir(folder):
         return

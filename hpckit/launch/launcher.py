@@ -114,7 +114,7 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
         raise InputError(
             f"{BEYOND}: {error}",
             likely="a length, time or count that is far too large or too small",
-            do="look at the settings that are no defaults: hpckit run … --show-config",
+            do="look at the settings that are not defaults: hpckit run … --show-config",
         ) from None
     finally:
         mpi4py.rc.initialize = before

@@ -1,4 +1,4 @@
-"""The lock of a run directory: of two that want to run in it, one does, and the other is told who."""
+"""The lock of a run directory: of two processes, one runs in it, and the other learns who holds it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _holder(descriptor: int) -> dict[str, Any]:
 
 
 def _is_gone(holder: dict[str, Any]) -> bool:
-    """The process that took the lock was on this host and is no longer there."""
+    """The process that took the lock was on this host and has ended."""
     if holder.get("host") != socket.gethostname() or not isinstance(holder.get("pid"), int):
         return False
     try:

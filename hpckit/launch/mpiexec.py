@@ -24,7 +24,7 @@ from hpckit.launch.memory import available_bytes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-# What only Open MPI's launcher is told: more ranks than cores are meant, and cores are not given out.
+# For Open MPI's launcher only: more ranks than cores are intended, and ranks are not bound to cores.
 SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
 # Where one of these is set, mpiexec may start ranks on other nodes too.

@@ -55,7 +55,7 @@ def provenance(arguments: list[str], ranks: int, environment: dict[str, str]) ->
 
 
 def git_state(root: Path) -> dict[str, Any] | None:
-    """Commit of the checkout at `root`, and whether tracked files differ from it; None where it is no checkout."""
+    """Commit of the checkout at `root`, and whether tracked files differ from it; None if it is not a checkout."""
     if not (root / ".git").exists():
         return None
     commit = _git(root, "rev-parse", "HEAD")

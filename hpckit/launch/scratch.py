@@ -18,7 +18,7 @@ def scratch(prefix: str = "hpckit-", patience: float = PATIENCE) -> Iterator[str
     """A new folder's path; the folder is removed after the block.
 
     Files that appear in it while it is removed are removed too, for up to `patience` seconds. What is left then is
-    left: how a job ended is told by the job, never by the state of its temporary files.
+    left: the job reports how it ended, never the state of its temporary files.
     """
     folder = tempfile.mkdtemp(prefix=prefix)
     try:

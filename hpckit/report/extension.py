@@ -6,7 +6,7 @@ An app brings a module `report` beside `config` and `run` with any of
     def work(run: RunData) -> Iterable[Work]
 
 The front end finds it by the app's name and hands it to `build_report`; the report itself knows no app. What fails in
-there is told on the page, and the rest of the page is built.
+there is noted on the page, and the rest of the page is built.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def load_run(directory: Path) -> RunData:
     run.fields = master if master.is_file() else None
     if not (run.summary or run.provenance or run.resolved or run.failure or run.metrics or run.fields):
         raise InputError(
-            f"{directory} is no run directory",
+            f"{directory} is not a run directory",
             likely="another folder was meant",
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )

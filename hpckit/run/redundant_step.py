@@ -1,4 +1,4 @@
-"""A step computed twice from the state that a checkpoint would hold: what differs was changed by nobody's doing."""
+"""A step computed twice from the state that a checkpoint would hold: a difference means silent data corruption."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Result = TypeVar("Result")
 
 
 class Replay:
-    """Computes every `every`-th step twice. It takes two copies of the state in memory, and the time of the step.
+    """Computes every `every`-th step twice, at the cost of two copies of the state in memory and of that step's time.
 
-    A checkpoint that leaves out what a step reads is found too, since the second step starts from what it would hold.
+    It also finds a checkpoint that lacks something a step reads: the second step starts from the checkpoint's content.
     """
 
     def __init__(self, comm: MPI.Intracomm, every: int) -> None:
@@ -41,7 +41,7 @@ class Replay:
     ) -> Result:
         """Collective: `advance()` up to `step`, twice from the same state.
 
-        Raises `SilentCorruptionError` on every rank alike where the two ends differ in a bit.
+        Raises `SilentCorruptionError` on every rank if the two results differ in a bit.
         """
         self._next = step - step % self._every + self._every
         before = Kept(step - 1, state())

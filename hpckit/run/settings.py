@@ -20,7 +20,7 @@ class WatchSettings(Section):
         WARN_SECONDS, ge=0.01, le=1e8, description="report ranks that others have waited for so long, s"
     )
     abort: float = Field(ABORT_SECONDS, ge=0.01, le=1e8, description="end a run that has stalled for so long, s")
-    off: bool = Field(False, description="true: nobody watches")
+    off: bool = Field(False, description="true: no watcher")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

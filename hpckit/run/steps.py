@@ -13,7 +13,7 @@ MOST_STEPS = 2**53  # from here on step * dt no longer tells one step from the n
 def count_steps(end: float, dt: float, slack: float = 0.0) -> int:
     """Steps of at most dt (s) to `end` (s), the last one as short as it must be; an excess below `slack` counts as 0.
 
-    Raises `InputError` where dt is no positive number or the count is above 2**53.
+    Raises `InputError` if dt is not a positive number or the count is above 2**53.
     """
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(

@@ -31,7 +31,7 @@ def measure_layers(
 ) -> list[LayerTimes]:
     """The times of F, I and W of each layer for the microbatch (x, targets), s; the last layer's with the loss.
 
-    The least of `repeats` counts: what holds a process up for a moment is no work of a layer.
+    The least of `repeats` counts: a momentary delay of the process is not work of a layer.
     Their sums are the `costs` of `training_plan`. Only one layer has memory at a time, and none has any afterwards.
     With `comm` all its ranks measure and get the mean, the same numbers on all; collective then.
     """

@@ -78,7 +78,7 @@ class Messages:
         return Posted(request, array, peer, report, target, seal)
 
     def send(self, peer: int, array: Any) -> None:
-        """Start to send an array, which nobody may change afterwards."""
+        """Start to send an array, which must not change afterwards."""
         array = array if array.flags.c_contiguous else array.copy()
         self.sent.append(array.nbytes)
         if not self._device.is_gpu:
@@ -176,7 +176,7 @@ class Messages:
             self._start(array, peer)
 
     def _start(self, array: Any, peer: int) -> None:
-        """Start to send memory that nobody changes any more."""
+        """Start to send memory that no longer changes."""
         report = self._observer.message(self._comm, "", "", array.size, peer, sends=True, kind="pipeline")
         self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
         if self._seals is not None:

@@ -17,15 +17,15 @@ Left = list[tuple[int, Any, Any]]
 
 
 def nothing(*_: object) -> None:
-    """What is called where nobody listens."""
+    """A hook that does nothing."""
 
 
 class Stage:
-    """Layers of a model.
+    """Consecutive layers of a model, the part of one pipeline rank.
 
     pause: called between layers, as to let messages move. complete: called with a layer's number after its part of a
-    backward pass, when `backward` is told that it is the last one. settle: called before a clock is read behind a
-    layer, as to wait for a GPU. `seconds` and `calls` are of F, I and W of each layer, the last one's with the loss:
+    backward pass, when `backward` is called with `last`. settle: called before a clock is read after a layer, for
+    instance to wait for a GPU. `seconds` and `calls` count F, I and W of each layer, the loss within the last one's:
     float64 and int64[layers, 3].
     """
 

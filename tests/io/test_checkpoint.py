@@ -192,7 +192,7 @@ def test_a_manifest_of_somebody_who_makes_hashes_too_is_not_believed(tmp_path: P
         ((*array, "shape"), "7x11", "an array has no such box"),
         ((*array, "dtype"), "O", "the dtype 'O'"),
         (("step",), -3, "negative numbers"),
-        (("step",), "3", "step is no int"),
+        (("step",), "3", "step is not of type int"),
         (("shards",), [7], "TypeError"),
         (("values",), {}, "the checkpoint has no value 'no such value'"),
     ):

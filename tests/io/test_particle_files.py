@@ -327,8 +327,8 @@ def test_extended_xyz(system, tmp_path):
         ("abc\n\nAr 0 0 0\n", "expected a number of particles, found 'abc'"),
         (f"{'9' * 5000}\n\nAr 0 0 0\n", "expected a number of particles, found '9999"),
         ("1\n\nAr 0 0 0\n\n1\n\nAr 0 0 0\n", "expected a number of particles, found ''"),
-        ("1\n\nQq 0 0 0\n", "frame 0 is no extended XYZ"),
-        ("2\n\nAr 0 0 0\nAr 0 0\n", "frame 0 is no extended XYZ"),
+        ("1\n\nQq 0 0 0\n", "frame 0 is not extended XYZ"),
+        ("2\n\nAr 0 0 0\nAr 0 0\n", "frame 0 is not extended XYZ"),
         (b"\xff\xfe", "no UTF-8"),
     ],
 )

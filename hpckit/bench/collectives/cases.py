@@ -291,7 +291,7 @@ def _combines(dtype: str, op: str) -> bool:
 
 
 def _rounds(nbytes: int, quick: bool) -> int:
-    """As many as the sizes that are measured by default have."""
+    """The rounds that the default sizes have at this size."""
     known = QUICK_SIZES if quick else SIZES
     return next((rounds for limit, rounds in known if nbytes <= limit), known[-1][1])
 

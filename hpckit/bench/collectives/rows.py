@@ -56,7 +56,7 @@ def all_reduce_rows(measured: list[Measured]) -> list[dict[str, Any]]:
 
 
 def asked_rows(measured: list[Measured]) -> list[dict[str, Any]]:
-    """The same for operations that were asked for, which are told, too; then why algorithms were left out."""
+    """The same for operations that were asked for, which are shown too; then why algorithms were left out."""
     keys = ("operation", "ranks", "bytes", "count", "dtype", "reduce", "root", "place")
     found = [{**{key: one[key] for key in keys}, **figures(one, name)} for one in measured for name in one["times"]]
     notes = [

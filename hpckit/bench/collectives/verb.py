@@ -54,7 +54,7 @@ def run(
     if any(word is not None for word in asked.values()):
         return asked_result(_measured(cases_of(asked, ranks or (2,), quick, tune=tune, plot=plot)), asked, plot)
     if plot is not None:
-        pyplot_for(Path(plot))  # what is wrong is told before, not after minutes
+        pyplot_for(Path(plot))  # a bad path is reported now, not after minutes
     if any(n < 2 for n in ranks or ()):
         raise InputError("a collective is measured on 2 ranks or more", do="give --ranks 2")
     if tune:

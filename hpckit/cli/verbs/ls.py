@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         if options.directory == Path("runs"):
             print("no runs here yet; hpckit init lists what can be run")
             return 0
-        raise InputError(f"{options.directory} is no folder", do="give the folder that holds run directories")
+        raise InputError(f"{options.directory} is not a folder", do="give the folder that holds run directories")
     rows = []
     paths = run_directories(options.directory)
     jobs = job_states(_readable(paths))
@@ -99,7 +99,7 @@ def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone:
 
 
 def _front_end_gone(provenance: dict[str, Any]) -> bool:
-    """The process that started the run was on this host and is no longer there."""
+    """The process that started the run was on this host and has ended."""
     front_end = provenance.get("front_end") or {}
     if front_end.get("host") != socket.gethostname():
         return False

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     options = it.parse_args(arguments)
     directory = RunDirectory(options.directory)
     if not (directory.path / "resolved.json").exists():
-        raise InputError(f"{directory.path} is no run directory: it has no resolved.json", do="hpckit ls")
+        raise InputError(f"{directory.path} is not a run directory: it has no resolved.json", do="hpckit ls")
     if options.times is not None and not 1 <= options.times <= 24:
         raise InputError(f"--times is {options.times}; draw 1 to 24")
     if options.frames is not None and not 0 <= options.frames <= 120:

@@ -93,7 +93,7 @@ def _record(directory: RunDirectory) -> dict[str, Any]:
     record = directory.read_json("resolved.json")
     if not isinstance(record, dict) or not {"app", "ranks", "values", "package"} <= set(record):
         raise InputError(
-            f"{directory.path} is no run of an app",
+            f"{directory.path} is not a run of an app",
             likely="another folder was meant",
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )

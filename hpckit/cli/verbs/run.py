@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--trace", action="store_true", help="keep a timeline of all ranks in trace.json, for Perfetto, and draw it"
     )
-    it.add_argument("--no-watch", action="store_true", help="nobody watches the ranks")
+    it.add_argument("--no-watch", action="store_true", help="start no watcher")
     it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
@@ -185,7 +185,7 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
 
 
 def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined) -> int:
-    """As `run_joined`, with a new run directory."""
+    """Run in a new run directory; see `run_joined` for the contract."""
     return run_joined(
         None, lambda size: prepare(options, arguments, size), above, report=not options.no_report, verb="run"
     )
@@ -287,12 +287,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not 0.01 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time limit; give seconds, 0.01 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time limit; give seconds, 0.01 or more")
     return value
 
 
 def positive(text: str) -> int:
     """A number of ranks."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; give a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks; give a whole number of at least 1")
     return int(text)

@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _require_target(word: str) -> None:
-    """Raise `InputError` where there is nothing of this name to submit, before other mistakes are told."""
+    """Raise `InputError` if no program or app has this name, before other mistakes are reported."""
     if word in ("bench", "graph"):
         return
     if word.endswith(".py"):
@@ -134,7 +134,7 @@ def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, and all other words; those after `--` are no options of ours."""
+    """Our options, and all other words; words after `--` are never our options."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     options, words = parser().parse_known_args(arguments[:cut])
     return options, words + arguments[cut + 1 :]
@@ -279,7 +279,7 @@ def _tasks(arrays: list[str]) -> list[tuple[str, ...]]:
         key, _, values = text.partition("=")
         parts = [value.strip() for value in _COMMA.split(values)]
         if not key or not all(parts):
-            raise InputError(f"--array {text!r} is no list of settings", do="--array grid.nx=200,400,800")
+            raise InputError(f"--array {text!r} is not a list of settings", do="--array grid.nx=200,400,800")
         columns.append([f"{key}={value}" for value in parts])
     tasks = list(itertools.product(*columns)) if columns else []
     if len(tasks) > MOST_TASKS:
@@ -295,7 +295,7 @@ def _write_list(path: Path, folder: Path, site: Site) -> int:
     for name, text in entries.items():
         if not isinstance(text, str) or safe_name(name) != name:
             raise InputError(
-                f"{path}: {name} is no file name, or its words are no text", do='"job.sh" = "thermal --nodes 2"'
+                f"{path}: {name} is not a file name, or its words are not text", do='"job.sh" = "thermal --nodes 2"'
             )
         options, words = _parse(shlex.split(text))
         if options.time is None or not words:

@@ -193,7 +193,7 @@ def require_form(manifest: Any) -> None:
     """
     try:
         for key, kind in KINDS.items():
-            _require(type(manifest[key]) is kind, f"{key} is no {kind.__name__}")
+            _require(type(manifest[key]) is kind, f"{key} is not of type {kind.__name__}")
         _require(manifest["step"] >= 0 and 0 < manifest["piece_bytes"] < MOST, "negative numbers")
         missing = {name: _size(array) for name, array in manifest["arrays"].items()}
         for shard in manifest["shards"]:

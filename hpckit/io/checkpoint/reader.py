@@ -156,7 +156,7 @@ class Generation:
         return math.prod(piece["shape"]) * self.dtype(piece["name"]).itemsize
 
     def _verify_structure(self, shard: dict[str, Any]) -> None:
-        """The bytes of a shard that are no values."""
+        """The bytes of a shard that are not array values."""
         path = self.path / shard["file"]
         descriptor = self._open(path, shard["size"])
         try:

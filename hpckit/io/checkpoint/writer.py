@@ -241,7 +241,9 @@ def _checked(state: State, own: int) -> int:
     """The bytes of this rank's pieces, whose names are fit for files."""
     for piece in state.pieces:
         if not all(mf.NAME.fullmatch(part) for part in piece.name.split("/")):
-            raise InputError(f"{piece.name!r} is no name of an array", do="letters, digits, _ - . in parts joined by /")
+            raise InputError(
+                f"{piece.name!r} is not a valid array name", do="letters, digits, _ - . in parts joined by /"
+            )
         if piece.block.dtype.hasobject or not piece.block.dtype.isnative:
             raise InputError(f"{piece.name} has the dtype {piece.block.dtype}", do="give plain numbers in native order")
     return own

@@ -49,6 +49,6 @@ def find_fields(path: Path | str) -> Path:
             return candidate
     raise InputError(
         f"no {MASTER} in {given}",
-        likely="the run has not written a frame yet, or this is no run directory",
+        likely="the run has not written a frame yet, or this is not a run directory",
         do="name a run directory, its output directory or a fields.h5",
     )

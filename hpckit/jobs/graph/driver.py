@@ -201,7 +201,7 @@ class Driver:
 
 
 def failure_words(name: str, failure: Mapping[str, Any]) -> str:
-    """What a failure that is on record is told by: exit code, log and its last lines."""
+    """The report of a recorded failure: exit code, log and its last lines."""
     try:
         tail = Path(failure["log"]).read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:

@@ -74,7 +74,9 @@ class Task(BaseModel):
     inputs: tuple[InnerPath, ...] = Field((), description="files it reads; those of other tasks are edges")
     outputs: tuple[InnerPath, ...] = Field((), description="files it makes")
     after: tuple[str, ...] = Field((), description="tasks to wait for without a file")
-    ranks: int = Field(0, ge=0, description="MPI ranks of a run or command; 0: a run has one, a command is no MPI job")
+    ranks: int = Field(
+        0, ge=0, description="MPI ranks of a run or command; 0: a run has one, a command is not an MPI job"
+    )
     cores: int = Field(0, ge=0, description="cores it keeps busy; 0: one for each rank")
     near: str = Field("", description="run it where and right after this task was run: its files are still in memory")
     retries: int = Field(0, ge=0, le=100, description="times it is tried again after a failure")
@@ -92,7 +94,7 @@ class Task(BaseModel):
         if self.arguments and not self.function:
             raise ValueError("arguments are for a function")
         if self.ranks and self.function:
-            raise ValueError("a function is no MPI job: make it a command with ranks")
+            raise ValueError("a function is not an MPI job: make it a command with ranks")
         if len(set(self.outputs)) < len(self.outputs):
             raise ValueError("an output is named twice")
         return self
@@ -190,14 +192,14 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
     """A checked graph of tasks given as tables (`Task`s or mappings).
 
     Raises `InputError` that lists every mistake: settings, names, files made twice, unknown parents, circles, inputs
-    that nobody makes and that are not there.
+    that do not exist and that no task makes.
     """
     mistakes: list[str] = []
     tasks: dict[str, Task] = {}
     wrong: dict[str, Any] = {}
     for task, table in tables.items():
         if not _NAME.fullmatch(task):
-            mistakes.append(f"{task!r} is no name of a task: letters, digits, _ and -")
+            mistakes.append(f"{task!r} is not a task name: letters, digits, _ and -")
         try:
             tasks[task] = table if isinstance(table, Task) else Task.model_validate(table)
         except ValidationError as error:

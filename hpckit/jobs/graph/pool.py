@@ -52,7 +52,7 @@ class PooledAttempt:
         return time.monotonic() - self.started
 
     def poll(self) -> int | None:
-        """As `Attempt.poll`."""
+        """The exit code, None while the attempt runs; see `Attempt.poll`."""
         if not self._future.done():
             return None
         if self._future.cancelled():

@@ -161,7 +161,7 @@ def fit(k: Array, density: Array, spacing: float) -> Fit | None:
     """A power law between the spectrum's peak and waves of 12 cells, and where the spectrum falls off it.
 
     k and density [rings] are joined to bins first; None where too few of them lie between, where the spectrum falls
-    faster than any law of turbulence or does not fall, and where it is no line at all (a comb). The wavenumber from
+    faster than any law of turbulence or does not fall, and where it is not a line (a comb). The wavenumber from
     which on the spectrum stays below half of the law marks the effective resolution (after Skamarock 2004, Mon. Wea.
     Rev. 132, 3019-3032).
     """

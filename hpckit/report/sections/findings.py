@@ -29,7 +29,7 @@ class Finding:
     do: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """As plain values, for JSON."""
+        """Convert to plain values for JSON."""
         return asdict(self)
 
 

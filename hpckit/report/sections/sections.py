@@ -245,7 +245,7 @@ def provenance(numbers: Record) -> str:
 
 
 def configuration(numbers: Record) -> str:
-    """Every setting and where it was said; those that are no defaults stand first."""
+    """Every setting and where it was set; settings that differ from their default come first."""
     settings = sorted(numbers["configuration"], key=lambda item: item["origin"] in ("default", ""))
     rows = [(item["key"], _plain(item["value"]), item["origin"]) for item in settings]
     chosen = [row for row in rows if row[2] not in ("default", "")]

@@ -230,7 +230,7 @@ class _Service:
             self._update(self.part, first)
 
     def _answer(self) -> None:
-        """Answer the pulls of workers that are not too far ahead. One that is done holds nobody up."""
+        """Answer the pulls of workers that are not too far ahead. A finished worker delays no other."""
         slowest = min((c for c, done in zip(self._clocks, self._done, strict=True) if not done), default=None)
         self._replies = [pair for pair in self._replies if not pair[0].Test()]
         for worker, clock in list(self._waiting.items()):

@@ -145,13 +145,13 @@ def _setting(options: argparse.Namespace) -> Setting:
         try:
             forward, backward_input, weight = (float(text) / 1e3 for text in options.times.split(","))
         except ValueError:
-            raise InputError(f"{options.times!r} are no three times", do="write F,I,W in ms, as in 2.1,2,1.9") from None
+            raise InputError(f"{options.times!r} is not three times", do="write F,I,W in ms, as in 2.1,2,1.9") from None
         share = (forward, backward_input, weight)
         StageTimes(*share)
         if options.layers:
             raise InputError("times of the stages and of the layers exclude each other", do="give --times or --layers")
     if not 0 <= options.tied < float("inf"):
-        raise InputError(f"--tied {options.tied:g} is no time", do="give ms, 0 or more")
+        raise InputError(f"--tied {options.tied:g} is not a time", do="give ms, 0 or more")
     if options.tied and not options.layers:
         raise InputError("--tied is for layers that are dealt to stages", do="give --layers FILE.csv too")
     machine = machine_of(options.machine) if options.machine else None

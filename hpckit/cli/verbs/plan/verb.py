@@ -29,7 +29,7 @@ MOST_STEPS = 10_000
 MOST_RANKS = 10_000_000  # a step is arrays over all of them
 # Plans of more messages that have to be looked at one by one are priced only where they may be the quickest of all.
 MOST_MESSAGES = 40_000_000
-# The spectral gap of gossip is told up to so many ranks.
+# The spectral gap of gossip is printed up to this number of ranks.
 MOST_GAPS = 1024
 # So many ranks may share a node; each then looks at all others.
 MOST_ON_NODE = 1024
