@@ -96,7 +96,7 @@ def read_whole(path: Path, limit: int) -> bytes:
 
 
 def _told(operation: Operation) -> None:
-    """Tell of an operation, again where it is interrupted."""
+    """Announce an operation, again if it is interrupted."""
     while True:
         try:
             reach(operation)

@@ -38,7 +38,7 @@ def main(memory: int, paths: list[str]) -> None:
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-            # Two limits alike would be one, and end it by SIGKILL, which says nothing.
+            # With equal limits the process would end by SIGKILL, which does not name the limit.
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.alarm(WAITING * seconds)
@@ -110,7 +110,7 @@ def objects(file: Any) -> Iterator[Any]:
 
 
 def check(dataset: Any, path: str) -> None:
-    """A dataset can be read: no more declared than could be stored, no other files, filters that are here."""
+    """Refuse a dataset that declares more than could be stored, lies in other files, or needs missing filters."""
     import h5py
 
     plist = dataset.id.get_create_plist()

@@ -35,7 +35,7 @@ class Safetensors(Mapping[str, np.ndarray]):
 
     bfloat16 comes as float32, which holds all of its values. `metadata` is the file's own table of texts.
 
-    Raises `InputError` for what is not there or no such file, `CorruptDataError` for one that is cut off.
+    Raises `InputError` if it does not exist or is another kind of file, `CorruptDataError` if it is cut off.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -92,7 +92,7 @@ def save_safetensors(
 ) -> None:
     """Write the tensors to one file, which replaces one of that name when it is complete.
 
-    Raises `InputError` for a dtype that the format has no word for.
+    Raises `InputError` for a dtype that the format does not have.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     parts, begin = [], 0
@@ -100,7 +100,7 @@ def save_safetensors(
         array = np.asarray(tensor, order="C")
         kind = WORDS.get(array.dtype.newbyteorder("<"))
         if kind is None:
-            raise InputError(f"the tensor {name} is {array.dtype}, which safetensors has no word for")
+            raise InputError(f"the tensor {name} is {array.dtype}, which safetensors does not have")
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}
         begin += array.nbytes
         parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())

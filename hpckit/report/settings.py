@@ -1,4 +1,4 @@
-"""What a report shows, as the section `report` of a run file or options of `hpckit report`."""
+"""The settings of a report: the section `report` of a run file, and options of `hpckit report`."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_memory_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], mo
 
     monkeypatch.setattr("hpckit.cli.verbs.ls.main", refuse)
     assert main(["ls"]) == 2
-    assert "more memory than there is: Unable to allocate 8 TiB" in capsys.readouterr().err
+    assert "out of memory: Unable to allocate 8 TiB" in capsys.readouterr().err
 
 
 def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -371,7 +371,7 @@ def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch
     ("words", "said"),
     [
         (["diffusion/heat", "grid.nxx=40", "--ranks-per-node", "1", "--time", "10"], "grid.nxx"),
-        (["diffusion/heat", "--time", "10"], "how many ranks on a node"),
+        (["diffusion/heat", "--time", "10"], "the number of ranks per node"),
         (["diffusion/heat", "--ranks-per-node", "1"], "no time limit"),
         (["--time", "10"], "nothing to submit"),
         (["missing.toml"], "no file missing.toml"),

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass
 class Figures:
-    """What there is to draw, beside the fields themselves."""
+    """The figures beside the fields themselves."""
 
     hovmoeller: tuple[list[Slices], str] = field(default_factory=lambda: ([], "off"))
     spectra: list[Spectrum] = field(default_factory=list)
@@ -64,7 +64,7 @@ def make_figures(run: RunData, settings: Report, most_bytes: int) -> Figures:
                     run, "animation", None, lambda: animate(file, main, place, settings.frames, most_bytes)
                 )
     except (OSError, KeyError):
-        pass  # told with the fields
+        pass  # reported with the fields
     return made
 
 

@@ -1,4 +1,4 @@
-"""What `hpckit plan halo` is asked for: its options read, all mistakes at once."""
+"""The setting of `hpckit plan halo`: its options, checked with all mistakes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKS, MOST_RANKS = 16, 1 << 20
 
 @dataclass(frozen=True)
 class Setting:
-    """What is exchanged, and where. axes: ranks along each, 0 to be chosen; itemsize: bytes of a cell, all fields."""
+    """An exchange and its machine. axes: ranks along each, 0 to be chosen; itemsize: bytes of a cell, all fields."""
 
     shape: tuple[int, ...]
     ranks: int
