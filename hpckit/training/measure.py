@@ -1,4 +1,4 @@
-"""What the layers of a model take on this machine, before any is placed on a rank."""
+"""The times of a model's layers on this machine, before any is placed on a rank."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measure_layers(
                 dy = loss.backward(saved, 1.0 / targets.size)
                 stage.add_loss(INPUT, begin)
             stage.backward(kept, dy)
-            if turn > 0:  # before it is compiled, and memory touched
+            if turn > 0:  # the first turn compiles, and touches memory
                 seconds[number] = np.minimum(seconds[number], stage.means()[0])
             stage.reset_times()
         x, _ = stage.forward(x, Pass())
