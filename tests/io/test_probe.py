@@ -139,7 +139,7 @@ def test_readers_of_foreign_files_ask_the_child(tmp_path: Path) -> None:
     shutil.copy(fields, tmp_path / "trajectory.h5")
     with pytest.raises(CorruptDataError, match=r"trajectory.h5 is not read"):
         next(read_h5md(tmp_path / "trajectory.h5"))
-    (tmp_path / "text.h5").write_text("not an HDF5")
+    (tmp_path / "text.h5").write_text("no HDF5")
     with pytest.raises(InputError, match=r"first bytes differ"):
         next(read_h5md(tmp_path / "text.h5"))
     pytest.importorskip("h5netcdf")

@@ -146,7 +146,7 @@ def test_other_time_limits_are_refused(text):
 
 
 def test_a_limit_before_the_checkpoint_is_refused():
-    with pytest.raises(InputError, match="leaves nothing before the checkpoint"):
+    with pytest.raises(InputError, match="leaves no time before the checkpoint"):
         job_script(app_job(time="00:02:00"), Site())
 
 
