@@ -1,4 +1,4 @@
-"""A benchmark as a command: its options, what it prints, its exit code; for `hpckit bench` and for `python -m`."""
+"""A benchmark as a command: its options, its output, its exit code; for `hpckit bench` and for `python -m`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_only(parser: Any, parts: Sequence[str], metavar: str = "KEY") -> tuple[s
 
 
 def main_of(module: Any, prog: str, arguments: Sequence[str]) -> int:
-    """Run a benchmark that is no verb's; errors are told as `hpckit` tells them. Returns the exit code."""
+    """Run a benchmark that has no verb; errors are printed as `hpckit` prints them. Returns the exit code."""
     parser = argparse.ArgumentParser(prog=prog, description=(module.__doc__ or "").partition("\n")[0])
     add_common(parser)
     try:
@@ -41,7 +41,7 @@ def main_of(module: Any, prog: str, arguments: Sequence[str]) -> int:
 
 
 def perform(module: ModuleType, parser: argparse.ArgumentParser, parse: Any, arguments: Sequence[str]) -> int:
-    """Add the options of a benchmark, read them by `parse`, run it and print what it found; its exit code."""
+    """Add the options of a benchmark, read them by `parse`, run it and print the result; returns its exit code."""
     own = module.add_options(parser) if hasattr(module, "add_options") else ()
     options = parse(arguments)
     with _standard_output_to_error():
@@ -51,14 +51,14 @@ def perform(module: ModuleType, parser: argparse.ArgumentParser, parse: Any, arg
 
 
 def exit_code(result: dict[str, Any]) -> int:
-    """The exit code of a benchmark; says which figures are not what they must be."""
+    """The exit code of a benchmark; prints which results are wrong."""
     for line in result.get("missed", ()):
         print(f"missed: {line}", file=sys.stderr, flush=True)
     return EXIT_MISSED if result.get("missed") else 0
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
-    """Print what a benchmark found: one JSON object, or machine, results and ratios as tables."""
+    """Print the result of a benchmark: one JSON object, or machine, results and ratios as tables."""
     if as_json:
         print(json.dumps(plain(result)))
         return
@@ -84,7 +84,7 @@ def _ends(interval: list[float] | None) -> str:
 
 @contextlib.contextmanager
 def _standard_output_to_error() -> Iterator[None]:
-    """Whatever is printed meanwhile, by child processes too, goes to standard error."""
+    """Redirect standard output, also of child processes, to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -41,7 +41,7 @@ def started(
     """As `run_ranks`, with a folder that all ranks see, and by `launcher` ("srun --mpi=pmix") where one is given."""
     result = Path(folder, "rows.json")
     request = json.dumps({"cases": cases, "result": str(result)})
-    command = mpiexec.command(ranks, ["-m", module, request], "-P")  # files in the current folder are no modules
+    command = mpiexec.command(ranks, ["-m", module, request], "-P")  # files in the current folder must not be imported
     if launcher:
         command = [*shlex.split(launcher), "-n", str(ranks), *command[command.index(sys.executable) :]]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The end of a run: what happened, where the files are, and the exit code that says it."""
+"""The end of a run: its outcome, the place of its files, and its exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CRASH = re.compile(r"signal (4|6|7|8|11)\b")
 
 
 def end_of_run(directory: RunDirectory, end: JobEnd, *, report: bool) -> int:
-    """Print how the run ended, build its report, and return its exit code, though a reader of our lines has gone."""
+    """Print how the run ended, build its report, and return its exit code, even if no process reads our output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             return _end_of_run(directory, end, report)
@@ -42,7 +42,7 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
         failure = _rank_lost(directory, end)
     if failure is not None:
         code = _failed(directory, failure, summary)
-        if report and code == BlowUpError.exit_code:  # the report shows how it came to that
+        if report and code == BlowUpError.exit_code:  # the report shows how it came about
             _build_report(directory)
         return code
     _print_phases(summary)
@@ -71,29 +71,31 @@ def likely(lost: dict[str, str]) -> str:
     """The likely cause of an end like this."""
     how = lost.get("how", "")
     if "signal 9" in how:
-        return "killed from outside: no memory was left (`dmesg` says so), the batch system's limits, or a person"
+        return "killed from outside: out of memory (see `dmesg`), a limit of the batch system, or a person"
     if CRASH.search(how):
-        return "a crash in compiled code; where a line with `Fatal Python error` is above, it is the place"
+        return "a crash in compiled code; a line with `Fatal Python error` above shows the place"
     if how.startswith("exit code"):
         return "the program, or a library that it calls, ends the process by itself (os._exit, exit of C)"
     return "killed from outside (memory, batch system), or a crash in compiled code"
 
 
 def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
-    """The failure of a job that left none: kept in the run directory like any other."""
+    """The failure of a job that recorded none itself; kept in the run directory like any other."""
     progress = directory.read_json("progress.json") or {}
     error: HpckitError
     if end.stops > 1:
         error = RankLostError("the ranks were ended on request", do="complete files are still there")
     elif end.code and (stall := stall_that_ended(stalls_folder(directory))):
-        error = StallError(stall, where="told by the watch", do=f"look at the lines named; {stalls_folder(directory)}")
+        error = StallError(
+            stall, where="reported by the watch", do=f"look at the lines named; {stalls_folder(directory)}"
+        )
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
             lost_rank(end.lost),
             where=f"{step}; mpiexec ended with {end.code}",
             likely=likely(end.lost),
-            do=f"look at {directory.attempt}; files that were complete still are",
+            do=f"look at {directory.attempt}; complete files are intact",
         )
     record = {
         "rank": int(end.lost["rank"]) if isinstance(error, RankLostError) and "rank" in end.lost else None,
@@ -110,7 +112,7 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
 
 
 def stall_that_ended(folder: Path) -> str:
-    """What the watch that reports to a folder said of the stall that it ended, `` where it did not."""
+    """The report, in the watch's folder, of the stall for which it ended the job; '' without one."""
     for path in sorted(folder.glob("node-*/stall.json")):
         report = json.loads(path.read_text(encoding="utf-8"))
         if report["ended"]:
@@ -119,7 +121,7 @@ def stall_that_ended(folder: Path) -> str:
 
 
 def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str, Any] | None) -> int:
-    """Tell the failure once, and note it in `summary.json`."""
+    """Print the failure once, and note it in `summary.json`."""
     code = int(failure["exit_code"])
     resolved = directory.read_json("resolved.json") or {}
     known = summary or {name: resolved.get(name) for name in ("app", "title", "ranks")}
@@ -130,7 +132,7 @@ def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str,
 
 
 def _headline(summary: dict[str, Any]) -> list[str]:
-    """One line with what was done and how fast."""
+    """One line with the work done and its speed."""
     parts = [f"{summary['status']}: {summary['app']}"]
     if summary.get("title") not in (None, summary["app"]):
         parts[0] += f" {summary['title']}"
@@ -147,7 +149,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
 
 
 def _print_phases(summary: dict[str, Any]) -> None:
-    """Where the time went, over ranks, and what they waited for."""
+    """Print the time per phase over ranks, and what they waited for."""
     from hpckit.report.numbers import phases, waits
     from hpckit.report.sections.sections import phase_texts, waits_text
 
@@ -161,7 +163,7 @@ def _print_phases(summary: dict[str, Any]) -> None:
 
 
 def _print_checks(directory: RunDirectory) -> None:
-    """The numbers of a validation beside the ones they should be, and how many miss."""
+    """Print the results of a validation: how many are in range, and each that is not."""
     record = directory.read_json(VALIDATION)
     if record is None:
         return
@@ -186,7 +188,7 @@ def _print_checks(directory: RunDirectory) -> None:
 
 
 def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
-    """Build the report; the end of the run stays what it is where that fails."""
+    """Build the report; a failure to do so does not change the run's exit code."""
     from hpckit.cli.verbs.report import build
 
     try:
@@ -195,11 +197,11 @@ def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
             print(f"report: {path}")
     except HpckitError as error:
         print(f"no report: {error.message}" + (f" ({error.do})" if error.do else ""), file=sys.stderr)
-    except BrokenPipeError:  # the report is there, and nobody to hear of it
+    except BrokenPipeError:  # the report is written; its reader has gone
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
-        print(f"no report: {said}; what the run left is in {directory.path}", file=sys.stderr)
+        print(f"no report: {said}; the run's files are in {directory.path}", file=sys.stderr)
 
 
 def _add_end(directory: RunDirectory) -> None:

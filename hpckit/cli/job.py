@@ -1,4 +1,4 @@
-"""The ranks of a run, started by us or by a launcher above us: show their lines, and say how they ended."""
+"""The ranks of a run, started by us or by a launcher above us: their output and their end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hpckit.launch.scratch import scratch
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import LiveBar, display
 
-START_SECONDS = 20.0  # for the ranks to say where they are, before the user is told that they have not
-JOB = "job.json"  # which job of the batch system works on the run
+START_SECONDS = 20.0  # for the ranks to report where they run, before the user learns that some did not
+JOB = "job.json"  # the batch system's job of the run
 BEGUN = ("progress.json", "summary.json", "ckpt", "attempts/000/failure.json")
 
 
 def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool) -> int:
-    """Start mpiexec, show its lines, and tell the end. The ranks hold the lock of the directory with us."""
+    """Start mpiexec, show its lines, and report the end. The ranks share our lock of the directory."""
     from hpckit.cli.ending import end_of_run
 
     mpiexec.warn_if_crowded(ranks)
@@ -61,7 +61,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
 
         screen.line(f"{directory.path}")
         end = mpiexec.run_job(
-            mpiexec.command(ranks, words, "-P"),  # files in the current folder are no modules for the ranks
+            mpiexec.command(ranks, words, "-P"),  # the ranks must not import files of the current folder
             mpiexec.rank_environment(ranks),
             screen.line,
             on_stop,
@@ -74,7 +74,7 @@ def run_launched(directory: RunDirectory, ranks: int, lock: int, *, report: bool
 
 
 def _request_stop(directory: RunDirectory) -> None:
-    """Ask the ranks to stop, by a file; where the disk takes none, by a signal to those on this host."""
+    """Ask the ranks to stop by a file; if it cannot be written, by a signal to those on this host."""
     try:
         directory.request_stop()
     except OSError:
@@ -87,9 +87,9 @@ def _request_stop(directory: RunDirectory) -> None:
 def run_joined(
     directory: RunDirectory | None, prepare: Callable[[int], RunDirectory], above: Joined, *, report: bool, verb: str
 ) -> int:
-    """Rank 0 prepares while the others wait; then all of them work, in the processes that the launcher started.
+    """Rank 0 prepares while the others wait; then all ranks run, in the processes that the launcher started.
 
-    `directory` is the run directory where it is there already: it is locked before it is prepared.
+    `directory` is an existing run directory, if any: it is locked before it is prepared.
     """
     from mpi4py import MPI
 
@@ -128,7 +128,7 @@ def run_joined(
 
 
 def of_the_job(verb: Callable[[Joined | None], int]) -> int:
-    """The exit code of a verb that starts ranks, or that a launcher has started on all of them: what is wrong is told
+    """The exit code of a verb that starts ranks, or that a launcher has started on all of them; errors are printed
     once.
     """
     above = joined(os.environ)
@@ -143,7 +143,7 @@ def of_the_job(verb: Callable[[Joined | None], int]) -> int:
 
 
 def require_ranks(asked: int | None, above: Joined | None) -> None:
-    """Raises `InputError` where `-n` asks for other ranks than the launcher above has started."""
+    """Raises `InputError` if `-n` differs from the number of ranks that the launcher has started."""
     if asked and above and asked != above.size:
         raise InputError(
             f"-n {asked}, but {above.launcher} has started {above.size} ranks",
@@ -153,7 +153,7 @@ def require_ranks(asked: int | None, above: Joined | None) -> None:
 
 @contextlib.contextmanager
 def _only_root_speaks(above: Joined | None) -> Iterator[None]:
-    """Under a launcher all ranks run the front end: one of them is enough to say what is wrong."""
+    """Under a launcher all ranks run the front end, but only rank 0 prints."""
     if above is None or above.rank == 0:
         yield
         return
@@ -162,19 +162,19 @@ def _only_root_speaks(above: Joined | None) -> Iterator[None]:
 
 
 def is_run(target: str) -> bool:
-    """`target` is a run directory."""
+    """Whether `target` is a run directory."""
     return os.path.isfile(Path(target, "resolved.json"))
 
 
 def has_begun(target: str) -> bool:
-    """`target` is the directory of a run that was started at least once."""
+    """Whether `target` is the directory of a run that was started at least once."""
     return is_run(target) and any(os.path.lexists(Path(target, name)) for name in BEGUN)
 
 
 def prepared(target: str, ranks: int) -> RunDirectory:
-    """The run directory `target`, as `hpckit run` makes one, for a first start on `ranks` ranks.
+    """The prepared run directory `target`, for its first start on `ranks` ranks.
 
-    Raises `InputError` where the run was started before, or was prepared for another number of ranks.
+    Raises `InputError` if the run was started before, or was prepared for another number of ranks.
     """
     directory = RunDirectory(target)
     if has_begun(target):
@@ -184,9 +184,7 @@ def prepared(target: str, ranks: int) -> RunDirectory:
         )
     meant = directory.read_json("resolved.json")["ranks"]
     if meant != ranks:
-        raise InputError(
-            f"{directory.path} was prepared for {meant} ranks, and here are {ranks}", do=f"start {meant} ranks"
-        )
+        raise InputError(f"{directory.path} was prepared for {meant} ranks, not {ranks}", do=f"start {meant} ranks")
     before = directory.read_json("provenance.json") or {}
     now = provenance(["run", target], ranks, mpiexec.rank_environment(ranks))
     command = before.get("command", now["command"])

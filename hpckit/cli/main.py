@@ -1,4 +1,4 @@
-"""`hpckit VERB …`: finds the verb, and turns every error a user can meet into its message and exit code."""
+"""`hpckit VERB …`: finds the verb, and turns every error into its message and exit code."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ VERBS = {
     "compare": (
         "hpckit.cli.verbs.compare.verb",
         "A B [--json]",
-        "what two runs differ in: settings, time per phase, fields in ulp",
+        "differences of two runs: settings, time per phase, fields in ulp",
     ),
     "graph": (
         "hpckit.cli.verbs.graph",
         "run|status|draw FILE",
-        "run tasks that follow from one another by their files",
+        "run a graph of tasks whose edges are files",
     ),
     "doctor": (
         "hpckit.cli.verbs.doctor.verb",
         "",
-        "test MPI, HDF5, GPU, file system and Slurm, and say how to mend what fails",
+        "test MPI, HDF5, GPU, file system and Slurm, and say how to fix what fails",
     ),
     "bench": ("hpckit.cli.verbs.bench", "[NAME] [--json] [--quick]", "measure against rivals"),
     "plan": (
@@ -75,7 +75,7 @@ VERBS = {
 }
 
 
-# What the system says of a path that a user gave or of a place where he may not go: no mistakes of the program.
+# System errors caused by the user's paths or permissions, not by the program.
 NO_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE}
 
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb; returns the exit code (`hpckit explain` lists them)."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not all locales can say all
+        if isinstance(stream, io.TextIOWrapper):  # not every locale has all characters
             stream.reconfigure(errors="replace")
     try:
         return _verb(arguments)
@@ -100,8 +100,8 @@ def main(argv: list[str] | None = None) -> int:
     except MemoryError as error:
         return _told(
             InputError(
-                f"this takes more memory than there is{f': {error}' if str(error) else ''}",
-                likely="a number that is far too large",
+                f"out of memory{f': {error}' if str(error) else ''}",
+                likely="a setting is far too large",
             )
         )
     except OSError as error:
@@ -112,13 +112,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _told(error: HpckitError) -> int:
-    """Say what is wrong; the exit code."""
+    """Print the error; returns its exit code."""
     print(error.report(), file=sys.stderr, flush=True)
     return error.exit_code
 
 
 def _verb(arguments: list[str]) -> int:
-    """Run the verb that the arguments begin with."""
+    """Run the verb named by the first argument."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage(), flush=True)
         return 0 if arguments else 2
@@ -135,7 +135,7 @@ def _verb(arguments: list[str]) -> int:
             raise
         raise SetupError(
             "mpi4py finds no MPI library",
-            likely="the module of the MPI that it was built for is not loaded",
+            likely="the module of its MPI is not loaded",
             do='load it, or install one: pip install "hpckit[mpi]"; hpckit doctor says more',
         ) from error
 
@@ -155,7 +155,7 @@ def usage() -> str:
 
 
 def _unknown(verb: str) -> int:
-    """Say what was meant; a file or preset without a verb was meant to be run."""
+    """Suggest a verb; for a file or preset without a verb, `run`."""
     from hpckit.errors import did_you_mean
 
     hint = did_you_mean(verb, VERBS, f"verbs: {', '.join(VERBS)}")

@@ -26,10 +26,9 @@ CASES = "cases"
 def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
     """Collective: run APP or APP/PRESET with `settings` over it in `cases/NAME` of `outer`; returns its directory.
 
-    The folder is a run directory like any other: `hpckit report` shows it and its `run.toml` runs again. Where `outer`
-    goes on after a stop, a run that had ended is kept as it is, and one that had not starts anew. Raises
-    `InputError` for settings that cannot be, and what the app raises, on every rank alike; a blow-up leaves its
-    `failure.json`.
+    The folder is a run directory like any other: `hpckit report` shows it and its `run.toml` runs again. When `outer`
+    is resumed, a nested run that had ended is kept, and one that had not starts anew. Raises `InputError` for invalid
+    settings, and what the app raises, on every rank; a blow-up leaves its `failure.json`.
     """
     app, preset = find_preset(target)
     below = {"app": app.name, **_checks(outer, app), **(app.presets[preset][1] if preset else {})}
@@ -65,7 +64,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
     )
     try:
         importlib.import_module(f"{app.package}.run").run(config, run)
-    except BlowUpError as error:  # the one failure that all ranks raise alike in the middle of a run
+    except BlowUpError as error:  # the one failure that all ranks raise together in the middle of a run
         _keep_failure(run, error)
         raise
     if run.status == "running":
@@ -75,14 +74,14 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
 
 
 def _checks(outer: Run, app: App) -> dict[str, Any]:
-    """The section `checks` of `outer`, which holds for all its runs."""
+    """The section `checks` of `outer`, which applies to all its nested runs."""
     if app.config.model_fields["checks"].annotation is not CheckSettings:
         return {}  # a section of the app's own
     return {"checks": {"replay": outer.replay, "messages": outer.observer.checks_messages}}
 
 
 def _has_ended(folder: Path, config: BaseModel) -> bool:
-    """The run in it was begun with these settings, and has done all that it should."""
+    """Whether the run in `folder` was begun with these settings, and is complete."""
     if not folder.exists():
         return False
     directory = RunDirectory(folder)
@@ -91,7 +90,7 @@ def _has_ended(folder: Path, config: BaseModel) -> bool:
 
 
 def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
-    """The directory of a nested run, with what it is to do."""
+    """Make the directory of a nested run, with its settings."""
     directory = RunDirectory.create(folder)
     directory.write_text("run.toml", run_file_text(app, config))
     record = {

@@ -22,16 +22,16 @@ from hpckit.errors import HpckitError
 from hpckit.launch.first_exit import END, FirstExit, announce
 from hpckit.launch.launcher import joined
 
-TELL_SECONDS = 30.0  # after the end of one rank's program, until the user is told that others go on
-# What stands above and below the lines of a user: this package, mpi4py's runner, Python's.
+TELL_SECONDS = 30.0  # from the end of one rank's program to the warning that others still run
+# Frames around the user's lines in a traceback: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
-SAID = "said"  # the folder for texts, in that of the front end
+SAID = "said"  # the folder for texts, within the front end's
 
 
 def main(arguments: list[str]) -> None:
-    """Announce this rank and run the program under mpi4py's hook, which ends the job at an exception."""
+    """Announce this rank, and run the program under mpi4py's hook, which ends the job on an exception."""
     folder, watch, *words = arguments
-    faulthandler.enable()  # a crash in compiled code says in which line of the program
+    faulthandler.enable()  # prints the program's line on a crash in compiled code
     announce(folder, os.environ)
     start_watch(json.loads(watch))
     tell_own_lines(words[0], folder)
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def start_watch(options: dict[str, Any] | None) -> None:
-    """Watch the ranks of the program, where that was asked for: `options` are the arguments of `hpckit.Watch`."""
+    """Watch the ranks of the program; `options` are the arguments of `hpckit.Watch`, None for no watch."""
     if options is not None:
         from mpi4py import MPI
 
@@ -52,7 +52,7 @@ def start_watch(options: dict[str, Any] | None) -> None:
 
 
 def run_words(words: list[str]) -> None:
-    """Run a program and its arguments in this process; its folder takes the place of the first one of `sys.path`."""
+    """Run a program and its arguments in this process; its folder replaces the first entry of `sys.path`."""
     from mpi4py import run
 
     sys.argv = ["mpi4py", *words]
@@ -60,7 +60,7 @@ def run_words(words: list[str]) -> None:
 
 
 class Guests:
-    """What the ranks on this host said in `folder`; `first` is the one that left without an end."""
+    """The announcements of this host's ranks in `folder`; `first` is the first that left without a regular end."""
 
     def __init__(self, folder: Path, ranks: int) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Guests:
         self.told_at: float | None = None
 
     def watch(self) -> str:
-        """What the user should know now, '' for nothing."""
+        """A warning for the user that is due now, or ''."""
         ended = [path for path in self.folder.iterdir() if path.name.endswith(END)]
         if not ended or self.told_at == 0.0:
             return ""
@@ -78,13 +78,13 @@ class Guests:
             return ""
         self.told_at = 0.0
         ranks = ", ".join(sorted((path.name.split("-")[0] for path in ended), key=int)[:8])
-        return f"the program is over on rank {ranks} and goes on on others; Ctrl-C twice ends them"
+        return f"the program has ended on rank {ranks} and still runs on others; Ctrl-C twice ends them"
 
 
 def tell_own_lines(program: str, folder: str = "") -> None:
-    """Make this process tell exceptions so, by a file in the front end's `folder` where this host has it.
+    """Make this process report exceptions as `user_text`, in a file if this host has the front end's `folder`.
 
-    A launcher may drop what a rank printed last when this rank's end ends the job; a file stays.
+    A launcher that ends a job may drop a rank's last output; a file stays.
     """
     file, said = os.path.abspath(program), Path(folder, SAID)
 
@@ -94,14 +94,14 @@ def tell_own_lines(program: str, folder: str = "") -> None:
         whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
         code = error.exit_code if isinstance(error, HpckitError) else 1
         if not folder or not _leave(said, text, whole, code):
-            sys.stderr.write(whole)  # all in one, so that lines of other ranks cannot come between
+            sys.stderr.write(whole)  # in one write, so that other ranks' output cannot come between
             sys.stderr.flush()
 
     sys.excepthook = hook
 
 
 class OwnLines:
-    """Reads what ranks have left in the front end's `folder`."""
+    """Reads the errors that ranks have left in the front end's `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / SAID
@@ -110,18 +110,18 @@ class OwnLines:
 
     @property
     def code(self) -> int:
-        """The exit code of the error that was left first, 0 where no rank has left one."""
+        """The exit code of the first error, 0 without one."""
         return int(_by_time(self._read)[0].stem.rpartition("-")[2]) if self._read else 0
 
     def new(self) -> list[str]:
-        """The texts, each once, the first rank's first."""
+        """The texts, each once, in the order in which they were left."""
         found = [path for path in self._folder.iterdir() if path.suffix and path not in self._read]
         self._read.update(found)
         return [path.read_text("utf-8") for path in _by_time(found)]
 
 
 def user_text(error: BaseException, trace: TracebackType | None, file: str) -> str:
-    """The exception with the lines from the program on; of an `HpckitError` without lines of hpckit, and its report."""
+    """The traceback from the program's lines on; for an `HpckitError` without hpckit's own lines, with its report."""
     while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) != file:
         trace = trace.tb_next
     if not isinstance(error, HpckitError):
@@ -130,7 +130,7 @@ def user_text(error: BaseException, trace: TracebackType | None, file: str) -> s
 
 
 def user_lines(error: HpckitError, trace: TracebackType | None = None) -> str:
-    """The lines of the program that led to an error of hpckit, those of packages left out."""
+    """The program's lines that led to an error of hpckit, without those of packages."""
     frames = traceback.extract_tb(trace or error.__traceback__)
     return "".join(traceback.format_list([frame for frame in frames if not frame.filename.startswith(FOREIGN)]))
 
@@ -141,9 +141,8 @@ def _by_time(paths: Iterable[Path]) -> list[Path]:
 
 
 def _leave(folder: Path, text: str, whole: str, code: int) -> bool:
-    """Leave the text, its exit code in the name, unless a rank that failed alike has done so; False where it cannot.
-
-    It is there whole or not at all.
+    """Leave the text in a file with the exit code in its name, unless a rank with the same failure has; False if it
+    cannot. The file appears whole or not at all.
     """
     own = folder / str(os.getpid())
     try:

@@ -1,4 +1,4 @@
-"""What each rank of a run does: `python -m mpi4py -m hpckit.cli.worker DIR`. The first failure of any rank is kept."""
+"""A rank of a run: `python -m mpi4py -m hpckit.cli.worker DIR`. The first failure of any rank is kept."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from hpckit.io.checkpoint.manager import Keeper
 
 GRACE_SECONDS = 0.25  # for the printed report to leave the process before the launcher ends the job
-TURN_SECONDS = 15.0  # that a rank which failed too waits for the first, which tells it, to end the job
+TURN_SECONDS = 15.0  # that a second failing rank waits for the first one, which reports, to end the job
 LOOK_SECONDS = 0.2  # between two looks whether the watch ends the job
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do the run that was prepared in the folder given."""
+    """Execute the run prepared in the given folder."""
     parser = argparse.ArgumentParser(prog="hpckit.cli.worker")
     parser.add_argument("directory")
     parser.add_argument("--marks", metavar="FOLDER", help="where ranks on the host of the front end say who they are")
@@ -57,8 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
 def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True, announce: bool = False) -> str:
     """Run the prepared app on all ranks; returns its status, "done" or "stopped".
 
-    An exception on any rank does not return: it is written to `failure.json`, and the job is aborted with the exit code
-    of the error. `announce`: print the failure here, as no front end waits for the end.
+    On an exception on any rank it does not return: it writes `failure.json`, and aborts the job with the exit code of
+    the error. `announce`: print the failure here, as no front end waits for the end.
     """
     from hpckit.comm.checksums import Checksums
     from hpckit.comm.observe.observer import observer_of
@@ -82,7 +82,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         if watch is not None and announce:
             world = comm
             end_with_stall(watch, directory, lambda stall: _abort(directory, world, stall, None, announce))
-        comm = comm if watch is None else WatchedComm(comm)  # what apps call themselves is seen too
+        comm = comm if watch is None else WatchedComm(comm)  # sees the calls of apps, too
         names = {"app": record["app"], "title": record["title"]}
         keeper = _keeper(comm, config, record, directory)
         limit = getattr(getattr(config, "time", None), "limit", "")
@@ -117,7 +117,7 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
 
 
 def _check_size(expected: int, size: int) -> None:
-    """The world has as many ranks as were asked for."""
+    """Raise unless the world has as many ranks as were asked for."""
     if expected != size:
         raise SetupError(
             f"mpiexec was to start {expected} ranks, but MPI sees a world of {size}",
@@ -127,7 +127,7 @@ def _check_size(expected: int, size: int) -> None:
 
 
 def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
-    """The device of this rank: the host, or a GPU where the run asked for one. Collective."""
+    """The device of this rank: the host, or a GPU if the run asked for one. Collective."""
     from hpckit.comm.device import HOST
     from hpckit.comm.gpu_choice import find_gpu
 
@@ -142,7 +142,7 @@ def _watch(comm: MPI.Intracomm, options: dict[str, Any] | None, directory: RunDi
 
 
 def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory: RunDirectory) -> Keeper:
-    """The checkpoints of the run; of one that is resumed, with the state that it goes on from. Collective."""
+    """The checkpoints of the run; for a resumed one, with the state that it restarts from. Collective."""
     from hpckit.io.checkpoint.manager import Keeper
 
     facts = {"app": record["app"], "title": record["title"]}
@@ -155,12 +155,14 @@ def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory:
 
 
 def _say_resumed(run: Run, keeper: Keeper) -> None:
-    """Where a resumed run goes on, and which checkpoints it does not use."""
+    """Print where a resumed run restarts, and which checkpoints it does not use."""
     for note in keeper.notes:
         run.say(f"not used: {note}")
     if keeper.restored is not None:
         run.say(f"resumed from {keeper.restored.path.name}, step {keeper.restored.step}")
-    elif keeper.resumed and not (run.directory.path / CASES).exists():  # a run of runs says what it keeps
+    elif (
+        keeper.resumed and not (run.directory.path / CASES).exists()
+    ):  # a run of nested runs reports which of them it keeps
         run.say("no checkpoint yet: from the start")
 
 
@@ -204,7 +206,7 @@ def _abort(
         time.sleep(TURN_SECONDS)
     sys.stdout.flush()
     comm.Abort(code)
-    os._exit(code)  # MPICH returns, and the interpreter would go on until the launcher ends it
+    os._exit(code)  # MPICH's abort returns, and the interpreter would go on until the launcher kills it
 
 
 class _RankLog(logging.FileHandler):
@@ -225,11 +227,11 @@ def rank_logger(directory: RunDirectory, rank: int) -> None:
 
 
 def end_with_stall(watch: Watch, directory: RunDirectory, abort: Callable[[StallError], None]) -> None:
-    """Give `abort` the stall, with the words of the watch, when the watch ends the job: no front end stands above ranks
-    that a launcher of the user's started.
+    """Pass the stall with the watch's report to `abort` when the watch ends the job: ranks under the user's launcher
+    have no front end.
 
-    The watcher of a node says in the table that it ends the job, and waits a moment: a thread of each rank then does
-    what the rank would do for an error of its own, also where the rank waits in MPI. The watcher kills the others.
+    The watcher of a node announces the end in its table, and waits a moment: a thread of each rank then acts as for
+    the rank's own error, even if the rank waits in MPI. The watcher kills the others.
     """
 
     def listen() -> None:
@@ -240,8 +242,8 @@ def end_with_stall(watch: Watch, directory: RunDirectory, abort: Callable[[Stall
         from hpckit.cli.ending import stall_that_ended
 
         folder = stalls_folder(directory)
-        text = stall_that_ended(folder) or "ranks wait for what does not come"
-        abort(StallError(text, where="told by the watch", do=f"look at the lines named; {folder}"))
+        text = stall_that_ended(folder) or "ranks wait for an operation that others never begin"
+        abort(StallError(text, where="reported by the watch", do=f"look at the lines named; {folder}"))
 
     watch.listen_for_end()
     threading.Thread(target=listen, daemon=True, name="end of a stalled run").start()

@@ -1,4 +1,4 @@
-"""The operations that durable files are made of; each is told to `hpckit.io.failpoints` before it happens."""
+"""The operations that durable files are made of; each is announced to `hpckit.io.failpoints` before it happens."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def create(path: Path, site: str) -> int:
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Room for a file of `size` bytes, where the file system can set it aside: what does not make the file longer can
-    be written at several places at once. A full disk is told by the writes.
+    """Reserve `size` bytes for a file if the file system can: writes that do not make the file longer can then run at
+    several places at once. A full disk shows as an error of the writes, not here.
     """
     if _fallocate is not None:
         _fallocate(descriptor, 0, 0, size)
 
 
 def write(descriptor: int, data: memoryview | bytes, offset: int, path: Path, site: str) -> None:
-    """Write all of `data` at a place in the file; interrupted and short writes go on where they ended."""
+    """Write all of `data` at a place in the file; interrupted and short writes are continued."""
     left = memoryview(data)
     while left:
         try:
@@ -96,7 +96,7 @@ def read_whole(path: Path, limit: int) -> bytes:
 
 
 def _told(operation: Operation) -> None:
-    """Tell of an operation, again where it is interrupted."""
+    """Announce an operation, again if it is interrupted."""
     while True:
         try:
             reach(operation)

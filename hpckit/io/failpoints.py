@@ -46,13 +46,13 @@ class Operation:
     data: memoryview | None = None
 
 
-# What is called before each operation: it may raise OSError, end the process, or return the bytes a write may take.
+# The hook before each operation: it may raise OSError, end the process, or return the bytes a write may take.
 Hook = Callable[[Operation], int | None]
 _hook: Hook | None = None
 
 
 def install(hook: Hook | None) -> None:
-    """Call `hook` before every operation from now on; None for none."""
+    """Call `hook` before every operation from now on; None removes it."""
     global _hook
     _hook = hook
 

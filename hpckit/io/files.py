@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, forced to disk, then moved there in one step."""
+"""Atomic file writes: under another name, forced to disk, then renamed in one step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def write_error(error: OSError, path: Path) -> HpckitError:
-    """What a user can do about an `OSError` that met a file to be written."""
+    """The error for the user, with advice, for an `OSError` while writing a file."""
     reason, advice = _REASONS.get(
         error.errno or 0, (error.strerror or str(error), "check the directory with `hpckit doctor`")
     )
@@ -44,7 +44,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool = True) -> None:
-    """Put a file with this content in place of whatever stands at `path`; a reader sees the old one or the new one.
+    """Replace `path` by a file with this content; a reader sees the old file or the new one.
 
     A process killed at any instant leaves at most a `.tmp` file beside it. Raises `OSError` (see `write_error`).
     """
@@ -66,7 +66,7 @@ def replace_file(path: Path, content: bytes | memoryview, *, sync_parent: bool =
 
 
 def write_file(path: Path, content: bytes | memoryview) -> None:
-    """`replace_file` for files that a user asked for: raises `SetupError` where one cannot be written."""
+    """`replace_file` for files that a user asked for: raises `SetupError` if the file cannot be written."""
     try:
         replace_file(path, content)
     except OSError as error:
@@ -75,9 +75,9 @@ def write_file(path: Path, content: bytes | memoryview) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Another path to write a file to, which is then put in place of `path`, on disk, or is gone.
+    """A temporary path for a file that then replaces `path`, forced to disk; on an error it is removed.
 
-    Raises `SetupError` where that fails.
+    Raises `SetupError` if that fails.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -99,8 +99,8 @@ def utc_now() -> str:
 def write_svg(path: Path, text: str) -> None:
     """Write an SVG picture, whole or not at all.
 
-    Raises `InputError` for a name that says another kind of picture, `SetupError` where it cannot be written.
+    Raises `InputError` for another file name extension, `SetupError` if it cannot be written.
     """
     if path.suffix.lower() != ".svg":
-        raise InputError(f"{str(path)!r} is no name of an SVG picture", do="use a name that ends in .svg")
+        raise InputError(f"{str(path)!r} is not the name of an SVG picture", do="use a name that ends in .svg")
     write_file(path, text.encode())

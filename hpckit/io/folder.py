@@ -1,4 +1,4 @@
-"""A folder that may be anybody's: its files are replaced whole, named safely, and never reached through links."""
+"""A folder from an untrusted source: files are replaced atomically, named safely, and never reached through links."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_JSON = 1 << 28  # bytes of a file that is read whole
 
 
 class Folder:
-    """A folder that exists. Names of files are relative to it and may go through its own folders only.
+    """An existing folder. File names are relative to it, and may lead only through its own folders.
 
-    Raises `InputError` where `path` is not a folder, is a link, or belongs to another user.
+    Raises `InputError` if `path` is not a folder, is a link, or belongs to another user.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -36,7 +36,7 @@ class Folder:
             raise InputError(f"{self.path} belongs to another user", do="copy it, or give a directory of your own")
 
     def write_text(self, name: str, text: str) -> None:
-        """Replace the file `name` by `text`, or leave the old one: never half of it."""
+        """Replace the file `name` by `text`, atomically."""
         folder, last = self._folder_of(name)
         temporary = f".{last}.{secrets.token_hex(4)}.tmp"
         try:
@@ -55,7 +55,7 @@ class Folder:
         self.write_text(name, json.dumps(plain(value), indent=1) + "\n")
 
     def create_json(self, name: str, value: Any) -> bool:
-        """Write `name` only where it does not exist: True for the one caller, of all ranks, that was first.
+        """Write `name` only if it does not exist: True for the first caller of all ranks, else False.
 
         The file appears with all of its content (written beside it, then linked to its name).
         """
@@ -76,9 +76,9 @@ class Folder:
             os.close(folder)
 
     def read_json(self, name: str) -> Any:
-        """The record in the file `name`; None where there is no such file, or nothing in it.
+        """The record in the file `name`; None if the file does not exist or is empty.
 
-        Raises `CorruptDataError` where it is no file, a link or no JSON object, or cannot be read.
+        Raises `CorruptDataError` if it is a link or not a regular file, holds no JSON object, or cannot be read.
         """
         try:
             descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
@@ -101,7 +101,9 @@ class Folder:
         """The open folder that holds `name`, reached without following any link below the run directory."""
         parts = name.split("/")
         if not all(SAFE_NAME.fullmatch(part) for part in parts):
-            raise ValueError(f"{name!r} is no safe file name: letters, digits, dots, dashes, within the run directory")
+            raise ValueError(
+                f"{name!r} is not a safe file name: letters, digits, dots, dashes, within the run directory"
+            )
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(self.path, flags)
         for part in parts[:-1]:
@@ -118,7 +120,7 @@ class Folder:
             file.write(json.dumps(plain(value)).encode() + b"\n")
 
     def cut(self, name: str, size: int) -> None:
-        """Forget what the file `name` holds behind its first `size` bytes; one that is not there stays so."""
+        """Truncate the file `name` to its first `size` bytes, if it exists."""
         with contextlib.suppress(FileNotFoundError), open(self._open(name, os.O_WRONLY), "wb") as file:
             os.ftruncate(file.fileno(), min(size, os.fstat(file.fileno()).st_size))
 

@@ -1,7 +1,7 @@
-"""HDF5 files of unknown origin: all of one is read by a child process within limits, before this process opens it.
+"""HDF5 files of unknown origin: a child process with limits reads the whole file before this process opens it.
 
-A damaged or malicious file can crash the HDF5 library, make it ask for any amount of memory, or never end. What it does
-to the child is told, and no harm is done; the same library then reads the same bytes here.
+A damaged or malicious file can crash the HDF5 library, make it allocate any amount of memory, or hang it. The child's
+fate is reported and harms nothing; then the same library reads the same bytes here.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hpckit.errors import CorruptDataError
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MEMORY = 4 << 30  # bytes of address space of a process that reads a file
 Key = tuple[str, int, int, int]
-_sound: set[Key] = set()  # files that were read well in this process's life: place, inode, size, time
+_sound: set[Key] = set()  # files already found sound by this process: device, inode, size, time
 
 
 def is_hdf5(path: Path) -> bool:
-    """It begins as HDF5 files do. Raises `OSError`."""
+    """Whether the file begins with HDF5's signature. Raises `OSError`."""
     with open(path, "rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
 
 
 def require_sound(paths: Iterable[Path]) -> None:
-    """Every file can be read to its end; raises `CorruptDataError` that names the first that cannot, and why.
+    """Raise `CorruptDataError`, with file and reason, unless every file can be read to its end.
 
-    Links to other files, values in files outside of its folder, filters that are not here and sizes that the file
-    cannot hold are refused. Beyond 1 GiB of values only the structure is looked at. Takes 0.3 s, and 10 ms a file.
+    It refuses links to other files, values in files outside of its folder, filters that are not installed and sizes
+    that the file cannot hold. Beyond 1 GiB of values it checks only the structure. Takes 0.3 s, and 10 ms per file.
     """
     unknown = [path for path in paths if _key(path) not in _sound]
     for path, problem in zip(unknown, problems(unknown), strict=True):

@@ -1,6 +1,6 @@
 """Reads HDF5 files, each in a process within limits: `python -m hpckit.io.probe_child MEMORY FILE …`, as `probe` does.
 
-Prints a line of JSON for each file: what is wrong with it, '' for nothing. What HDF5 does to such a process is no harm.
+Prints a line of JSON for each file: what is wrong with it, or ''. A crash of HDF5 ends only that file's process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 PART = 8 << 20  # bytes read at once
-MOST_READ = 1 << 30  # bytes of values of a file that are read; of what is beyond only the structure
-FREE = 64 << 20  # bytes that a dataset may declare whatever is stored
+MOST_READ = 1 << 30  # bytes of values that are read of a file; beyond them only the structure is read
+FREE = 64 << 20  # bytes that a dataset may declare, however little is stored
 RATIO = 2000  # bytes declared for a byte of the file: deflate reaches 1032
 MOST_OBJECTS = 100_000
-SECONDS, BYTES_A_SECOND = 4, 50_000_000  # of a processor, for a file: the first, and more for one that is large
-WAITING = 10  # times as long by the clock: a disk, or a machine that is busy, is no fault of the file
+SECONDS, BYTES_A_SECOND = 4, 50_000_000  # processor time for a file: a fixed part, and a part by its size
+WAITING = 10  # times as long by the wall clock: a slow disk, or a machine that is busy, is not the file's fault
 TOO_LONG = (signal.SIGALRM, signal.SIGXCPU)
 
 
@@ -38,7 +38,7 @@ def main(memory: int, paths: list[str]) -> None:
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-            # Two limits alike would be one, and end it by SIGKILL, which says nothing.
+            # With equal limits the process would end by SIGKILL, which does not name the limit.
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.alarm(WAITING * seconds)
@@ -110,7 +110,7 @@ def objects(file: Any) -> Iterator[Any]:
 
 
 def check(dataset: Any, path: str) -> None:
-    """A dataset can be read: no more declared than could be stored, no other files, filters that are here."""
+    """Refuse a dataset that declares more than could be stored, lies in other files, or needs missing filters."""
     import h5py
 
     plist = dataset.id.get_create_plist()

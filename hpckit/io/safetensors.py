@@ -35,7 +35,7 @@ class Safetensors(Mapping[str, np.ndarray]):
 
     bfloat16 comes as float32, which holds all of its values. `metadata` is the file's own table of texts.
 
-    Raises `InputError` for what is not there or no such file, `CorruptDataError` for one that is cut off.
+    Raises `InputError` if it does not exist or is another kind of file, `CorruptDataError` if it is cut off.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -92,7 +92,7 @@ def save_safetensors(
 ) -> None:
     """Write the tensors to one file, which replaces one of that name when it is complete.
 
-    Raises `InputError` for a dtype that the format has no word for.
+    Raises `InputError` for a dtype that the format does not have.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     parts, begin = [], 0
@@ -100,7 +100,7 @@ def save_safetensors(
         array = np.asarray(tensor, order="C")
         kind = WORDS.get(array.dtype.newbyteorder("<"))
         if kind is None:
-            raise InputError(f"the tensor {name} is {array.dtype}, which safetensors has no word for")
+            raise InputError(f"the tensor {name} is {array.dtype}, which safetensors does not have")
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}
         begin += array.nbytes
         parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
@@ -124,7 +124,7 @@ def _files(path: Path) -> list[Path]:
     try:
         held = json.loads((path / INDEX).read_text())["weight_map"].values()
     except (ValueError, KeyError, AttributeError) as problem:
-        raise CorruptDataError(f"{path / INDEX} is no index of a checkpoint: {problem}") from None
+        raise CorruptDataError(f"{path / INDEX} is not a checkpoint index: {problem}") from None
     files = [path / name for name in dict.fromkeys(held)]
     missing = [file.name for file in files if file.parent != path or not file.is_file()]
     if missing:
@@ -145,5 +145,5 @@ def _header(file: Path) -> tuple[dict[str, Any], int]:
     except (ValueError, AttributeError, TypeError):
         pass
     raise CorruptDataError(
-        f"{file} is no safetensors file, or its header is damaged", do="look at the file's size, and fetch it again"
+        f"{file} is not a safetensors file, or its header is damaged", do="look at the file's size, and fetch it again"
     )

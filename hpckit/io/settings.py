@@ -1,4 +1,4 @@
-"""Sections of run files: what all of them are, spans of time and files named in them, the section `checkpoint`."""
+"""Sections of run files: their base class, time spans and file names in them, and the section `checkpoint`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Checkpoint(Section):
 
 
 def seconds_of(text: str) -> float:
-    """The seconds that a text means; a clock is h:mm:ss or, as Slurm has it, d-hh:mm:ss.
+    """The seconds of a time span in text; a clock is h:mm:ss or, as in Slurm, d-hh:mm:ss.
 
-    Raises `ValueError` for anything else, and for nothing.
+    Raises `ValueError` for anything else and for 0 s.
     """
     if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
@@ -66,10 +66,10 @@ def seconds_of(text: str) -> float:
     else:
         parts = _PART.findall(text)
         if not parts or _PART.sub("", text).strip():
-            raise ValueError(f'{text!r} is no span of time; give one like "90 s", "10 min", "11 h 50 min", "1:30:00"')
+            raise ValueError(f'{text!r} is not a time span; give one like "90 s", "10 min", "11 h 50 min", "1:30:00"')
         total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if total <= 0:
-        raise ValueError(f"{text!r} is no time at all; give more than 0 s")
+        raise ValueError(f"{text!r} is not a positive time; give more than 0 s")
     return total
 
 
@@ -87,12 +87,15 @@ OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty or "none":
 
 
 def _existing_file(path: Path) -> Path:
-    """`path` where it is a file that can be read; the sentence of the error goes into the list of mistakes."""
+    """Return `path` if it is a readable file; else the message goes into the list of mistakes."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:  # too long a name, a folder that is not to be entered, a null character
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # the name is too long or has a null character, or a folder cannot be entered
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if stat.S_ISDIR(mode):
         raise ValueError(f"{path} is a folder; give a file")

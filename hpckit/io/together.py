@@ -1,4 +1,4 @@
-"""Ranks that fail together: an error on one rank is raised on all, so that nobody waits for a rank that gave up."""
+"""Errors on all ranks: an error on one rank is raised on all, so that no rank waits for one that gave up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KINDS = {kind.code: kind for kind in (InputError, SetupError, CorruptDataError)
 def together(comm: Any, path: Path, action: Callable[[], int]) -> int:
     """Run `action` on every rank and return the sum of what it returned (collective).
 
-    `path` names what is written, for the message. When any rank meets an `OSError` or `HpckitError`, every rank
-    raises: the rank itself its own error, the others the same with that rank named.
+    `path` names what is written, for the message. If `action` raises `OSError` or `HpckitError` on any rank, every rank
+    raises: that rank its own error, the others the same error with that rank named.
     """
     error: HpckitError | None = None
     count = 0

@@ -1,4 +1,4 @@
-"""One attempt at a task: the process that does it, in a folder of its own, and the publication of what it made."""
+"""One attempt at a task: its process, in its own folder, and the publication of its outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpckit.jobs.graph.graph import Task
 from hpckit.jobs.graph.state import LOG, GraphState
 from hpckit.jobs.process import with_parent
 
-NO_OUTPUT = 65  # the exit code of a task that ended well without all of its outputs
+NO_OUTPUT = 65  # the exit code of a task that succeeded without all of its outputs
 TIMED_OUT = 124
 NOT_STARTED = 127
 KILL_SECONDS = 2.0
@@ -71,7 +71,7 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """How long it has been at work."""
+        """Its running time so far, s."""
         return time.monotonic() - self.started
 
     def poll(self) -> int | None:
@@ -87,7 +87,7 @@ class Attempt:
         return finish(self.state, self.work, code, self.seconds)
 
     def kill(self) -> None:
-        """End it, in words and then for good."""
+        """End it: SIGTERM, then SIGKILL."""
         if self._process is None or self._process.poll() is not None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -13,16 +13,16 @@ from hpckit.jobs.graph.graph import Task
 
 
 def spec(task: Task) -> str:
-    """All that `call` needs to know, as JSON."""
+    """The input of `call`, as JSON."""
     return json.dumps(
         {"function": task.function, "inputs": task.inputs, "outputs": task.outputs, "arguments": task.arguments}
     )
 
 
 def call(text: str, folder: Path) -> None:
-    """Import and call the function with the keyword arguments `inputs` and `outputs` (lists of paths) and its own.
+    """Import and call the function with the keyword arguments `inputs` and `outputs` (lists of paths) and the task's.
 
-    Raises what it raises, `AttributeError` or `ImportError` where there is no such function.
+    Raises what the function raises; `AttributeError` or `ImportError` if there is no such function.
     """
     what = json.loads(text)
     source, _, name = what["function"].rpartition(":")

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-# Asks the kernel for a signal at the end of the parent, looks whether that has ended before it asked, and becomes the
-# program. Its words: the signal, the parent's process, the program's path, the program's arguments.
+# Asks the kernel for a signal at the parent's end, exits if the parent has already ended, and becomes the program. Its
+# arguments: the signal, the parent's process, the program's path, the program's arguments.
 CODE = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, int(sys.argv[1])); "
     "os.getppid() == int(sys.argv[2]) or os._exit(1); os.execv(sys.argv[3], sys.argv[3:])"
@@ -16,15 +16,15 @@ CODE = (
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def with_parent(program: str, arguments: Sequence[str], end: signal.Signals = signal.SIGKILL) -> list[str]:
     """The command line that runs the program at a path with these arguments until it ends, or this process does.
 
-    end: the signal that the program then gets; SIGTERM for one that must end others first. The thread that starts it
-    counts as this process: it must last. Linux; elsewhere the program alone.
+    end: the signal that the program then gets; SIGTERM for one that must end others first. The starting thread counts
+    as the parent: it must stay alive. Linux only; elsewhere the program alone.
     """
     if sys.platform != "linux":
         return [program, *arguments]

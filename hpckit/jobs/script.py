@@ -1,7 +1,7 @@
-"""Job scripts for Slurm: one function from what a job needs and how its site works to the text of a shell script.
+"""Job scripts for Slurm: one function from a job and a site to the text of a shell script.
 
-Every text that comes from a user stands in the script as one quoted word (`shlex.quote`) or, on an #SBATCH line, is
-made of harmless signs; line breaks are refused. The scripts in jobscripts/ are made by this function.
+Every text of a user stands in the script as one quoted word (`shlex.quote`) or, on an #SBATCH line, has harmless
+characters only; line breaks are refused. This function makes the scripts in jobscripts/.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEPENDENCY = re.compile(r"(after|afterany|afterok|afternotok|aftercorr):\d+(:\d
 
 
 class _Variable(str):
-    """A word of a command that is a variable of the script; no text of a user is one."""
+    """A word of a command that is a variable of the script, never a user's text."""
 
 
 RUN = _Variable('"$run"')  # the run directory
@@ -31,12 +31,12 @@ SETTINGS = _Variable('"${settings[@]}"')  # the settings of the array task
 
 @dataclass(frozen=True)
 class Job:
-    """What one batch job is to do and needs.
+    """A batch job: its work and its resources.
 
-    `start` is the command that begins the work, `resume` the one that goes on with it after the job was put back into
-    the queue (None where nothing can); `RUN` and `SETTINGS` in them stand for the run directory and for the settings of
-    the array task. `runs` holds the run directory, or one for each task of an array; where it is empty they are named
-    by the job's number below `runs/`. `array` holds the settings of each task. A `serial` command is started once (it
+    `start` is the command that begins the work, `resume` the one that continues it after a requeue (None if there is
+    none); `RUN` and `SETTINGS` in them stand for the run directory and for the settings of the array task. `runs` holds
+    the run directory, or one for each task of an array; if it is empty, they are named by the job's number below
+    `runs/`. `array` holds the settings of each task. A `serial` command is started once (it
     starts ranks itself), any other on all ranks. `output` is Slurm's pattern for the file of all output.
     """
 
@@ -57,9 +57,9 @@ class Job:
 
 
 def job_script(job: Job, site: Site) -> str:
-    """The script of `job` at `site`, for `sbatch` and free of complaints by shellcheck.
+    """The script of `job` at `site` for `sbatch`; shellcheck finds no fault in it.
 
-    Raises `InputError` for what has no place in a script, or contradicts itself.
+    Raises `InputError` for texts that a script cannot hold, and for contradictions.
     """
     _check(job, site)
     parts = [
@@ -78,7 +78,7 @@ def seconds(text: str) -> int:
     """A time limit as Slurm takes it (minutes, MM:SS, HH:MM:SS, D-HH:MM:SS) in seconds; raises `InputError`."""
     found = _TIME.fullmatch(text)
     if not found:
-        raise InputError(f"{text!r} is no time limit", do="minutes, HH:MM:SS or D-HH:MM:SS, as --time of sbatch")
+        raise InputError(f"{text!r} is not a time limit", do="minutes, HH:MM:SS or D-HH:MM:SS, as --time of sbatch")
     days, first, second, third = (int(part) if part else None for part in found.groups())
     if days is not None:
         hours, minutes, rest = first or 0, second or 0, third or 0
@@ -90,7 +90,7 @@ def seconds(text: str) -> int:
         hours, minutes, rest = 0, first or 0, 0
     total = (((days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
     if not total:
-        raise InputError(f"the time limit {text!r} is no time at all", do="--time 01:00:00")
+        raise InputError(f"the time limit {text!r} is not a positive time", do="--time 01:00:00")
     return total
 
 
@@ -129,7 +129,7 @@ def directives(job: Job, site: Site) -> list[str]:
 
 
 def _check(job: Job, site: Site) -> None:
-    """Refuse what cannot be a job."""
+    """Raise `InputError` for an invalid job."""
     try:
         for text in (
             *job.start,
@@ -142,10 +142,10 @@ def _check(job: Job, site: Site) -> None:
     except ValueError as error:
         raise InputError(str(error), where=f"the job {job.name!r}") from None
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", job.name):
-        raise InputError(f"{job.name!r} is no name for a job", do="letters, digits, dots, dashes")
+        raise InputError(f"{job.name!r} is not a job name", do="letters, digits, dots, dashes")
     if not _OUTPUT.fullmatch(job.output):
         raise InputError(
-            f"the output file {job.output!r} has signs that Slurm or a shell would take for more than a name",
+            f"the output file {job.output!r} has characters that are special to Slurm or a shell",
             do="give a folder whose path has letters, digits, blanks and . / _ - + = , : @ only",
         )
     if job.after and not _DEPENDENCY.fullmatch(job.after):
@@ -156,7 +156,7 @@ def _check(job: Job, site: Site) -> None:
     limit = seconds(job.time)
     if job.resume is not None and limit <= site.signal_seconds:
         raise InputError(
-            f"a time limit of {limit} s leaves nothing before the checkpoint that is asked for {site.signal_seconds} s "
+            f"a time limit of {limit} s leaves no time before the checkpoint, requested {site.signal_seconds} s "
             "before its end",
             do="a longer --time, or a smaller signal_seconds in the site file",
         )
@@ -165,7 +165,7 @@ def _check(job: Job, site: Site) -> None:
 
 
 def _comment(job: Job) -> list[str]:
-    """What the job is, for who reads the script."""
+    """A comment for readers of the script."""
     nodes, ranks = (
         f"{n} {what}{'s' if n > 1 else ''}" for n, what in ((job.nodes, "node"), (job.ranks_per_node, "rank"))
     )
@@ -178,7 +178,7 @@ def _comment(job: Job) -> list[str]:
 
 
 def _environment(site: Site) -> list[str]:
-    """Modules, virtual environment, variables; threads that do not crowd each other out."""
+    """Modules, virtual environment, variables; threads within the cores of each rank."""
     lines = ["set -o pipefail"]
     if site.environment.modules:
         lines.append("module purge")
@@ -200,7 +200,7 @@ def _run_directory(job: Job) -> list[str]:
         lines.append('case "$SLURM_ARRAY_TASK_ID" in')
         for task, settings in enumerate(job.array):
             run = f" run={shlex.quote(job.runs[task])}" if job.runs else ""
-            # A run directory that is there already holds its settings.
+            # An existing run directory holds its settings.
             lines.append(f"{task}){run or f' settings=({shlex.join(settings)})'} ;;")
         lines.append("esac")
     elif job.runs:
@@ -212,7 +212,7 @@ def _run_directory(job: Job) -> list[str]:
 
 
 def _kernel_cache(site: Site) -> list[str]:
-    """Compiled kernels on each node's own disk: unpacked there by one task a node, packed again where new ones came."""
+    """Compiled kernels on each node's own disk: one task per node unpacks them, and repacks new ones."""
     if not site.scratch.node_local:
         return ["keep_cache() { :; }"]
     local = _with_variables(_home(site.scratch.node_local).rstrip("/") or "/")
@@ -259,7 +259,7 @@ def _launch(job: Job, site: Site) -> list[str]:
 
 
 def _work(job: Job, site: Site) -> list[str]:
-    """Start or go on, pass the time limit's warning on, put the job back into the queue where there is more to do."""
+    """Start or resume, forward the time limit's warning, and requeue the job if work remains."""
     launch = "" if job.serial else "launch "
     start = launch + _words(job.start)
     if job.resume is None:
@@ -313,12 +313,12 @@ def _words(words: Sequence[str]) -> str:
 
 
 def _home(path: str) -> str:
-    """`path` with the home folder of who runs the job in place of `~` at its begin."""
+    """`path` with a leading `~` replaced by the home folder of the job's user."""
     return "$HOME" + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _with_variables(text: str) -> str:
-    """`text` as one word of the shell in which $NAME and ${NAME} are the job's variables, and all else is itself."""
+    """`text` as one shell word in which $NAME and ${NAME} are the job's variables, and all else is literal."""
     words, at = [], 0
     for found in _NAMED.finditer(text):
         words += [shlex.quote(text[at : found.start()])] if found.start() > at else []

@@ -1,4 +1,4 @@
-"""The site file: what all job scripts of one cluster share, as a TOML file (docs/cluster.md shows one)."""
+"""The site file: the settings shared by all job scripts of one cluster, in TOML (docs/cluster.md shows one)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from hpckit.errors import InputError
 
-# What may stand on an #SBATCH line as it is: nothing that ends a word, opens a quote or starts a comment.
+# Characters allowed unquoted on an #SBATCH line: none ends a word, opens a quote or starts a comment.
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9_.,:@%+=/\[\]*&|-]+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,7 +31,7 @@ def _option(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` where it has no line break and no other control character; raises `ValueError`."""
+    """Return `text` if it has no line break or other control character; else raise `ValueError`."""
     if any(ord(sign) < 32 or ord(sign) == 127 or sign in "\x85\u2028\u2029" for sign in text):
         raise ValueError("line breaks and control characters have no place in a job script")
     return text
@@ -45,7 +45,7 @@ def _launch_word(text: str) -> str:
 
 def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
-        raise ValueError("no name of an environment variable")
+        raise ValueError("not a name of an environment variable")
     return text
 
 
@@ -83,7 +83,7 @@ class Gpu(_Table):
 
 
 class Mpi(_Table):
-    """How ranks are started inside an allocation."""
+    """The start of ranks inside an allocation."""
 
     launcher: Literal["srun", "mpiexec"] = Field("srun", description="srun, or the MPI library's own mpiexec")
     pmi: Word = Field(
@@ -144,7 +144,7 @@ def load_site(path: Path) -> Site:
 
 
 def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:
-    """The tables of a TOML file. what: what it is, as "the graph"; do: what to type where it cannot be read.
+    """The tables of a TOML file. what: its name in errors, such as "the graph"; do: the advice if it cannot be read.
 
     Raises `InputError`.
     """
@@ -153,6 +153,6 @@ def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror}", do=do) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{what} is no UTF-8 text: {error.reason}", where=str(path)) from None
+        raise InputError(f"{what} is not UTF-8 text: {error.reason}", where=str(path)) from None
     except ValueError as error:
         raise InputError(f"{what} is not TOML: {error}", where=str(path)) from None

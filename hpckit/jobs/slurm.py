@@ -19,7 +19,7 @@ _SUBMITTED = re.compile(r"(\d+)(?:;[\w.-]+)?")
 
 @dataclass(frozen=True)
 class JobState:
-    """What Slurm says of a job: state, why it waits or where it runs, when it starts (ISO, local time; maybe empty)."""
+    """Slurm's record of a job: state, reason to wait or nodes, start time (ISO, local time; maybe empty)."""
 
     state: str
     reason: str = ""
@@ -30,7 +30,7 @@ class JobState:
 def submit(script: Path, options: Sequence[str] = (), folder: Path | None = None) -> int:
     """Submit the script, from `folder`; returns the job's number.
 
-    Raises `SetupError` where there is no Slurm or it refuses.
+    Raises `SetupError` if there is no Slurm or it refuses the job.
     """
     said = _call(["sbatch", "--parsable", *options, str(script)], folder)
     found = _SUBMITTED.fullmatch(said.strip().splitlines()[-1] if said.strip() else "")
@@ -40,7 +40,7 @@ def submit(script: Path, options: Sequence[str] = (), folder: Path | None = None
 
 
 def states(jobs: Iterable[str]) -> dict[str, JobState]:
-    """The states of jobs and array tasks ("12", "12_3"); those that Slurm has forgotten are left out.
+    """The states of jobs and array tasks ("12", "12_3"); jobs that Slurm no longer knows are left out.
 
     Raises `SetupError` where Slurm does not answer.
     """
@@ -77,7 +77,7 @@ def jobs_with_comment(comment: str) -> dict[str, str]:
 
 
 def cancel(jobs: Iterable[int]) -> None:
-    """Cancel jobs; those that have ended already are left as they are."""
+    """Cancel jobs; ended jobs are not affected."""
     words = [str(job) for job in jobs]
     if words:
         _call(["scancel", *words])

@@ -1,4 +1,4 @@
-"""What is kept of the first failure of a run: `failure.json`."""
+"""The record of a run's first failure: `failure.json`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hpckit.run.directory import RunDirectory
 
 
 def failure_file(directory: RunDirectory) -> str:
-    """Where the failure of the last attempt is, relative to the run directory."""
+    """The file with the failure of the last attempt, relative to the run directory."""
     return f"{directory.attempt_name}/failure.json"
 
 
 def stalls_folder(directory: RunDirectory) -> Path:
-    """Where the watch of the last attempt reports to: a folder a node, with its last stall."""
+    """The folder for the watch of the last attempt: a folder per node, with its last stall."""
     return directory.attempt / "watch"
 
 

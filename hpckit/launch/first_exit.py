@@ -1,8 +1,8 @@
-"""Which rank of this host ended first: launchers end the others at once and then name any of them, or nobody.
+"""Which rank of this host ended first: launchers kill the others at once, and then name any rank or none.
 
-A rank says who it is by a file `RANK-PROCESS` in a folder that the front end watches, and goes on once it is seen;
-`RANK-PROCESS.end` says that what it does from then on is over in a regular way. Ranks on other hosts do not see the
-folder; theirs are told by the watcher of their node.
+A rank announces itself by a file `RANK-PROCESS` in a folder that the front end watches, and continues once it is seen;
+`RANK-PROCESS.end` says that it ends regularly. Ranks on other hosts do not see the folder; the watcher of their node
+reports their ends.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pathlib import Path
 from hpckit.launch.launcher import joined
 
 END, SEEN = ".end", ".seen"
-LOOK_SECONDS = 0.01  # between two looks for ranks that have not come
-SEEN_SECONDS = 15.0  # that a rank waits to be seen, at most: one that is not and ends has no name
-SETTLE_SECONDS = 10.0  # at most, for the last ends to be looked at
-TOGETHER_SECONDS = 0.25  # between the end of a rank and of those that the launcher ends because of it
-BY_LAUNCHERS = "(signal 9)", "(signal 15)"  # how these end
+LOOK_SECONDS = 0.01  # between two looks for ranks not yet seen
+SEEN_SECONDS = 15.0  # a rank waits at most so long to be seen: if it ends unseen, it cannot be named
+SETTLE_SECONDS = 10.0  # at most, to collect the last ends
+TOGETHER_SECONDS = 0.25  # between the end of a rank and the ends of the ranks that the launcher then kills
+BY_LAUNCHERS = "(signal 9)", "(signal 15)"  # the ends of ranks that launchers kill
 GET_INFO, INFO_EXIT = 0xC040FF0B, 1 << 3  # _IOWR(0xFF, 11, struct pidfd_info) of 64 bytes; the mask of `exit_code`
 INFO_BYTES, EXIT_CODE = 64, 60  # of the struct, and where the status is in it
-REAPED_SECONDS = 0.5  # that a parent gets to take the status of its child, before which no handle tells it
+REAPED_SECONDS = 0.5  # for the parent to reap its child: a handle has no status before
 
 
 def announce(folder: str, environment: Mapping[str, str]) -> None:
-    """Say in `folder`, where this host has it, which rank this process is; its regular end is told at exit."""
+    """Say in `folder`, where this host has it, which rank this process is; a regular end is recorded at exit."""
     here = joined(environment)
     if here is None or not os.path.isdir(folder):
         return
@@ -56,8 +56,8 @@ def _touch(mark: Path, pid: int) -> None:
 class FirstExit:
     """Watches the processes of `ranks` ranks on this host, as they appear in `folder`.
 
-    `rank` is the first that left without a regular end, None until then or where that is not known, `how` it did, ''
-    where that is not known, and `when` the monotonic time of it. `watching`: a rank has appeared.
+    `rank` is the first that left without a regular end (None until then, or if unknown), `how` its end in words ('' if
+    unknown), and `when` its monotonic time. `watching`: a rank has appeared.
     """
 
     def __init__(self, folder: Path | None = None, ranks: int = 0) -> None:
@@ -75,11 +75,11 @@ class FirstExit:
 
     @property
     def all_well(self) -> bool:
-        """Every rank has ended with exit code 0, in whatever way."""
+        """Whether every rank has ended with exit code 0, announced or not."""
         return len(self._ends) == self._ranks and set(self._ends) == {"exit code 0"}
 
     def settle(self) -> None:
-        """The job is over: look at what has ended, and watch no more."""
+        """The job is over: collect the last ends, and stop watching."""
         self._over = True
         if self._thread.is_alive():
             self._thread.join(SETTLE_SECONDS)
@@ -100,7 +100,7 @@ class FirstExit:
             ends.close()
 
     def _look(self, ends: ProcessEnds) -> None:
-        """Watch the ranks that have come since; of two that have left before they were seen none is the culprit."""
+        """Watch newly announced ranks; if two have left before they were seen, neither is the culprit."""
         assert self._folder is not None
         with contextlib.suppress(OSError):
             there = {path.name for path in self._folder.iterdir()}
@@ -117,7 +117,7 @@ class FirstExit:
                 self._note(number, "", alone=len(gone) == 1)
 
     def _note(self, number: int, how: str, alone: bool = True) -> None:
-        """A process has ended: whether it is the first that did so before its time."""
+        """Record the end of a process, and whether it is the first irregular one."""
         assert self._folder is not None
         name = self._names[number]
         self._ends.append(how)
@@ -128,10 +128,10 @@ class FirstExit:
             self.when = self.when or time.monotonic()
 
     def _was_passed(self, how: str) -> bool:
-        """Whether this end is the cause of the one that is known, though that came before it.
+        """Whether this end caused the recorded one, though that was seen before it.
 
-        A process that ends closes its files before it is gone. Launchers see that, and where it then has to wait for a
-        core, those that they end may be gone first.
+        A dying process closes its files before it is gone. Launchers see that, and if it then has to wait for a core,
+        the ranks that they kill may be gone first.
         """
         assert self.when is not None
         own = how not in ("", "exit code 0") and not how.endswith(BY_LAUNCHERS)
@@ -139,17 +139,17 @@ class FirstExit:
 
 
 class ProcessEnds:
-    """The ends of the processes that were added, in their order, though none of them is a child of this one.
+    """The ends of watched processes in their order, though none of them is a child of this process.
 
     The kernel puts the handles of ended processes (pidfd) into the list of an epoll object in the order of their ends,
     so that the first is known however late this process gets a core to look. From Linux 6.15 on the handle itself
-    tells how a process ended (PIDFD_GET_INFO, linux/pidfd.h).
+    reports how a process ended (PIDFD_GET_INFO, linux/pidfd.h).
     """
 
     def __init__(self) -> None:
         self.known = hasattr(os, "pidfd_open")  # Linux 5.3; elsewhere nothing is ever seen
         self._epoll = select.epoll()
-        self._names: dict[int, int] = {}  # handle -> the number given
+        self._names: dict[int, int] = {}  # handle -> the caller's number
 
     def add(self, pid: int, name: int) -> bool:
         """Watch a process under a number of the caller's; False where it has ended already."""
@@ -159,7 +159,7 @@ class ProcessEnds:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
-        except OSError:  # a kernel or a sandbox without them, or no more handles
+        except OSError:  # the kernel or a sandbox refuses pidfds, or there are no more handles
             return True
         self._names[handle] = name
         self._epoll.register(handle, select.EPOLLIN)
@@ -170,7 +170,7 @@ class ProcessEnds:
         return self._epoll.fileno()
 
     def next(self, timeout: float = 0.0) -> tuple[int, str] | None:
-        """The next one that has ended and how ('' where that is not known), None where none did within `timeout` s."""
+        """The next process to end and how ('' if unknown), None if none does within `timeout` s."""
         with contextlib.suppress(InterruptedError):
             for handle, _ in self._epoll.poll(timeout, 1):  # one: the head of the list
                 name = self._names.pop(handle)
@@ -182,7 +182,7 @@ class ProcessEnds:
         return None
 
     def close(self) -> None:
-        """Watch none of them any more."""
+        """Stop watching."""
         for handle in self._names:
             os.close(handle)
         self._names.clear()
@@ -190,7 +190,7 @@ class ProcessEnds:
 
 
 def _how(handle: int) -> str:
-    """How the process of a handle ended, once its parent has taken note of it."""
+    """How the process of a handle ended, once its parent has reaped it."""
     until = time.monotonic() + REAPED_SECONDS
     while True:
         info = bytearray(struct.pack("<Q", INFO_EXIT).ljust(INFO_BYTES, b"\0"))
@@ -208,7 +208,7 @@ def _how(handle: int) -> str:
 
 
 def status_text(status: int) -> str:
-    """What a process ended with, as `waitpid` has it, in words."""
+    """A `waitpid` status in words."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"{signal.strsignal(number) or 'unknown'} (signal {number})"

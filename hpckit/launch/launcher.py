@@ -1,5 +1,5 @@
-"""Being started by mpiexec or srun already: how many ranks the launcher meant, and whether MPI agrees; and what a run
-plans to do, before ranks are started.
+"""Processes started by mpiexec or srun: how many ranks the launcher meant, and whether MPI agrees; and the plan of a
+run, made before ranks start.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Joined:
 
 
 def joined(environment: Mapping[str, str]) -> Joined | None:
-    """The launcher above this process; None where there is none and `hpckit` starts mpiexec itself.
+    """The launcher that started this process; None without one: `hpckit` then starts mpiexec itself.
 
-    A Slurm step of one task counts as none: that is what an interactive allocation's shell looks like.
+    A Slurm step of one task does not count: the shell of an interactive allocation looks the same.
     """
     for size_name, rank_name, launcher in LAUNCHERS:
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "0")
@@ -51,7 +51,7 @@ def joined(environment: Mapping[str, str]) -> Joined | None:
 def check_world(above: Joined, world_size: int) -> None:
     """Refuse the trap of N worlds of one rank each: the launcher speaks another dialect than this MPI library.
 
-    Raises `SetupError` with the line to type.
+    Raises `SetupError` with the command to type.
     """
     if above.size == world_size:
         return
@@ -61,21 +61,21 @@ def check_world(above: Joined, world_size: int) -> None:
     do = f"srun --mpi={_pmi()} -n {above.size} …" if in_slurm else f"{mpiexec} -n {above.size} …"
     raise SetupError(
         f"{above.launcher} started {above.size} ranks, but MPI sees a world of {world_size}",
-        likely="the launcher belongs to another MPI library, so that each rank would do the whole job alone",
+        likely="the launcher belongs to another MPI library, and each rank would do the whole job alone",
         do=f"{do}   or without a launcher:  hpckit run … -n {above.size}",
     )
 
 
 def _pmi() -> str:
-    """What srun must speak for the MPI library that is loaded."""
+    """The PMI that srun must speak for the loaded MPI library."""
     from mpi4py import MPI
 
     return PMI.get(mpi_kind(MPI.Get_library_version()), "pmi2")
 
 
 def leave(above: Joined | None, code: int) -> int:
-    """The exit code of this process. Under a launcher rank 0 alone tells a code other than 0, and last: a launcher
-    ends the other ranks at the first one that reports a failure, and mixes their codes.
+    """The exit code of this process. Under a launcher only rank 0 returns a code other than 0, and it ends last: a
+    launcher kills the other ranks at the first failure, and mixes their codes.
     """
     if above is None:
         return code
@@ -90,7 +90,7 @@ def leave(above: Joined | None, code: int) -> int:
 
 
 def mpi_kind(text: str) -> str:
-    """MPICH or Open MPI, from what a library, a module or a launcher says of itself; else "unknown"."""
+    """MPICH or Open MPI, from the self-description of a library, module or launcher; else "unknown"."""
     lower = text.lower()
     if "open mpi" in lower or "openmpi" in lower or "openrte" in lower or "prte" in lower:
         return OPEN_MPI
@@ -101,7 +101,7 @@ def mpi_kind(text: str) -> str:
 def check_plan(app: App, config: Any, ranks: int) -> Any:
     """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
 
-    Raises `InputError` where the settings cannot be had on that many ranks.
+    Raises `InputError` if the settings do not fit this number of ranks.
     """
     import mpi4py
 
@@ -114,7 +114,7 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
         raise InputError(
             f"{BEYOND}: {error}",
             likely="a length, time or count that is far too large or too small",
-            do="look at the settings that are no defaults: hpckit run … --show-config",
+            do="look at the settings that are not defaults: hpckit run … --show-config",
         ) from None
     finally:
         mpi4py.rc.initialize = before

@@ -1,4 +1,4 @@
-"""The lock of a run directory: of two that want to run in it, one does, and the other is told who."""
+"""The lock of a run directory: of two processes, one runs in it, and the other learns who holds it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hpckit.run.context import utc_now
 from hpckit.run.directory import RunDirectory
 
 LOCK_FILE = "lock"
-PATIENCE = 10.0  # s that ranks whose front end is gone get to end
+PATIENCE = 10.0  # s that orphaned ranks get to end
 _MOST_BYTES = 4096
 
 
 @contextlib.contextmanager
 def locked(directory: RunDirectory, verb: str) -> Iterator[int]:
-    """Hold the lock; gives its descriptor, which ranks started with it hold too, so that it is free when all are gone.
+    """Hold the lock; yields its descriptor. Ranks that inherit it hold the lock too, until the last one ends.
 
-    Raises `InUseError` that names the holder, `SetupError` where the folder cannot be written.
+    Raises `InUseError` that names the holder, `SetupError` if the folder cannot be written.
     """
     path = directory.path / LOCK_FILE
     try:
@@ -36,7 +36,7 @@ def locked(directory: RunDirectory, verb: str) -> Iterator[int]:
             f"the run directory cannot be locked: {error.strerror}",
             where=str(path),
             likely="the file system is read-only or full, or its permissions have changed",
-            do="make it writable; the checkpoints there are as they were",
+            do="make it writable; its checkpoints are unchanged",
         ) from None
     try:
         _take(descriptor, directory)
@@ -50,7 +50,7 @@ def locked(directory: RunDirectory, verb: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, directory: RunDirectory) -> None:
-    """Take the lock; waits a little where its holder is gone and only its ranks have not ended yet."""
+    """Take the lock; wait a little if its holder has ended and only its ranks have not yet."""
     patience = time.monotonic() + PATIENCE
     while True:
         try:
@@ -59,7 +59,7 @@ def _take(descriptor: int, directory: RunDirectory) -> None:
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 print(
-                    f"warning: this file system has no locks ({error.strerror}): nothing keeps a second run out",
+                    f"warning: this file system has no locks ({error.strerror}): a second run is not kept out",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -83,7 +83,7 @@ def _holder(descriptor: int) -> dict[str, Any]:
 
 
 def _is_gone(holder: dict[str, Any]) -> bool:
-    """The process that took the lock was on this host and is no longer there."""
+    """The process that took the lock was on this host and has ended."""
     if holder.get("host") != socket.gethostname() or not isinstance(holder.get("pid"), int):
         return False
     try:
@@ -97,6 +97,6 @@ def _is_gone(holder: dict[str, Any]) -> bool:
 
 def _text(holder: dict[str, Any]) -> str:
     if not holder:
-        return "another process, which has not said its name"
+        return "an unknown process"
     verb, process, host, since = (holder.get(name) for name in ("verb", "pid", "host", "since"))
     return f"`hpckit {verb}`, process {process} on {host}, since {since}"

@@ -1,4 +1,4 @@
-"""Memory that is there, and runs that cannot fit into it: refused before they begin, by a line."""
+"""Available memory, and the refusal of runs that do not fit into it before they begin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Of a cgroup, version 2 and 1: its limit, what is taken of it, and what of that is a cache that can be let go.
+# Of a cgroup, version 2 and 1: its limit, its use, and the part of the use that is reclaimable cache.
 CGROUP_FILES = (
     ("memory.max", "memory.current", ("active_file", "inactive_file")),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")),
@@ -25,7 +25,7 @@ CGROUP_FILES = (
 
 
 def available_bytes() -> int:
-    """Memory that is free to take here: of the machine, and of the cgroups that this process is in."""
+    """Free memory in bytes: the machine's, within the limits of this process's cgroups."""
     return max(0, min([_machine_bytes(), *_cgroup_bytes()]))
 
 
@@ -39,7 +39,7 @@ def _machine_bytes() -> int:
 
 
 def _cgroup_bytes() -> Iterator[int]:
-    """What is left in the cgroup of this process and in those around it, as far as they have limits."""
+    """Bytes left in this process's cgroup and in those around it, as far as they have limits."""
     try:
         entries = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError:
@@ -51,7 +51,7 @@ def _cgroup_bytes() -> Iterator[int]:
 
 
 def _left(folder: Path) -> int | None:
-    """What is left in a cgroup; None for one without a limit, or that cannot be seen from here."""
+    """Bytes left in a cgroup; None if it has no limit or is not visible."""
     for limit, taken, caches in CGROUP_FILES:
         try:
             most, now = int((folder / limit).read_text()), int((folder / taken).read_text())
@@ -63,7 +63,7 @@ def _left(folder: Path) -> int | None:
 
 
 def address_bytes() -> int | None:
-    """What `ulimit -v` leaves to this process; None where it sets no limit."""
+    """Bytes that `ulimit -v` leaves to this process; None without a limit."""
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     if most == resource.RLIM_INFINITY:
         return None
@@ -75,7 +75,7 @@ def address_bytes() -> int | None:
 
 
 def lacking(each: int, ranks: int) -> str:
-    """Why `ranks` ranks that take `each` bytes cannot be together on this machine; '' where they can."""
+    """Why `ranks` ranks of `each` bytes do not fit on this machine; '' if they do."""
     free, limit = available_bytes(), address_bytes()
     if each * ranks > free:
         together = f", {bytes_text(each * ranks)} on {counted(ranks, 'rank')}" if ranks > 1 else ""
@@ -86,15 +86,15 @@ def lacking(each: int, ranks: int) -> str:
 
 
 def require_memory(each: int, ranks: int) -> None:
-    """Raise `InputError` where `ranks` ranks that take `each` bytes cannot be together on this machine."""
+    """Raise `InputError` if `ranks` ranks of `each` bytes do not fit on this machine."""
     if problem := lacking(each, ranks):
         raise _too_large(problem, socket.gethostname())
 
 
 def require_memory_on_nodes(comm: MPI.Intracomm, each: int) -> None:
-    """Collective, before the ranks take their `each` bytes: as `require_memory`, each node by itself.
+    """Collective, before each rank allocates its `each` bytes: check the memory of every node.
 
-    Raises `InputError` on every rank alike.
+    Raises `InputError` on every rank.
     """
     from hpckit.comm.agree import gather_json, share_json
 
@@ -109,6 +109,6 @@ def _too_large(problem: str, host: str) -> InputError:
     return InputError(
         problem,
         where=f"host {host}",
-        likely="a grid or system that is too large for so few nodes",
-        do="make it smaller, or spread it over more nodes; what ranks take: hpckit run … -n RANKS --dry-run",
+        likely="the grid or system is too large for so few nodes",
+        do="make it smaller, or use more nodes; memory per rank: hpckit run … -n RANKS --dry-run",
     )

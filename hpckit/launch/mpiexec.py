@@ -1,4 +1,4 @@
-"""Starting MPI ranks: the right mpiexec, its environment, its output line by line, and its end."""
+"""Start of MPI ranks: the right mpiexec, its environment, its output line by line, and its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from hpckit.launch.memory import available_bytes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-# What only Open MPI's launcher is told: more ranks than cores are meant, and cores are not given out.
+# For Open MPI's launcher only: more ranks than cores are intended, and ranks are not bound to cores.
 SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
-RANK_BYTES = 32 << 20  # that a rank takes before it has any data: Python, NumPy, MPI
-# Where one of these is set, mpiexec may start ranks on other nodes too.
+RANK_BYTES = 32 << 20  # of a rank without data: Python, NumPy, MPI
+# If one of these is set, mpiexec may start ranks on other nodes too.
 SEVERAL_NODES = (
     "SLURM_JOB_ID",
     "PBS_JOBID",
@@ -38,16 +38,16 @@ SEVERAL_NODES = (
     "OMPI_MCA_orte_default_hostfile",
     "PRTE_MCA_prte_default_hostfile",
 )
-KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and ending it
+KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and killing it
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
-# What MPICH and Open MPI say about a job that ended badly: kept in launcher.log, told in our own words.
+# Words of MPICH and Open MPI about a failed job: kept in launcher.log, and reported in our own words.
 NOISE = re.compile(
     r"=   |={20}|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page for debug"
     r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
     r"|\S+ noticed that process rank"
 )
 ABORTED = re.compile(r"application called MPI_Abort|MPI_ABORT was invoked")
-# MPICH names the process of any rank, after it has ended all of them: only the signal is taken from it.
+# MPICH names the process of any rank, after it has killed all: we take only the signal from its message.
 LOST = (
     re.compile(r"EXIT STRING: (?P<how>.+\(signal \d+\))"),
     re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<how>signal .+)\."),
@@ -56,8 +56,8 @@ LOST = (
 
 @dataclass
 class JobEnd:
-    """How a job ended: mpiexec's exit code, what is known of a lost rank, how often the user asked to stop, what the
-    launcher said, and whether a rank ended the job in words of MPI.
+    """How a job ended: mpiexec's exit code, facts about a lost rank, the number of the user's stop requests, the
+    launcher's output, and whether a rank called MPI_Abort.
     """
 
     code: int
@@ -93,7 +93,7 @@ def command(ranks: int, words: list[str], *python_options: str, module: str = "m
 
 
 def on_ranks(ranks: int) -> list[str]:
-    """The launcher's words before a program that is to run on `ranks` ranks."""
+    """The launcher's words that precede a program on `ranks` ranks."""
     mpiexec = find_mpiexec()
     options = []
     if is_open_mpi(mpiexec):
@@ -104,9 +104,9 @@ def on_ranks(ranks: int) -> list[str]:
 
 
 def rank_environment(ranks: int) -> dict[str, str]:
-    """The environment of the ranks: threads for each so that all together fill the cores, unless the user set them.
+    """The environment of the ranks: threads per rank such that all together fill the cores, unless the user set them.
 
-    MPIEXEC_TIMEOUT is taken out: mpiexec would end the job with exit code 0.
+    MPIEXEC_TIMEOUT is removed: mpiexec would end the job with exit code 0.
     """
     environment = {name: value for name, value in os.environ.items() if name != "MPIEXEC_TIMEOUT"}
     for name in THREAD_VARIABLES:
@@ -123,20 +123,19 @@ def run_job(
     first: FirstExit | None = None,
     keep: Sequence[int] = (),
 ) -> JobEnd:
-    """Run mpiexec to its end in a session of its own, so that Ctrl-C reaches only us.
+    """Run mpiexec to its end in its own session, so that Ctrl-C reaches only this process.
 
-    `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called when the user asks for the
-    n-th time (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) to stop; from the second time on the job is ended. `on_tick` runs a few
-    times a second. A job that goes on without the rank that `first` saw leave is ended too. The ranks inherit the open
-    files `keep`.
+    `on_line(text, is_error)` gets each line of the ranks. `on_stop(n, process)` is called at the user's n-th request to
+    stop (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1); the second one ends the job. `on_tick` runs a few times a second. A job
+    that goes on after `first` saw a rank leave is ended too. The ranks inherit the open files `keep`.
     """
-    # Killed, Open MPI's launcher would leave its ranks behind; MPICH's proxies see that theirs is gone.
+    # A killed Open MPI launcher would leave its ranks behind; MPICH's proxies notice that theirs is gone.
     last = signal.SIGTERM if SHARED_CORES[1] in words else signal.SIGKILL
     words = with_parent(shutil.which(words[0]) or words[0], words[1:], last)
     end = JobEnd(0)
     asked: list[int] = []
     heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
-    # Before the process is made: a signal that comes meanwhile is one to this job.
+    # Before the process starts: a signal in between is meant for this job.
     before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
     process = None
     try:
@@ -179,7 +178,7 @@ def run_job(
         first.settle()
         if first.rank is not None:
             end.lost |= {"rank": str(first.rank), "host": first.host}
-            if first.how:  # the launcher's words may be those of a rank that it ended itself
+            if first.how:  # the launcher may describe a rank that it killed itself
                 end.lost["how"] = first.how
     end.aborted = any(ABORTED.search(line) for line in end.noise)
     end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -187,7 +186,7 @@ def run_job(
 
 
 def kill(process: subprocess.Popen) -> None:
-    """End mpiexec and with it all ranks: first in words; then for good, which its proxies pass on to the ranks."""
+    """End mpiexec and with it all ranks: first by SIGTERM, then by SIGKILL, which its proxies pass on to the ranks."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -199,7 +198,7 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
-    """Pass the lines of the ranks on, and keep what the launcher itself says, with the empty lines before it."""
+    """Pass on the lines of the ranks, and keep the launcher's own lines with the empty lines before them."""
     empty = 0
     for line in stream:
         text = line.rstrip("\n")
@@ -216,7 +215,7 @@ def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end
 
 
 def is_open_mpi(mpiexec: str) -> bool:
-    """The launcher is Open MPI's: it needs to be told that more ranks than cores are meant, and speaks PMIx."""
+    """Whether the launcher is Open MPI's: it needs an option to allow more ranks than cores, and speaks PMIx."""
     try:
         said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -225,8 +224,8 @@ def is_open_mpi(mpiexec: str) -> bool:
 
 
 def require_room(ranks: int, where: str = "") -> None:
-    """Raise `InputError` where ranks must share cores and this machine has no memory for so many: it would come to a
-    stand. where: what asks for them.
+    """Raise `InputError` if ranks must share cores and do not fit into this machine's memory: it would swap to a
+    standstill. where: the option that asks for them.
     """
     here, free = cores(), available_bytes()
     if ranks > here and not _several_nodes() and ranks * RANK_BYTES > free:
@@ -234,26 +233,26 @@ def require_room(ranks: int, where: str = "") -> None:
             f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
             f" {free / 2**30:.3g} GiB free",
             where=where,
-            do=f"-n {here} fills its cores; what so many ranks would do: hpckit run … -n {ranks} --dry-run;"
+            do=f"-n {here} fills its cores; the plan for so many ranks: hpckit run … -n {ranks} --dry-run;"
             " for a cluster: hpckit submit",
         )
 
 
 def require_memory(each: int, ranks: int) -> None:
-    """Raise `InputError` where ranks that take `each` bytes cannot be together on this machine, and are to be; ranks
-    that a batch system may place elsewhere find out there (`require_memory_on_nodes`).
+    """Raise `InputError` if ranks of `each` bytes must share this machine and do not fit; ranks that a batch system
+    may place elsewhere are checked there (`require_memory_on_nodes`).
     """
     if not _several_nodes():
         memory.require_memory(each, ranks)
 
 
 def _several_nodes() -> bool:
-    """A batch system or a host file says where ranks go."""
+    """Whether a batch system or a host file places the ranks."""
     return any(name in os.environ for name in SEVERAL_NODES)
 
 
 def warn_if_crowded(ranks: int) -> None:
-    """Say so where ranks must share cores: allowed, and slower than one rank a core."""
+    """Warn if ranks must share cores: allowed, but slower than one rank per core."""
     here = cores()
     if ranks > here and not _several_nodes():
         print(f"warning: {ranks} ranks share {here} cores; -n {here} is faster", file=sys.stderr, flush=True)

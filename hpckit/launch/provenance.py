@@ -1,4 +1,4 @@
-"""What a run was made with: versions, commit, command line and a whitelist of environment variables."""
+"""The provenance of a run: versions, commit, command line and a whitelist of environment variables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VARIABLES = (
 
 
 def provenance(arguments: list[str], ranks: int, environment: dict[str, str]) -> dict[str, Any]:
-    """The part that is known before the ranks start; they add hosts and placement, the end adds its time."""
+    """The record before the ranks start; they add hosts and placement, and the end adds its time."""
     return {
         "hpckit": hpckit.__version__,
         "git": git_state(Path(__file__).parents[2]),
@@ -55,7 +55,7 @@ def provenance(arguments: list[str], ranks: int, environment: dict[str, str]) ->
 
 
 def git_state(root: Path) -> dict[str, Any] | None:
-    """Commit of the checkout at `root`, and whether tracked files differ from it; None where it is no checkout."""
+    """Commit of the checkout at `root`, and whether tracked files differ from it; None if it is not a checkout."""
     if not (root / ".git").exists():
         return None
     commit = _git(root, "rev-parse", "HEAD")
@@ -64,7 +64,7 @@ def git_state(root: Path) -> dict[str, Any] | None:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What git says; None where there is no git, or it refuses."""
+    """The output of git; None without git or if it fails."""
     try:
         done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

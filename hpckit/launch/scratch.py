@@ -1,4 +1,4 @@
-"""A folder for the time of a job. Ranks that are being ended may write a last file while it is removed."""
+"""A temporary folder of a job. Dying ranks may still write a file into it while it is removed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PAUSE = 0.05  # s
 
 @contextlib.contextmanager
 def scratch(prefix: str = "hpckit-", patience: float = PATIENCE) -> Iterator[str]:
-    """A new folder's path; the folder is removed after the block.
+    """The path of a new folder that is removed after the block.
 
-    Files that appear in it while it is removed are removed too, for up to `patience` seconds. What is left then is
-    left: how a job ended is told by the job, never by the state of its temporary files.
+    Files that appear during the removal are removed too, for up to `patience` seconds. Anything left then stays: the
+    job reports how it ended, never the state of its temporary files.
     """
     folder = tempfile.mkdtemp(prefix=prefix)
     try:

@@ -37,8 +37,8 @@ def build_report(directory: Path, extension: Any = None, machine: Record | None 
     """Write the report of the run in `directory`, whatever state it is in; returns the path of the page.
 
     `extension`: the app's module `report` (see `hpckit.report.extension`), None without one. `machine`: the
-    measured peaks of the node, or the reason why there are none (`hpckit.run.peaks`), for the roofline.
-    `options` are fields of `hpckit.report.settings.Report` and come before those of the run file.
+    measured peaks of the node, or the reason for their absence (`hpckit.run.peaks`), for the roofline.
+    `options` are fields of `hpckit.report.settings.Report` and override those of the run file.
 
     Raises `InputError` when `directory` holds no run, `SetupError` without matplotlib (extra `analysis`) or when the
     report cannot be written.
@@ -68,7 +68,7 @@ def _require_variable(run: RunData, variable: str) -> None:
     try:
         names = variable_names(run.fields) if run.fields else []
     except OSError:
-        return  # told with the fields
+        return  # reported with the fields
     if variable not in names:
         raise InputError(f"the run has no field {variable!r}", do=f"choose one of {', '.join(names)}" if names else "")
 

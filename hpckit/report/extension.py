@@ -5,8 +5,8 @@ An app brings a module `report` beside `config` and `run` with any of
     def sections(run: RunData) -> Iterable[Section]
     def work(run: RunData) -> Iterable[Work]
 
-The front end finds it by the app's name and hands it to `build_report`; the report itself knows no app. What fails in
-there is told on the page, and the rest of the page is built.
+The front end finds it by the app's name and passes it to `build_report`; the report itself knows no app. A failure of
+the module is noted on the page, and the rest of the page is built.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PLACES = ("headline", "fields", "conservation", "phases")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that an app brings.
+    """An app's own part of the page.
 
     `title` is its heading, `html` its content (made with the functions of `hpckit.report.page`, which escape what
-    comes from a run, and pictures from `hpckit.report.style.to_svg`), `numbers` what stands under `key` in
-    `report.json`. `after`: which part of the page it follows, one of "headline", "fields", "conservation", "phases".
-    `metrics`: those that its charts show, so that no other chart does.
+    comes from a run, and pictures from `hpckit.report.style.to_svg`), `numbers` its entry `key` in
+    `report.json`. `after`: the part of the page before it, one of "headline", "fields", "conservation", "phases".
+    `metrics`: the metrics in its charts, which no other chart then shows.
     """
 
     key: str
@@ -45,9 +45,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Work:
-    """What one or more phases of an app's timer do for each cell and step.
+    """The work of one or more phases of an app's timer per cell and step.
 
-    `bytes`: what must move between memory and cores (each input read once, each output written once); `flops`:
+    `bytes`: the least traffic between memory and cores (each input read once, each output written once); `flops`:
     additions, multiplications, divisions, roots and powers of the reference kernel, one each.
     """
 
@@ -63,7 +63,7 @@ def app_sections(extension: Any, run: RunData) -> list[Section]:
 
 
 def app_work(extension: Any, run: RunData) -> list[Work]:
-    """The work of the app's phases, [] where it does not say."""
+    """The work of the app's phases, [] if it gives none."""
     return _call(extension, "work", run)
 
 
@@ -78,6 +78,6 @@ def _call(extension: Any, name: str, run: RunData) -> list[Any]:
         return []
     try:
         return list(function(run))
-    except Exception as problem:  # whatever an app's code does, the page is built
+    except Exception as problem:  # an error in an app's code must not stop the report
         run.tell(f"the app's {name} of the report failed: {type(problem).__name__}: {problem}")
         return []

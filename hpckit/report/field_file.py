@@ -21,7 +21,7 @@ VELOCITIES = {"x": "u", "y": "v", "z": "w"}
 
 @dataclass(frozen=True)
 class Dim:
-    """A dim of a field: its axis (`x` also for faces), points (in `units`), and what its ends are."""
+    """A dim of a field: its axis (`x` also for faces), points (in `units`), and the kind of its ends."""
 
     axis: str
     points: Array
@@ -58,8 +58,8 @@ class Variable:
 class FieldFile:
     """An open `fields.h5`: `with FieldFile(path) as file:`. `times` are seconds; `variables` keep their order.
 
-    `periodic`: the axes whose ends meet. Raises `OSError` where the file cannot be read, `KeyError` for one without
-    what belongs in it.
+    `periodic`: the axes whose ends meet. Raises `OSError` if the file cannot be read, `KeyError` if it lacks
+    required content.
     """
 
     def __init__(self, path: Path, periodic: Sequence[str] = ()) -> None:
@@ -78,11 +78,11 @@ class FieldFile:
         self.file.close()
 
     def main(self, chosen: str = "") -> Variable:
-        """The field that figures are of: the one chosen, else the first."""
+        """The field of the figures: the chosen one, else the first."""
         return self.variables.get(chosen) or next(iter(self.variables.values()))
 
     def velocity(self, axis: str) -> Variable | None:
-        """The velocity along an axis (u along x, v along y, w along z), None where the run wrote none."""
+        """The velocity along an axis (u along x, v along y, w along z), None if the run wrote none."""
         found = self.variables.get(VELOCITIES.get(axis, ""))
         return found if found is not None and found.units in ("m s-1", "m/s") else None
 
@@ -95,7 +95,7 @@ class FieldFile:
         return self.datasets[variable.name][(int(frame), *cut)].astype(np.float64)
 
     def slabs(self, variable: Variable, frame: int, stride: int = 1) -> Iterator[tuple[slice, Array]]:
-        """The field at a frame in pieces along its first dim, each with where it lies; of `stride` pieces one."""
+        """The field at a frame in pieces along its first dim, each with its slice; every `stride`-th piece."""
         whole, rows = self.frame_bytes(variable), variable.shape[0]
         count = max(1, min(rows, rows * SLAB_BYTES // max(whole, 1))) if stride == 1 else 1
         for start in range(0, rows, count * stride):
@@ -122,7 +122,7 @@ def variable_names(path: Path) -> list[str]:
 
 
 def names_in(file: h5py.File) -> list[str]:
-    """The fields of the file, what has `time` and one to three dims more, in the order they were given in."""
+    """The fields of the file: variables with `time` and one to three more dims, in the writer's order."""
     names = [
         name
         for name, item in file.items()
@@ -139,9 +139,9 @@ def text_of(item: h5py.Dataset, name: str) -> str:
 
 
 def evenly(count: int, most: int) -> Array:
-    """Up to `most` of `count` frames, the first and the last among them; evenly spaced where a few less can be.
+    """Up to `most` of `count` frames, the first and the last among them; slightly fewer if they are then evenly spaced.
 
-    Rows of the page hold three pictures, so that four come last.
+    Rows of the page hold three pictures, so four are the last choice.
     """
     for chosen in (6, 5, 3, 4):
         if chosen <= min(most, count) and (count - 1) % (chosen - 1) == 0:

@@ -1,4 +1,4 @@
-"""All numbers of a report, worked out once: the page shows them and `report.json` holds them."""
+"""All numbers of a report, computed once: the page shows them and `report.json` holds them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def numbers(run: RunData, fields: Sequence[Slices]) -> Record:
 def phases(summary: Record) -> Record:
     """Seconds of each phase over ranks, its imbalance (max / mean - 1) and its share of the wall time.
 
-    "other" is what the wall time holds beyond all phases.
+    "other" is the wall time outside of all phases.
     """
     given = {name: [float(x) for x in values] for name, values in (summary.get("phases") or {}).items() if values}
     told = summary.get("wall_seconds", 0.0)
@@ -85,8 +85,8 @@ def phases(summary: Record) -> Record:
 
 
 def waits(summary: Record) -> Record | None:
-    """What ranks waited for, in s, as means over ranks: `late` peers and `transfer`; the rank waited for most, and what
-    the others together lost by it (`by_worst`, None where no rank stands out). None without a record.
+    """Waiting times in s, means over ranks: for `late` peers and for `transfer`; the rank waited for most, and the time
+    that all others lost by it (`by_worst`, None if no rank stands out). None without a record.
     """
     record = summary.get("waits")
     if not isinstance(record, dict):
@@ -119,7 +119,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def configuration(resolved: Record) -> list[Record]:
-    """Each setting with its value and where it was said."""
+    """Each setting with its value and origin."""
     origins = flatten(resolved.get("origins") or {})
     values = resolved.get("values", resolved)
     return [

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def escape(value: Any) -> str:
-    """A value as text that means nothing to HTML."""
+    """A value as text, escaped for HTML."""
     return html.escape(str(value))
 
 

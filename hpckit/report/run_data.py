@@ -1,4 +1,4 @@
-"""What a run left in its directory, read as far as it is there."""
+"""The records in a run directory, read as far as they exist."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class RunData:
 
     @property
     def status(self) -> str:
-        """One of "done", "stopped" and "failed", or what the last progress says."""
+        """One of "done", "stopped" and "failed", or the status by the last progress."""
         if self.failure:
             return "failed"
         return str(self.summary.get("status") or self.progress.get("status") or "unknown")
 
     @property
     def title(self) -> str:
-        """What ran, in the words of the run file where it has any."""
+        """The title of the run, from the run file if it has one."""
         for record in (self.summary, self.resolved):
             if record.get("title"):
                 return str(record["title"])
@@ -56,7 +56,7 @@ class RunData:
 
     @property
     def periodic(self) -> tuple[str, ...]:
-        """The axes whose ends meet, as far as the summary tells."""
+        """The periodic axes, as far as the summary records them."""
         record = self.summary.get("decomposition")
         names = record.get("periodic") if isinstance(record, dict) else None
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
@@ -82,15 +82,15 @@ class RunData:
         return [time for time, _ in pairs], [value for _, value in pairs]
 
     def changes(self, name: str) -> tuple[list[float], list[float]]:
-        """The changes of a metric over the size of its first value, and their times; none where that is 0."""
+        """The changes of a metric relative to its first value, and their times; none if that is 0."""
         times, values = self.series(name)
         if not values or not values[0]:
             return [], []
         return times, [(value - values[0]) / abs(values[0]) for value in values]
 
     def whole_steps(self) -> RunData:
-        """The run without the metrics of steps that say little of the step: none before the first (dt = 0), and none
-        that was cut short to end on a frame or with the run, as the flood's are.
+        """The run without metrics of unrepresentative steps: those before the first step (dt = 0), and those of steps
+        shortened to end on a frame or with the run, as in the flood app.
         """
         tables = [self.values.get(name) for name in ("output", "time")]
         output, times = (table if isinstance(table, dict) else {} for table in tables)
@@ -112,7 +112,7 @@ class RunData:
         return [name for name in names if name not in ("step", "time")]
 
     def with_unit(self, name: str, title: str = "") -> str:
-        """The name of a metric, or the title given, with the metric's unit where it has one: `w_max (m/s)`."""
+        """The name of a metric, or the title given, with the metric's unit, if any: `w_max (m/s)`."""
         found = {"dt": "s"}
         for record in (self.resolved, self.summary):  # what the app says of all its runs, and of this one
             units = record.get("units")
@@ -125,12 +125,12 @@ class RunData:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """A number, and not a truth value."""
+    """Whether it is a number and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run directory. Raises `InputError` when there is nothing of a run in it."""
+    """Read a run directory. Raises `InputError` if it holds no record of a run."""
     run = RunData(directory)
     for name in ("summary", "provenance", "resolved", "progress"):
         setattr(run, name, _read_record(directory / f"{name}.json", run.problems))
@@ -144,7 +144,7 @@ def load_run(directory: Path) -> RunData:
     run.fields = master if master.is_file() else None
     if not (run.summary or run.provenance or run.resolved or run.failure or run.metrics or run.fields):
         raise InputError(
-            f"{directory} is no run directory",
+            f"{directory} is not a run directory",
             likely="another folder was meant",
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )

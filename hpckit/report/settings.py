@@ -1,4 +1,4 @@
-"""What a report shows, as the section `report` of a run file or options of `hpckit report`."""
+"""The settings of a report: the section `report` of a run file, and options of `hpckit report`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Report(Section):
 
 
 def settings_of(resolved: dict[str, Any], problems: list[str], **options: Any) -> Report:
-    """The settings of a run as it resolved them, with `options` over them; what does not fit is told and left out."""
+    """The resolved settings of a run with `options` over them; an option that does not fit is reported and left out."""
     values = resolved.get("values")
     given = values.get("report") if isinstance(values, dict) else None
     try:

@@ -1,4 +1,4 @@
-"""How the pictures look, and how a figure becomes inline SVG."""
+"""The style of the pictures, and their conversion to inline SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRID = "#e3e7eb"
 ACCENT = "#0f6674"
 WARM = "#b4552d"
 FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-# Phases in order of appearance; time that is lost has colors of its own.
+# Phases in order of appearance; lost time has colors of its own.
 PHASES = ("#0f6674", "#4f9aa5", "#d9a441", "#7a8f3c", "#8a6fa8", "#5b7bb5", "#a3c4c9", "#c9b27c")
 PHASE_COLORS = {"wait": "#c8644a", "halo": "#e3a18f", "output": "#9aa5b1", "diagnostics": "#c3cbd3", "other": "#e9edf0"}
 SERIES = (ACCENT, WARM, "#d9a441", "#5b7bb5", "#7a8f3c")
@@ -82,7 +82,7 @@ _counter = itertools.count(1)
 def to_svg(figure: Any, label: str, css: str = "") -> str:
     """The figure as an `<svg>` element that scales with its container; closes the figure.
 
-    `label` is read to those who cannot see it. Names inside are made unique, so that many figures share one page.
+    `label` is its text for screen readers. Names inside are made unique, so that many figures share one page.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -50,7 +50,7 @@ def _typeset(text: str) -> str:
 
 
 def with_error(value: float, error: float, digits: int = 4) -> tuple[str, str]:
-    """A value to the last of its error's two digits: 94.87 and 0.36; `digits` and '' where there is no error."""
+    """A value rounded to two digits of its error: 94.87 and 0.36; without an error to `digits` digits, and ''."""
     if not (math.isfinite(error) and error > 0):
         return number(value, digits), ""
     last = math.floor(math.log10(float(f"{error:.1e}"))) - 1
@@ -106,7 +106,7 @@ def moment(seconds: float, end: float) -> str:
 
 
 def time_scale(end: float, unit: str = "s") -> tuple[float, str]:
-    """What times in `unit` are divided by for axes up to `end`, and the name of the unit then."""
+    """The divisor of times in `unit` for axes up to `end`, and the resulting unit."""
     if unit in COARSER and end >= 1e4:
         return 1e3, COARSER[unit]
     if unit != "s":
@@ -121,11 +121,11 @@ def time_scale(end: float, unit: str = "s") -> tuple[float, str]:
 
 
 def length_scale(extent: float, unit: str) -> tuple[float, str]:
-    """Metres become kilometres from 2 km on; other units stay."""
+    """Meters become kilometers from 2 km on; other units stay."""
     return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 * (1 - 1e-9) else (1.0, "" if unit == "1" else unit)
 
 
 def scaled_place(value: float, unit: str) -> str:
-    """A place as people say it: 10.25 km."""
+    """A coordinate for people: 10.25 km."""
     scale, name = length_scale(value, unit)
     return f"{number(value / scale)} {name}".strip()

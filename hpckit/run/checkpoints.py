@@ -1,4 +1,4 @@
-"""Checkpoints of a user's own program, which goes on from the newest one on any number of ranks."""
+"""Checkpoints of a user's own program, which restarts from the newest one on any number of ranks."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ NUMBERS = "biufc"  # kinds of dtypes that files have; others are saved as their 
 
 
 class Checkpoints:
-    """Checkpoints of `fields` and swarms in `folder`, and going on from the newest whole one that is there.
+    """Checkpoints of fields and swarms in a folder, and restart from its newest intact one.
 
-    fields: by their names; those without are given one here, as swarms are: `Checkpoints(mesh, dir, T, flock=swarm)`.
-    every: elapsed time ("10 min"), a number of steps, or "never" (only where the program stops early); keep: how many
-    stay; asynchronous: written beside the computation, from a copy; limit: elapsed time ("11 h 50 min") after which
-    `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank. A folder is one program's at a time;
-    remove it to begin anew.
+    fields: saved under their names; name swarms and unnamed fields here: `Checkpoints(mesh, dir, T, flock=swarm)`.
+    every: elapsed time ("10 min"), a number of steps, or "never" (only at an early stop); keep: how many generations
+    stay; asynchronous: written from a copy while the computation goes on; limit: elapsed time ("11 h 50 min") after
+    which `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank. One program at a time may use a
+    folder; remove the folder to begin anew.
 
-    Making one is collective: `step` is then the step to go on from, 0 where there is no checkpoint, the fields and
-    swarms hold what they held, and `values` what was saved with them; a warning names newer ones that are damaged.
-    Raises `InputError` for fields without names or with other shapes than those saved, `CorruptDataError` where no
-    checkpoint is whole, and `SetupError` for a folder that cannot be written.
+    The constructor is collective. Afterwards `step` is the step to continue from (0 without a checkpoint), fields and
+    swarms hold their saved values, and `values` what was saved with them; a warning names newer checkpoints that are
+    damaged. Raises `InputError` for fields without names or with other shapes than the saved ones, `CorruptDataError`
+    if no checkpoint is intact, and `SetupError` for a folder that cannot be written.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class Checkpoints:
             self._limit = None if limit is None else seconds_of(str(limit))
         except (ValidationError, ValueError) as error:
             told = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise InputError(f"checkpoints cannot be made so: {told}") from None
+            raise InputError(f"invalid option of Checkpoints: {told}") from None
         comm: Any = mesh.comm if isinstance(mesh, Mesh) else mesh
         if not isinstance(comm, MPI.Intracomm):
-            raise InputError(f"checkpoints are those of a mesh or a communicator, not of {mesh!r}")
+            raise InputError(f"Checkpoints needs a mesh or a communicator, not {mesh!r}")
         together(comm, Path(folder), lambda: _require_writable(Path(folder)) if comm.rank == 0 else 0)
         self._began, self._asked, self._is_known = time.monotonic(), False, False
         self._keeper = Keeper(comm, Path(folder), settings, {}, resume=True)
         if self._keeper.notes and comm.rank == 0:
             passed = "; ".join(self._keeper.notes)
             found = self._keeper.restored
-            after = f"going on from step {found.step}" if found else "there is none before it"
+            after = f"going on from step {found.step}" if found else "no older one is intact"
             warnings.warn(f"checkpoints in {folder} that are not used: {passed}; {after}", stacklevel=2)
         self._edge = StepEdge(comm, self._keeper, self._is_asked, dict)
         self.values: dict[str, Any] = {}
@@ -110,11 +110,11 @@ class Checkpoints:
         self.step, self.values = restored.step, dict(restored.values)
 
     def edge(self, step: int, **values: Any) -> bool:
-        """Collective, after every step: saves all parts where it is time to; True where the program is to stop early.
+        """Collective, after every step: save everything when a checkpoint is due; True if the program must stop early.
 
-        values: what JSON holds, NumPy's numbers and arrays (as lists), equal on all ranks, to go on with: a time, a
-        seed. A checkpoint is made where the answer is True. Raises `BlowUpError` where a field is not finite, and
-        `InputError` for other values (told at the first call) and a step that is no number of them.
+        values: JSON values, NumPy numbers and arrays (as lists), equal on all ranks, needed to continue: a time, a
+        seed. A return of True has made a checkpoint. Raises `BlowUpError` if a field is not finite, and `InputError`
+        for other values (at the first call) and for a step that is not a count.
         """
         if not self._is_known:
             _plain(values)
@@ -126,7 +126,7 @@ class Checkpoints:
             yield from pieces_of(part, name) if isinstance(part, Swarm) else [Piece.of_field(part, name)]
 
     def close(self) -> None:
-        """Collective: let the checkpoint that was begun count."""
+        """Collective: complete the checkpoint that is being written."""
         self._keeper.close()
 
     def __enter__(self) -> Self:
@@ -146,19 +146,19 @@ class Checkpoints:
 
 
 def _require_writable(folder: Path) -> int:
-    """Make the folder, and a file in it that goes again: a first checkpoint may be due after hours only."""
+    """Make the folder and a temporary file in it, to fail now: the first checkpoint may be due only after hours."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         return 0
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The values as JSON gives them back: a copy, which later steps do not change. Raises `InputError`."""
+    """A copy of the values, as JSON returns them, that later steps do not change. Raises `InputError`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
             return value.tolist()
-        raise TypeError(f"{type(value).__name__} is nothing that JSON holds")
+        raise TypeError(f"{type(value).__name__} is not a JSON type")
 
     try:
         return json.loads(json.dumps(values, default=plain))
@@ -170,12 +170,12 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(fields: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Field | Swarm]:
-    """What is saved, by the names of its arrays; raises `InputError` for what has none, or cannot be saved."""
+    """The fields and swarms to save, by name; raises `InputError` for one without a name and for other objects."""
     for key, part in [*enumerate(fields), *named.items()]:
         if isinstance(part, Swarm) and isinstance(key, int):
-            raise InputError("a swarm has no name", do='give it one, as in Checkpoints(mesh, "saved", flock=swarm)')
+            raise InputError("a swarm has no name", do='name it, as in Checkpoints(mesh, "saved", flock=swarm)')
         if not isinstance(part, Field | Swarm):
-            what = "what is to be saved" if isinstance(key, int) else f"{key}, which is no option,"
+            what = "what is to be saved" if isinstance(key, int) else f"{key}, which is not an option,"
             raise InputError(
                 f"{what} is neither Field nor Swarm, but {type(part).__name__}",
                 do="plain numbers go to edge(step, name=value); options are every, keep, asynchronous and limit",
@@ -183,19 +183,19 @@ def _by_name(fields: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Field
     names = [field.name for field in fields] + list(named)
     if not all(names) or len(set(names)) < len(names):
         raise InputError(
-            f"checkpoints tell fields by their names, and these are {names}",
-            do='give each its own, as in Field.zeros(…, name="T"), or Checkpoints(mesh, "saved", T=field)',
+            f"fields need different names in a checkpoint; here they are {names}",
+            do='name each field, as in Field.zeros(…, name="T"), or Checkpoints(mesh, "saved", T=field)',
         )
     parts = dict(zip(names, (*fields, *named.values()), strict=True))
     inner = [field for part in named.values() if isinstance(part, Swarm) for field in part.data.dtype.names or ()]
     for name in (*names, *inner):
         if not all(manifest.NAME.fullmatch(each) for each in name.split("/")) or name.startswith("-"):
-            raise InputError(f"{name!r} is no name for a file", do="take letters, digits and _, at most 100")
+            raise InputError(f"{name!r} is not a valid name", do="take letters, digits and _, at most 100")
     return parts
 
 
 def pieces_of(swarm: Swarm, name: str) -> list[Piece]:
-    """Collective: this rank's particles among all, as arrays `name`/field; `box` and `counts` are rank 0's."""
+    """Collective: this rank's part of all particles, as arrays `name`/field; rank 0 adds `-box` and `-counts`."""
     counts = swarm.counts()
     first, total = int(counts[: swarm.mesh.rank].sum()), int(counts.sum())
     pieces = []
@@ -210,10 +210,10 @@ def pieces_of(swarm: Swarm, name: str) -> list[Piece]:
 
 
 def restore(swarm: Swarm, restored: Restored, name: str) -> None:
-    """Collective: take up the particles of a checkpoint in place of those that the swarm has, each at home.
+    """Collective: replace the swarm's particles by those of a checkpoint, each on its home rank.
 
-    On as many ranks as wrote it each has its particles in the order in which it had them. Raises `InputError` where
-    the swarm there has other fields or another box.
+    On as many ranks as wrote the checkpoint, every rank has its particles in their old order. Raises `InputError` if
+    the saved swarm has other fields or another box.
     """
     where = str(getattr(restored, "path", ""))
     problem = _difference(swarm, restored, name)
@@ -234,7 +234,7 @@ def restore(swarm: Swarm, restored: Restored, name: str) -> None:
 
 
 def _difference(swarm: Swarm, restored: Restored, name: str) -> str:
-    """What the swarm of the checkpoint has otherwise; "" where nothing."""
+    """How the swarm in the checkpoint differs, in words; "" if it does not."""
     if f"{name}/-box" not in restored.names:
         return "is not there"
     fields = _names(swarm.data)
@@ -258,7 +258,7 @@ def _names(data: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values as they are where files know their dtype, else their bytes along one more dim: texts, times, records."""
+    """The values, or for dtypes that files cannot hold (texts, times, records) their bytes along one more dim."""
     if values.dtype.kind in NUMBERS:
         return values
     packed = np.ascontiguousarray(values)

@@ -1,4 +1,4 @@
-"""What an app's `run` gets from whoever starts it: communicator, run directory, phase timer, progress, early stop."""
+"""The context of one run of an app: communicator, run directory, phase timer, progress, early stop."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 __communicates__ = True  # its frames are not call sites
 Result = TypeVar("Result")
-COMPILE_SECONDS = 2.0  # of getting ready before the user is told what takes so long
+COMPILE_SECONDS = 2.0  # of preparation before a line says what takes so long
 COMPILE_ALLOWANCE = 900.0  # s that compiling may take on a busy machine until it is a stall
 STATUS_EXIT = {"done": 0, "stopped": EXIT_STOPPED, "missed": EXIT_MISSED}
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would take, computed without MPI.
+    """What a run would need, computed without MPI.
 
-    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: what is sent);
-    `memory_per_rank`: bytes; `output_bytes`: of `frames` frames in all; `notes`: whatever the user
-    should know before the start.
+    `decomposition`: lines to print; `halo_bytes`: sent per step by the rank that sends most (`moved`: the name of this
+    traffic); `memory_per_rank`: bytes; `output_bytes`: of all `frames` frames; `notes`: what the user should know
+    before the start.
     """
 
     ranks: int
@@ -65,13 +65,13 @@ class DryRun:
 class Run:
     """One run as each of its ranks sees it; made by `hpckit run`, or by hand: `Run(comm, "folder")`.
 
-    `comm` is used as it is, for collective calls in the order of the program. Without `directory` a new folder below
-    `runs/` is made by rank 0. `lines` is False where the front end draws a bar from `progress.json` instead.
+    `comm` is used directly, not duplicated, for collective calls in program order. Without `directory` rank 0 makes a
+    new folder below `runs/`. `lines` is False if the front end draws a bar from `progress.json` instead.
     `device` is where this rank's fields should live: the host by default, or a GPU (`hpckit run --gpu`). `start` runs
-    another app for `nested`; `parent` is the run whose early stop is also one of this; `watch` hears of every step.
+    another app for `nested`; an early stop of `parent` also stops this run; `watch` is notified of every step.
     `traced` keeps a timeline of phases, waits and messages, and `finish` writes it (`hpckit run --trace`).
-    `keeper` makes the checkpoints, and knows the one that the run goes on from; `limit`: elapsed seconds after
-    which the run ends early; `replay`: every so many steps one is computed twice (`hpckit.run.redundant_step`).
+    `keeper` makes the checkpoints, and knows the one that the run restarts from; `limit`: elapsed seconds after
+    which the run ends early; `replay`: compute every so-many-th step twice (`hpckit.run.redundant_step`).
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Run:
         waits = Waits(comm, events)
         self.observer.listen(waits)
         self.timer = PhaseTimer(waits, events)
-        self.step: int | None = None  # the last step told to `progress`
+        self.step: int | None = None  # the last step given to `progress`
         self.status = "running"
         self._parent, self._start_app, self._watch = parent, start, watch
         self._keeper = keeper
@@ -118,20 +118,18 @@ class Run:
         self._edge: StepEdge | None = None
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
-        self._marked = -1  # the step that the timeline has the end of
+        self._marked = -1  # the last step whose end is in the timeline
 
     def say(self, text: str) -> None:
         """Print a line, from rank 0; a nested run is silent."""
         if self.rank == 0 and self._parent is None:
-            # One write, so that lines of other ranks cannot come between text and line end.
+            # One write, so that other ranks' output cannot come between text and line end.
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Around what compiles kernels, or loads those of an earlier run: say so where it takes more than a moment, and
-        let the watch wait.
-        """
+        """A context for compiling or loading kernels: if it takes long, a line says so, and the watch waits."""
         with contextlib.ExitStack() as stack:
             if self._watch is not None:
                 stack.enter_context(self._watch.allow(COMPILE_ALLOWANCE))
@@ -141,7 +139,7 @@ class Run:
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tell the user what takes so long."""
+        """Print what takes so long."""
         root = self
         while root._parent is not None:
             root = root._parent
@@ -155,10 +153,10 @@ class Run:
             timer.cancel()
 
     def progress(self, step: int, time: float, end: float, rate: str = "") -> None:
-        """Tell how far the run is; cheap enough for every step.
+        """Report progress; cheap enough for every step.
 
-        A plain line early, then one every few seconds and one at `time` >= `end`; `progress.json` more often. `rate` is
-        the app's own figure with its unit.
+        Prints a line early, then one every few seconds and one at `time` >= `end`; `progress.json` is written more
+        often. `rate` is the app's own figure with its unit.
         """
         self.step = step
         self._mark(step)
@@ -168,7 +166,7 @@ class Run:
             self._progress.tell(step, time, end, rate)
 
     def _mark(self, step: int) -> None:
-        """A step has ended, for the timeline: it may be told of twice, by `progress` and `edge`."""
+        """Mark the end of a step in the timeline, once: `progress` and `edge` may both report it."""
         if self.timer.traced and step != self._marked:
             self._marked = step
             self.timer.mark(step)
@@ -180,43 +178,43 @@ class Run:
 
     @property
     def restored(self) -> Restored | None:
-        """The state that the run goes on from, None where it begins at its start."""
+        """The state that the run restarts from, None for a run from the beginning."""
         return None if self._keeper is None else self._keeper.restored
 
     def kept(self, name: str) -> Any:
-        """How far the output file `name` was when the state was saved (see `keep`); None in a run that is new, {} in
-        one that was resumed without a state, so that whatever its files hold is of no use.
+        """The extent of the output file `name` when the state was saved (see `keep`); None in a new run, {} in one
+        resumed without a state: its files then start anew.
         """
         if self._keeper is None or not self._keeper.resumed:
             return None
         return {} if self.restored is None else self.restored.outputs.get(name, {})
 
     def keep(self, name: str, tell: Callable[[], Any]) -> None:
-        """Save with every checkpoint what `tell()` returns on rank 0 (plain values): how far an output file is."""
+        """Save with every checkpoint what `tell()` returns on rank 0 (plain values): the extent of an output file."""
         self._outputs[name] = tell
 
     def saves_after(self, step: int) -> bool:
-        """Whether a checkpoint belongs after this step by its number: `edge` is to see it, then."""
+        """Whether a checkpoint is due after this step by its number; `edge` must then be called for it."""
         return self._keeper is not None and self._keeper.is_due_after(step)
 
     def advance(
         self, step: int, once: Callable[[], Result], state: MakeState, restore: Callable[[Restored], None]
     ) -> Result:
-        """Collective: `once()`, which takes the model up to `step`; returns what it returns.
+        """Collective: call `once()`, which advances the model to `step`, and return its result.
 
-        Where `[checks] replay` asks for it, it is done twice, from `state()` by `restore` as after a checkpoint, and
-        `SilentCorruptionError` is raised on every rank where the two states differ in a bit.
+        If `[checks] replay` asks for it, compute the step twice, the second time from `state()` restored as after a
+        checkpoint, and raise `SilentCorruptionError` on every rank if the two results differ in a bit.
         """
         if self._replay is None or not self._replay.is_due(step):
             return once()
         return self._replay.twice(step, once, state, restore)
 
     def edge(self, step: int, state: MakeState) -> bool:
-        """Collective, after every step but the last: whether the run is to stop early.
+        """Collective, after every step but the last: whether the run must stop early; the same on every rank.
 
-        A checkpoint of `state()` is made where one is due, and where the run stops: on a signal (SIGTERM, SIGINT,
-        SIGUSR1) to any rank, the stop file, or the end of the elapsed time. The answer is the same on every rank. What
-        belongs to the step (metrics, frames) is written before; what is written only because the run stops, after.
+        Saves `state()` when a checkpoint is due and when the run stops: on a signal (SIGTERM, SIGINT, SIGUSR1) to any
+        rank, on the stop file, or when the elapsed time is over. Write the step's own output (metrics, frames) before
+        this call, and output that is due only to the stop after it.
         """
         self._mark(step)
         if self._edge is None:
@@ -227,8 +225,8 @@ class Run:
         return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
 
     def stop_requested(self) -> bool:
-        """Collective: the user (stop file in the run directory) or the batch system (signal to any rank) wants an
-        early, complete end. The answer is the same on every rank.
+        """Collective: whether the user (stop file in the run directory) or the batch system (signal to any rank) asks
+        for an early, complete end. The answer is the same on every rank.
         """
         from mpi4py import MPI
 
@@ -239,9 +237,9 @@ class Run:
     def nested(self, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
         """Collective: run another app to its end in the folder `cases/NAME` of this run; returns that run's directory.
 
-        `target` is an app or APP/PRESET, `settings` are nested tables laid over it. So a program of runs needs to know
-        no other app but by its settings and its output. Raises what that run raises, and `SetupError` in a run made by
-        hand without `start`.
+        `target` is an app or APP/PRESET, `settings` are nested tables laid over it. A program of
+        runs thus knows other apps only by their settings and output. Raises what that run raises, and `SetupError` in
+        a run made by hand without `start`.
         """
         if self._start_app is None:
             raise SetupError(
@@ -253,7 +251,7 @@ class Run:
 
     def finish(self, summary: Mapping[str, Any], status: str = "done") -> None:
         """Collective: gather the timers of all ranks and write `summary.json`; `status` is "done", "stopped" or
-        "missed" (a validation whose numbers are not what they should be).
+        "missed" (a validation whose numbers are out of range).
 
         `summary` holds the app's figures; its "decomposition" may be a `Decomposition`, which is written out with the
         block and host of each rank.
@@ -291,7 +289,7 @@ class Run:
             self.directory.write_json("progress.json", {**progress, "status": status, "updated": utc_now()})
 
     def _finish_timing(self) -> dict[str, Any] | None:
-        """Collective: what the ranks waited for, on rank 0; the timeline goes to its file."""
+        """Collective: write the timeline, and return on rank 0 what the ranks waited for."""
         timer = self.timer
         assert timer.waits is not None
         self.observer.forget(timer.waits)
@@ -311,7 +309,7 @@ Start = Callable[[Run, str, Mapping[str, Any], str], RunDirectory]
 
 
 def _open(comm: MPI.Intracomm, path: Path | str | None, app: str, title: str) -> RunDirectory:
-    """The directory at `path`, made by rank 0 where it is not there."""
+    """The directory at `path`; rank 0 makes it if it does not exist."""
     from hpckit.run.directory import run_name
 
     made = None

@@ -24,24 +24,24 @@ STOP_FILE, METRICS = "stop", "metrics.jsonl"
 
 
 def safe_name(text: str) -> str:
-    """`text` with everything that has no place in a file name replaced by a dash."""
+    """`text` with every character that is unsafe in a file name replaced by a dash."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:60] or "run"
 
 
 def run_name(app: str, title: str, ranks: int) -> str:
-    """A name that sorts by time (UTC) and that no other run has: `2026-11-21T0415-weather-thermal-p2-ab12cd`."""
+    """A unique name that sorts by time (UTC): `2026-11-21T0415-weather-thermal-p2-ab12cd`."""
     parts = [safe_name(part) for part in dict.fromkeys((app, title)) if part]
     return "-".join([time.strftime("%Y-%m-%dT%H%M", time.gmtime()), *parts, f"p{ranks}", secrets.token_hex(3)])
 
 
 class RunDirectory(Folder):
-    """The folder of a run that exists: its parts, its attempts, and how far the run is."""
+    """The folder of an existing run: its parts, its attempts, and its progress."""
 
     @classmethod
     def create(cls, path: Path | str) -> RunDirectory:
-        """Make the folder `path` (mode 0700; it may exist when it is empty) and the folders in it.
+        """Make the folder `path` (mode 0700; an empty one may exist) and the folders in it.
 
-        Raises `InputError` where something is there already, `SetupError` where it cannot be made.
+        Raises `InputError` if it exists and is not empty, `SetupError` if it cannot be made.
         """
         path = Path(path).absolute()
         try:
@@ -86,7 +86,7 @@ class RunDirectory(Folder):
 
     @property
     def attempt_number(self) -> int:
-        """How often the run was resumed: the number of its last start."""
+        """The number of the last start, from 0: how often the run was resumed."""
         names = os.listdir(self.path / "attempts") if (self.path / "attempts").is_dir() else []
         return max((int(name) for name in names if re.fullmatch(r"\d{3,6}", name)), default=0)
 
@@ -101,10 +101,10 @@ class RunDirectory(Folder):
         return self.path / self.attempt_name
 
     def begin_attempt(self) -> int:
-        """Make the folder of another start, and put aside what the one before left: its summary, how far it was,
-        a wish to stop.
+        """Make the folder of another start, and move away what the last one left: its summary, its progress and its
+        stop request.
 
-        Raises `SetupError` where that cannot be written. Returns the number of the attempt.
+        Raises `SetupError` if the directory cannot be written. Returns the number of the attempt.
         """
         before, number = self.attempt_name, self.attempt_number + 1
         try:
@@ -121,12 +121,12 @@ class RunDirectory(Folder):
                 f"the run directory cannot be written: {error.strerror}",
                 where=str(error.filename or self.path),
                 likely="the file system is read-only or full, or its permissions have changed",
-                do="make it writable; the checkpoints there are as they were",
+                do="make it writable; its checkpoints are unchanged",
             ) from None
         return number
 
     def cut_metrics(self, size: int) -> None:
-        """Forget the lines of `metrics.jsonl` that were written after it had `size` bytes."""
+        """Cut `metrics.jsonl` back to `size` bytes."""
         self.cut(METRICS, size)
 
     def metrics_size(self) -> int:
@@ -135,7 +135,7 @@ class RunDirectory(Folder):
         return path.lstat().st_size if path.exists() else 0
 
     def is_done(self) -> bool:
-        """The run has come to its end, whatever its numbers are."""
+        """Whether the run has ended by itself, whatever its numbers are."""
         return (self.read_json("summary.json") or {}).get("status") in ("done", "missed")
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
@@ -147,5 +147,5 @@ class RunDirectory(Folder):
         self.create_json(STOP_FILE, {"asked": utc_now()})
 
     def stop_requested(self) -> bool:
-        """Somebody asked for an early end."""
+        """Whether an early end was requested."""
         return os.path.lexists(self.path / STOP_FILE)

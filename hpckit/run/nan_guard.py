@@ -1,4 +1,4 @@
-"""No checkpoint of a solution that is lost: values that are not finite are found before anything is written."""
+"""A guard against checkpoints of a lost solution: values that are not finite are found before anything is written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __communicates__ = True  # its frames are not call sites
 
 
 def require_finite(comm: MPI.Comm, step: int, state: State) -> None:
-    """Collective: raise `BlowUpError` on every rank alike where a value of the state is not finite.
+    """Collective: raise `BlowUpError` on every rank if a value of the state is not finite.
 
-    Else the last generations that are kept could all be of a solution that was lost between two looks at it. It takes
-    one reading of the state; the first such array and element of the lowest rank are named.
+    Without it all kept generations could hold a solution lost between two checks. The cost is one reading of the
+    state; the error names the first such array and element of the lowest rank.
     """
     own = next(filter(None, map(_lost, state.pieces)), None)
     found = first_of_ranks(comm, own)
@@ -30,8 +30,8 @@ def require_finite(comm: MPI.Comm, step: int, state: State) -> None:
     raise BlowUpError(
         f"{name} is not finite, but {value}",
         where=f"rank {rank}, step {step}, {name}[{', '.join(map(str, element))}]",
-        likely="a time step too long, or a start too violent for it",
-        do="lower the time step; checkpoints from before are whole, and none of this state was made",
+        likely="the time step is too long, or the initial state too violent",
+        do="lower the time step; earlier checkpoints are intact, and this state was not saved",
     )
 
 
@@ -50,13 +50,13 @@ def first_of_ranks(comm: MPI.Comm, own: Any) -> tuple[int, Any] | None:
 
 
 def _lost(piece: Piece) -> tuple[str, list[int], str] | None:
-    """The first element of a piece that is not finite: name, place in the global array, value."""
+    """The first element of a piece that is not finite: name, index in the global array, value."""
     block = piece.block
     if block.dtype.kind not in "fc":
         return None
     with np.errstate(all="ignore"):
         if np.isfinite(block.sum(dtype=np.result_type(block.dtype, np.float64))):
-            return None  # what is not finite stays so in sums; a sum alone may also be too large
+            return None  # a value that is not finite makes the sum so; but a sum of finite values may overflow, too
     places = np.argwhere(~np.isfinite(block))
     if not len(places):
         return None

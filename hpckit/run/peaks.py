@@ -1,7 +1,7 @@
 """The peaks of this node, measured: bytes/s from memory and from each cache, and floating-point operations/s.
 
-Compiled loops run on as many threads as there are cores to be measured, each on arrays of its own; the best of several
-rounds counts. In all about a second, and never while something else is timed.
+Compiled loops run on one thread per measured core, each on its own arrays; the best of several rounds counts. It takes
+about a second in all, and never runs while something else is timed.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from hpckit.run.directory import RunDirectory
 Record = dict[str, Any]
 SCHEMA = 1
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-MEMORY_BYTES = 192 << 20  # of all arrays together, at least; and four times the last cache
+MEMORY_BYTES = 192 << 20  # of all arrays together, at least; and at least four times the last cache
 MOST_BYTES = 1 << 30
 ROUNDS = 5
-OWN_CORE = 0.9  # of the time: a thread that had less shared its core
+OWN_CORE = 0.9  # share of the time: a thread below it shared its core
 SHORT = 2e-3  # s that a round in a cache lasts
 CHAIN_ELEMENTS = 1024  # 8 KiB: the chain stays in the first cache
 KEPT = "machine.json"  # in the run directory
 
 
 def measure(threads: int) -> Record:
-    """Peaks of `threads` cores working at once.
+    """Peaks of `threads` cores that work at once.
 
     `copy` and `triad`: GB/s from memory, counted as STREAM does; `caches`: GB/s of the triad by level, as far as the
-    system tells their sizes; `flops`: GFLOP/s of multiply-adds in double precision; `undisturbed`: no other process had
-    a part of these cores in the rounds that count.
+    system reports their sizes; `flops`: GFLOP/s of multiply-adds in double precision; `undisturbed`: no other process
+    used these cores in the rounds that count.
     """
     sizes, shares = cache_sizes(), list[float]()
     _warm_up()
@@ -61,7 +61,7 @@ def measure(threads: int) -> Record:
     }
     del arrays
     for level, nbytes in sizes.items():
-        own = nbytes if level in ("L1", "L2") else nbytes // threads  # larger ones are shared by cores
+        own = nbytes if level in ("L1", "L2") else nbytes // threads  # cores share larger caches
         record["caches"][level] = _in_cache(threads, own // 2, shares)
     elements = [np.ones(CHAIN_ELEMENTS) for _ in range(threads)]
     repeats = 200
@@ -82,7 +82,7 @@ def best_of(one: Record, other: Record) -> Record:
 
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
-    """Bytes of the caches of a core that hold data, `L1` first; {} where the system does not tell."""
+    """Bytes of a core's data caches, `L1` first; {} if the system does not report them."""
     found = {}
     for index in sorted(folder.glob("index*")):
         try:
@@ -125,9 +125,9 @@ def _triads(arrays: Sequence[np.ndarray], repeats: int) -> Callable[[], None]:
 
 
 def _rate(amount: int, work: Sequence[Callable[[], None]], shares: list[float]) -> float:
-    """Billions a second of `amount` a thread, all threads at once; the best of the rounds.
+    """The best rate of all rounds, in 1e9/s: `amount` per thread, all threads at once.
 
-    The part of its time in which the slowest thread of that round had a core goes to `shares`.
+    Appends to `shares` the fraction of that round in which its slowest thread had a core.
     """
     seconds, share = min(_together(work) for _ in range(ROUNDS))
     shares.append(share)
@@ -164,10 +164,10 @@ def _warm_up() -> None:
 
 
 def machine_of(directory: RunDirectory) -> Record:
-    """The peaks of as many cores as the run had on each of its nodes, `{"host", "nodes", "peaks"}`, or `{"reason"}`.
+    """The peaks of the cores that the run used on each node, `{"host", "nodes", "peaks"}`, or `{"reason"}`.
 
-    What was measured is kept in the run directory. A measurement takes about a second, once for each host and number of
-    cores, and again where other processes disturbed it.
+    The result is kept in the run directory. A measurement takes about a second, once per host and number of cores, and
+    is repeated if other processes disturbed it.
     """
     kept = directory.read_json(KEPT)
     if isinstance(kept, dict) and kept.get("peaks", {}).get("schema") == SCHEMA:
@@ -180,13 +180,13 @@ def machine_of(directory: RunDirectory) -> Record:
         return peaks
     record = {"host": wanted["host"], "nodes": wanted["nodes"], "peaks": peaks}
     if peaks["undisturbed"]:
-        with contextlib.suppress(OSError):  # a run directory that may only be read has a roofline too
+        with contextlib.suppress(OSError):  # a read-only run directory has a roofline too
             directory.write_json(KEPT, record)
     return record
 
 
 def cores_of(provenance: Record, summary: Record) -> Record:
-    """Host, cores in use on it and number of nodes of a run, or the reason why its peaks say nothing."""
+    """Host, cores in use on it and number of nodes of a run, or the reason why peaks do not apply to it."""
     places = provenance.get("placement") or []
     if not places:
         return {"reason": "the run has not recorded where its ranks were"}
@@ -208,7 +208,7 @@ def cores_of(provenance: Record, summary: Record) -> Record:
 
 
 def find_peaks(host: str, threads: int) -> Record:
-    """The peaks of `threads` cores of a host: from the user's cache, or measured where this is that host."""
+    """The peaks of `threads` cores of a host: from the user's cache, or measured if this is the host."""
     known = read_cache(host).get(str(threads))
     here = host == socket.gethostname()
     sound = known if isinstance(known, dict) and known.get("schema") == SCHEMA else {}
@@ -222,13 +222,13 @@ def find_peaks(host: str, threads: int) -> Record:
 
 
 def cache_file(host: str) -> Path:
-    """Where the peaks of a host are kept: below XDG_CACHE_HOME, else ~/.cache."""
+    """The file that keeps the peaks of a host: below XDG_CACHE_HOME, else ~/.cache."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(folder) / "hpckit" / f"machine-{re.sub(r'[^A-Za-z0-9.-]', '_', host)}.json"
 
 
 def read_cache(host: str) -> Record:
-    """What is kept of a host: peaks by number of threads; {} for nothing or what cannot be read."""
+    """The kept peaks of a host by number of threads; {} if there are none or the file cannot be read."""
     try:
         record = json.loads(cache_file(host).read_text())
     except (OSError, ValueError):
@@ -237,7 +237,7 @@ def read_cache(host: str) -> Record:
 
 
 def keep(host: str, peaks: Record) -> Record:
-    """Put peaks into the user's cache, where it can be written; returns the best known of each."""
+    """Put peaks into the user's cache if it can be written; returns the best known value of each."""
     path, number = cache_file(host), str(peaks["threads"])
     known = read_cache(host)
     before = known.get(number)

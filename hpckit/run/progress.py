@@ -1,4 +1,4 @@
-"""How far a run is: lines for people, and `progress.json`."""
+"""The progress of a run: lines for people, and `progress.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_SECONDS = 0.5  # between two writes of progress.json
 
 
 class Progress:
-    """Tells how far a run is, from rank 0: to `progress.json`, and by `say`, where there is one, in lines."""
+    """Reports from rank 0 how far a run is: in `progress.json`, and in lines through `say`, if given."""
 
     def __init__(self, directory: RunDirectory, say: Callable[[str], None] | None) -> None:
         self._directory, self._say = directory, say
@@ -28,7 +28,7 @@ class Progress:
         now = monotonic()
         last = time >= end
         if self._start is None:
-            # The rate counts from the second call on: the first step compiles kernels.
+            # The rate counts from the second call on, since the first step compiles kernels.
             self._start = (now, step, time)
             self._next_line = now + 1.0
         elif not (last or now >= self._next_file or now >= self._next_line):
@@ -42,7 +42,7 @@ class Progress:
             self._say(progress_line(state))
 
     def _state(self, now: float, step: int, time: float, end: float, rate: str) -> dict[str, Any]:
-        """The content of `progress.json`; `eta_seconds` is None until two calls are apart."""
+        """The content of `progress.json`; `eta_seconds` is None until there are two calls at different times."""
         assert self._start is not None
         began, first_step, first_time = self._start
         elapsed = now - began

@@ -1,4 +1,4 @@
-"""A step computed twice from the state that a checkpoint would hold: what differs was changed by nobody's doing."""
+"""A step computed twice from the state that a checkpoint would hold: a difference means silent data corruption."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Result = TypeVar("Result")
 
 
 class Replay:
-    """Computes every `every`-th step twice. It takes two copies of the state in memory, and the time of the step.
+    """Computes every `every`-th step twice, at the cost of two copies of the state in memory and of that step's time.
 
-    A checkpoint that leaves out what a step reads is found too, since the second step starts from what it would hold.
+    It also finds a checkpoint that lacks something a step reads: the second step starts from the checkpoint's content.
     """
 
     def __init__(self, comm: MPI.Intracomm, every: int) -> None:
@@ -33,7 +33,7 @@ class Replay:
         self.count = 0  # steps that were computed twice
 
     def is_due(self, step: int) -> bool:
-        """Whether the steps up to `step` hold one that is to be computed twice; the same on every rank."""
+        """Whether a step up to `step` is due to be computed twice; the same on every rank."""
         return step >= self._next
 
     def twice(
@@ -41,7 +41,7 @@ class Replay:
     ) -> Result:
         """Collective: `advance()` up to `step`, twice from the same state.
 
-        Raises `SilentCorruptionError` on every rank alike where the two ends differ in a bit.
+        Raises `SilentCorruptionError` on every rank if the two results differ in a bit.
         """
         self._next = step - step % self._every + self._every
         before = Kept(step - 1, state())
@@ -60,18 +60,18 @@ class Replay:
         return result
 
     def _refuse(self, step: int, rank: int, it: dict[str, Any], third: Kept, before: Sequence[Kept]) -> None:
-        """Collective: tell what differs, and which of the two results a third computing does not have."""
+        """Collective: raise with the difference, and with the result that a third computation does not confirm."""
         other = [first_of_ranks(self._comm, each.difference(third)) is None for each in before]
-        likely = "the results of the same step differ each time: code that is not reproducible"
+        likely = "every repetition of the step gives another result: the code is not reproducible"
         if any(other):
             likely = f"a fault of a core or of memory of {it['host']} while the {'second' if other[0] else 'first'}"
-            likely += " result was computed: the other one came out again"
+            likely += " result was computed: a third computation gave the other one"
         raise SilentCorruptionError(
             f"step {step} computed twice from the same state gave {it['name']} {it['first']} and {it['second']}; "
             f"{it['count']} elements of rank {rank} differ",
             where=f"rank {rank} on {it['host']}, step {step}, {it['name']}[{', '.join(map(str, it['element']))}]",
             likely=likely,
-            do=f"leave {it['host']} out, and go on from the last checkpoint: hpckit resume DIR",
+            do=f"exclude {it['host']}, and go on from the last checkpoint: hpckit resume DIR",
         )
 
 
@@ -128,6 +128,6 @@ class Kept:
 
 
 def _bits(block: np.ndarray) -> np.ndarray:
-    """The elements as numbers that are equal where their bits are: -0.0 is not 0.0, and NaN is itself."""
+    """The elements as integers, equal if and only if their bits are: -0.0 differs from 0.0, NaN equals itself."""
     whole = np.ascontiguousarray(block)
     return whole.view(f"u{whole.itemsize}") if whole.itemsize in (1, 2, 4, 8) else whole

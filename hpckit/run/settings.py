@@ -1,4 +1,4 @@
-"""Settings that every app has beside its own: how its ranks are watched, and what is checked while it runs."""
+"""Settings common to all apps: how ranks are watched, and what is checked while the run goes on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pydantic import BaseModel, Field, create_model, model_validator
 
 from hpckit.io.settings import Checkpoint, Section
 
-WARN_SECONDS = 60.0  # no step of an app and no message takes so long; compiling and writing are allowed for
-ABORT_SECONDS = 600.0  # ten times: file systems and swapping hosts come back within minutes
+WARN_SECONDS = 60.0  # longer than any step or message of an app; compiling and writing are excepted
+ABORT_SECONDS = 600.0  # ten times WARN_SECONDS: file systems and swapping hosts recover within minutes
 
 
 class WatchSettings(Section):
-    """The watch over the ranks (docs/watch.md): what it takes for a stall, and when it ends the run, exit code 6."""
+    """The watch over the ranks (docs/watch.md): when it reports a stall, and when it ends the run with exit code 6."""
 
     warn: float = Field(
-        WARN_SECONDS, ge=0.01, le=1e8, description="report ranks that others have waited for so long, s"
+        WARN_SECONDS, ge=0.01, le=1e8, description="report ranks that others have waited for this long, s"
     )
-    abort: float = Field(ABORT_SECONDS, ge=0.01, le=1e8, description="end a run that has stalled for so long, s")
-    off: bool = Field(False, description="true: nobody watches")
+    abort: float = Field(ABORT_SECONDS, ge=0.01, le=1e8, description="end a run that has stalled for this long, s")
+    off: bool = Field(False, description="true: no watcher")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -30,9 +30,9 @@ class WatchSettings(Section):
 
 
 class CheckSettings(Section):
-    """Looking for values that change by themselves (docs/reliability.md): both cost time, and are off."""
+    """Checks against silent data corruption (docs/reliability.md); both cost time, and are off by default."""
 
-    replay: int = Field(0, ge=0, le=2**53, description="every so many steps compute one twice and compare; 0: never")
+    replay: int = Field(0, ge=0, le=2**53, description="compute every N-th step twice and compare; 0: never")
     messages: bool = Field(False, description="true: halos, ghosts, pipelines and collectives carry checksums")
 
 
@@ -45,7 +45,7 @@ COMMON: dict[str, tuple[type[BaseModel], str]] = {
 
 @cache
 def with_common(config: type[BaseModel]) -> type[BaseModel]:
-    """The schema of an app with the sections that every app has; one that the app has itself stays its own."""
+    """The schema of an app with the common sections added; a section that the app defines itself stays."""
     fields: dict[str, Any] = {
         name: (section, Field(default_factory=section, description=description))
         for name, (section, description) in COMMON.items()

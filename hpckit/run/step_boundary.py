@@ -26,8 +26,8 @@ MOST_STEPS = 1 << 20  # between two agreements, however short the steps
 
 
 class Stops:
-    """Wishes for an early end of a run, as this rank knows of them: a signal, the stop file in `directory`, the end of
-    the elapsed time `limit` (s), a wish for the run around it.
+    """Requests for an early end of a run that this rank knows of: a signal, the stop file in `directory`, the elapsed
+    time limit `limit` (s), a request to the run around it.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Stops:
         self._asked_here = True
 
     def asked(self) -> bool:
-        """Somebody asked this rank's part of the run, or of the run around it, to stop."""
+        """Whether this rank knows of a request to stop this run or the run around it."""
         asked = self._asked_here or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
         return asked or (self._outer is not None and self._outer.asked())
 
     def _time_is_up(self) -> bool:
-        """A checkpoint now ends about when the elapsed time does."""
+        """Whether a checkpoint begun now would end at about the time limit."""
         if self._limit is None:
             return False
         need = 1.5 * self._keeper.seconds if self._keeper is not None else 0.0
@@ -63,10 +63,10 @@ class Stops:
 
 
 class StepEdge:
-    """`come` after each step, on all ranks alike. It costs a comparison; an all-reduce of 32 bytes every
-    `LOOK_SECONDS`, and where a checkpoint is due by the number of the step.
+    """Call `come` after each step on all ranks. It costs a comparison, and an all-reduce of 32 bytes every
+    `LOOK_SECONDS` and when a checkpoint is due by the step's number.
 
-    asked: whether this rank knows of a wish to stop; outputs: how far the output files are (rank 0's counts).
+    asked: whether this rank knows of a request to stop; outputs: the extent of the output files (rank 0's counts).
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class StepEdge:
         self._wait = 1
 
     def come(self, step: int, make: MakeState) -> bool:
-        """Collective: save where it is time to; returns True where the run is to stop, with its checkpoint made.
+        """Collective: save if a checkpoint is due; returns True if the run must stop, after saving its checkpoint.
 
-        Raises `BlowUpError` on every rank where the state is not finite: it is not saved, those before stay.
+        Raises `BlowUpError` on every rank if the state is not finite: it is not saved, and earlier ones stay.
         """
         keeper = self._keeper
         by_step = keeper is not None and keeper.is_due_after(step)

@@ -1,4 +1,4 @@
-"""How many time steps a run takes and how many frames it writes, by arithmetic: a run may have 1e15 of them."""
+"""Numbers of time steps and frames of a run, by arithmetic, not counting: a run may have 1e15 steps."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from hpckit.errors import InputError
 
-MOST_STEPS = 2**53  # from here on step * dt no longer tells one step from the next
+MOST_STEPS = 2**53  # beyond it step * dt cannot distinguish neighboring steps
 
 
 def count_steps(end: float, dt: float, slack: float = 0.0) -> int:
-    """Steps of at most dt (s) to `end` (s), the last one as short as it must be; an excess below `slack` counts as 0.
+    """Steps of at most dt (s) to `end` (s), the last one shortened to fit; an excess below `slack` counts as 0.
 
-    Raises `InputError` where dt is no positive number or the count is above 2**53.
+    Raises `InputError` if dt is not a positive number or the count is above 2**53.
     """
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(
-            f"the time step comes out as {dt:g} s",
-            likely="cells far too small or far too large, or a speed or diffusivity beyond reason",
+            f"the time step would be {dt:g} s",
+            likely="the cells are far too small or far too large, or a speed or diffusivity is unreasonable",
             do="look at the grid's extents and the settings under time",
         )
     count = float(end) / float(dt) - slack
@@ -44,7 +44,7 @@ def is_frame(config: Any, dt: float, step: int, steps: int) -> bool:
 
 
 def frame_count(config: Any, dt: float, steps: int) -> int:
-    """Frames of a whole run, the one of the start among them: as many as `is_frame` says, without asking each step."""
+    """Frames of a whole run, the initial one included: as many as `is_frame` selects, without a loop over the steps."""
     if not steps:
         return 1
     every = config.output.every

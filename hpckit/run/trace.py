@@ -1,8 +1,8 @@
 """The timeline of a run: phases, waits and messages of all ranks in one file that Perfetto and chrome://tracing open.
 
-Chrome's trace-event format: a process a rank; phases and, within them, the actions of a pipeline and what was sent and
-waited for as complete events ("X"), nested strictly; a message as a flow ("s" to "f") from the sender's send to the
-receiver's wait, a collective as flows from the last rank that came; the end of each step as an instant ("i") of rank 0.
+Chrome's trace-event format: one process per rank; phases and, within them, pipeline actions, sends and waits as
+complete events ("X"), strictly nested; a message as a flow ("s" to "f") from the sender's send to the receiver's wait,
+a collective as flows from the last rank to arrive; the end of each step as an instant ("i") of rank 0.
 Times in µs from the first event.
 """
 
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 
 def events_of_a_rank(ranks: int) -> int:
-    """How many phases a rank keeps, and how many calls of each of its exchanges."""
+    """The most phases that a rank keeps, and the most calls of each of its exchanges."""
     return max(500, EVENTS // (4 * ranks))
 
 
@@ -69,7 +69,7 @@ def text(trace: dict[str, Any]) -> str:
 
 
 def _rank(rank: int, line: dict[str, Any], channels: Sequence[Log], zero: float) -> Iterator[Event]:
-    """The events of a rank: longer before shorter where they begin together, as viewers nest them."""
+    """The events of a rank; of those that begin together the longer first, as viewers nest them."""
     yield {"name": "process_name", "ph": "M", "pid": rank, "tid": 0, "args": {"name": f"rank {rank}"}}
     yield {"name": "process_sort_index", "ph": "M", "pid": rank, "tid": 0, "args": {"sort_index": rank}}
     spans = [(begin, end, line["names"][name], "phase") for name, begin, end in line["spans"]]
@@ -82,15 +82,15 @@ def _rank(rank: int, line: dict[str, Any], channels: Sequence[Log], zero: float)
                 spans.append((entered, left, f"wait {log.name}", "message"))
     spans.sort(key=lambda span: (span[0], -span[1]))
     for begin, end, name, category in spans:
-        # Both ends are rounded alike, so that what lies within another span still does.
+        # Both ends are rounded in the same way, so that nested spans stay nested.
         start = _us(begin - zero)
         length = round(_us(end - zero) - start, 3)
         yield {"name": name, "cat": category, "ph": "X", "pid": rank, "tid": 0, "ts": start, "dur": length}
 
 
 def _messages(logs: Sequence[Sequence[Log]], zero: float) -> Iterator[Event]:
-    """An arrow for each message: from when the peer's had left to when this rank had it. Of a collective one to each
-    rank, from the one that came last.
+    """An arrow for each message, from its departure at the peer to its arrival at this rank. A collective has one
+    arrow to each rank, from the last rank to arrive.
     """
     by_name = [{log.name: log for log in channels} for channels in logs]
     number = 0
@@ -99,7 +99,7 @@ def _messages(logs: Sequence[Sequence[Log]], zero: float) -> Iterator[Event]:
             others = [(peer, by_name[peer].get(log.name)) for peer in log.peers if peer != rank]
             known = [(peer, other) for peer, other in others if other is not None and other.stride == log.stride]
             for peer, (begun, posted, *_), left in _arrows(rank, log, known):
-                # It may be here before the call that sent it is over.
+                # It may arrive before the call that sent it returns.
                 sent = _within(_us(begun - zero), _us(max(begun, min(posted, left)) - zero))
                 number += 1
                 common = {"name": log.name, "cat": "message", "id": number, "tid": 0}
@@ -108,7 +108,7 @@ def _messages(logs: Sequence[Sequence[Log]], zero: float) -> Iterator[Event]:
 
 
 def _arrows(rank: int, log: Log, known: Sequence[tuple[int, Log]]) -> Iterator[tuple[int, list[float], float]]:
-    """To a rank: from which, the sample of its call there, and when the message was here."""
+    """The arrows to a rank: the sender, the sample of its call there, and the arrival time."""
     if not log.together:
         for peer, other in known:
             for sent, got in zip(other.samples.tolist(), log.samples.tolist(), strict=False):

@@ -141,5 +141,7 @@ def find_preset(name: str) -> tuple[App, str]:
         raise InputError(f"the preset {name!r} is in several apps", do=f"say which: {choices}")
     known = [*apps(), *(preset for app in apps().values() for preset in app.presets)]
     raise InputError(
-        f"{name!r} is no file, preset or app", likely=did_you_mean(name, known), do="hpckit init lists apps and presets"
+        f"{name!r} is not a file, preset or app",
+        likely=did_you_mean(name, known),
+        do="hpckit init lists apps and presets",
     )

@@ -98,7 +98,7 @@ def _is_finite(value: float) -> bool:
 
 
 def check(config: type[BaseModel], tree: Mapping[str, Any]) -> BaseModel:
-    """`tree` as `config`: strictly, so that a text is no number and true is not 1.
+    """`tree` as `config`: strictly, so that a text is not a number and true is not 1.
 
     Raises pydantic's `ValidationError`.
     """
@@ -211,7 +211,7 @@ def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
 
 
 def _path_in(loc: tuple[int | str, ...], tree: Any, schema: Schema) -> Key:
-    """Pydantic's place without the names of union members, which are no keys."""
+    """Pydantic's location without the names of union members, which are not keys."""
     path: list[int | str] = []
     for part in loc:
         known = isinstance(tree, dict) and part in tree

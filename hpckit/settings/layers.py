@@ -16,7 +16,7 @@ from hpckit.settings.run_file import Key, key_lines, line_of
 from hpckit.settings.schema import Schema, dotted, repr_toml
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
-RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are no settings
+RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are not settings
 MOST_BYTES = 16 << 20  # of a run file: /dev/zero has no end
 PLACE = re.compile("[0-9]{1,6}")  # of a table in a list
 USER_FILE = Path("~/.config/hpckit/config.toml")
@@ -95,7 +95,7 @@ class Settings:
                 below[int(number)] = value
 
     def origin(self, path: Key) -> str:
-        """Where the value at `path` was said; `default` where nobody did."""
+        """Where the value at `path` was set; `default` if it was not."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.owner:
                 return self.owner[path[:length]].origin(path)
@@ -134,7 +134,7 @@ class Settings:
 def read_toml(path: Path, shown: str) -> Layer:
     """The layer of a TOML file, shown to the user as `shown`.
 
-    Raises `InputError` where it cannot be read or is no TOML, with the line.
+    Raises `InputError` with the line if it cannot be read or is not TOML.
     """
     do = "hpckit init APP FILE writes a run file to start from"
     if path.is_dir():
@@ -144,7 +144,7 @@ def read_toml(path: Path, shown: str) -> Layer:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise InputError(f"{shown} is no run file: it has more than {MOST_BYTES >> 20} MiB", do=do)
+            raise InputError(f"{shown} is not a run file: it has more than {MOST_BYTES >> 20} MiB", do=do)
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"there is no file {shown}", do=do) from None
@@ -205,7 +205,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
 
 
 def _value(text: str, schema: Schema, path: Key) -> Any:
-    """`text` as a TOML value, or as it stands where it is none or the schema wants a text."""
+    """`text` as a TOML value, or unchanged if it is not TOML or the schema wants text."""
     try:
         value = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:

@@ -66,7 +66,7 @@ class Schema:
         return list(dict.fromkeys(name for node in self.at(path) for name in node.get("properties", {})))
 
     def leaves(self, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The paths of all keys that are no tables, in the order of the schema."""
+        """The paths of all keys but tables, in the order of the schema."""
         for name in self.keys(path):
             below = (*path, name)
             if self.keys(below):

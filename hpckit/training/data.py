@@ -1,4 +1,4 @@
-"""Data parallelism: every rank has the whole model and a part of the batch; gradients are summed as backward goes."""
+"""Data parallelism: every rank has the whole model and a part of the batch; gradients are summed during backward."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from hpckit.nn.layer import Layer
     from hpckit.nn.parameters import Parameter
 
-# Bytes of gradients that are summed at once between nodes, where messages fly while backward computes. Within a node
-# the cores themselves add, so nothing is won by starting early: there all gradients are one bucket.
+# Bytes of gradients per sum between nodes, where messages overlap with backward. Within a node the cores themselves
+# add, so an early start gains nothing: there all gradients are one bucket.
 BUCKET = 25 << 20
 
 
 class DataParallel:
-    """A model on every rank of `mesh_axis`, kept the same on all.
+    """A model replicated on every rank of `mesh_axis`, equal on all.
 
         data = hp.DataParallel(mesh["dp"], model)
         data.initialize(seed=1)
@@ -40,12 +40,12 @@ class DataParallel:
             optimizer.step(rate)
 
     Gradients are summed over the replicas, not averaged: the scale of the loss is one over the number of targets in the
-    whole batch, so that replicas with unequal parts, or with none, weigh what they should. Gradients lie in symmetric
+    whole batch, so that replicas with unequal or empty parts get their correct weight. Gradients lie in symmetric
     memory where the replicas share a node. Within `no_sync` backward only accumulates; the next one outside sums all.
 
     bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. averaging: a `LocalSGD`
-    on the same axis; gradients then stay where they are, and `after_step` averages parameters. device: where the
-    model is, and where it computes. Collective; raises `InputError` for what cannot be.
+    on the same axis; gradients then stay local, and `after_step` averages parameters. device: where the model lives
+    and computes. Collective; raises `InputError` for invalid arguments.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class DataParallel:
         self._sync = True
 
     def initialize(self, seed: int) -> None:
-        """Set the parameters by a seed, give all replicas those of the first, and check that they have them."""
+        """Set the parameters by a seed, broadcast those of replica 0, and check that all replicas agree."""
         self.parameters.initialize(seed)
         self.broadcast()
 
     def broadcast(self, root: int = 0) -> None:
-        """Give all replicas the parameters of one, as of a checkpoint that it read. Raises `MismatchError`."""
+        """Broadcast the parameters of one replica, for instance from a checkpoint. Raises `MismatchError`."""
         self.replicas.broadcast(self.parameters.values, root)
 
     def check(self) -> None:
@@ -90,15 +90,15 @@ class DataParallel:
         self.replicas.require_equal(self.parameters.values)
 
     def total(self, number: float) -> float:
-        """The sum of a number over the replicas, as of the targets in a batch, or of a loss."""
+        """The sum of a number over the replicas, such as the targets in a batch or a loss."""
         return self.replicas.total(number)
 
     def forward(self, x: Any, step: Pass | None = None) -> tuple[Any, Any]:
-        """The model's output for this rank's part of the batch, and what `backward` takes."""
+        """The model's output for this rank's part of the batch, and the saved values for `backward`."""
         return self.stage.forward(x, step or Pass())
 
     def backward(self, saved: Any, dy: Any) -> Any:
-        """Add to the gradients, and sum them over the replicas; the gradient of x. Returns when all is there.
+        """Add to the gradients, and sum them over the replicas; returns the gradient of x when all sums are complete.
 
         A replica without samples calls `skip` in its place.
         """
@@ -109,7 +109,7 @@ class DataParallel:
         return dx
 
     def skip(self) -> None:
-        """What a replica does whose part of the batch is empty: it adds nothing to the sums of the others."""
+        """Replace `backward` on a replica whose part of the batch is empty: it adds 0 to the sums."""
         self._started = 0
         self._finish()
 
@@ -123,7 +123,7 @@ class DataParallel:
             self._sync = before
 
     def after_step(self) -> bool:
-        """After the optimizer: average the parameters if local SGD is due to; whether it was."""
+        """Call after the optimizer: average the parameters if local SGD is due; returns whether it did."""
         return self.averaging is not None and self.averaging.step(self.parameters.values)
 
     @property
@@ -131,7 +131,7 @@ class DataParallel:
         return self._sync and self.averaging is None
 
     def _complete(self, layer: int) -> None:
-        """Backward is done with a layer: start the sums of the buckets that wait for no other."""
+        """Called when backward has finished a layer: start the sums of the buckets that are now complete."""
         self._done.add(layer)
         while self._started < len(self._buckets) and self._buckets[self._started].layers <= self._done:
             self._start_next()
@@ -143,7 +143,7 @@ class DataParallel:
         self._started += 1
 
     def _finish(self) -> None:
-        """All sums are started, and done."""
+        """Start the remaining sums, and wait for all."""
         if self._sums:
             while self._started < len(self._buckets):
                 self._start_next()
@@ -153,9 +153,9 @@ class DataParallel:
 
 
 class Bucket(NamedTuple):
-    """A part of the gradients that is summed at once, when backward is done with these layers.
+    """A part of the gradients that is summed at once, when backward has finished these layers.
 
-    shared: parameters in it that two layers use, each with a gradient of its own.
+    shared: parameters in it that two layers use, each layer with its own gradient.
     """
 
     gradients: np.ndarray

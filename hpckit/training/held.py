@@ -1,4 +1,4 @@
-"""How much memory the arrays in nested values take, as what layers keep for their backward passes."""
+"""The memory of arrays in nested values, such as those that layers keep for their backward passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hpckit.kernels.device_array import address
 
 
 def held_bytes(values: Any) -> int:
-    """Bytes of all arrays in nested lists, tuples and dicts; memory that several look into counts once."""
+    """Bytes of all arrays in nested lists, tuples and dicts; memory shared by several arrays counts once."""
     parts = sorted({(address(array), array.nbytes) for array in _arrays(values) if array.nbytes})
     total = end = 0
     for start, nbytes in parts:

@@ -1,4 +1,4 @@
-"""What the layers of a model take on this machine, before any is placed on a rank."""
+"""The times of a model's layers on this machine, before any is placed on a rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure_layers(
 ) -> list[LayerTimes]:
     """The times of F, I and W of each layer for the microbatch (x, targets), s; the last layer's with the loss.
 
-    The least of `repeats` counts: what holds a process up for a moment is no work of a layer.
+    The least of `repeats` counts: a momentary delay of the process is not work of a layer.
     Their sums are the `costs` of `training_plan`. Only one layer has memory at a time, and none has any afterwards.
     With `comm` all its ranks measure and get the mean, the same numbers on all; collective then.
     """
@@ -51,7 +51,7 @@ def measure_layers(
                 dy = loss.backward(saved, 1.0 / targets.size)
                 stage.add_loss(INPUT, begin)
             stage.backward(kept, dy)
-            if turn > 0:  # before it is compiled, and memory touched
+            if turn > 0:  # the first turn compiles, and touches memory
                 seconds[number] = np.minimum(seconds[number], stage.means()[0])
             stage.reset_times()
         x, _ = stage.forward(x, Pass())

@@ -1,4 +1,4 @@
-"""Activations and gradients on their way between the stages of a pipeline: started, and waited for when needed."""
+"""Messages of activations and gradients between pipeline stages: started early, awaited when needed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ __communicates__ = True  # its frames are not call sites
 
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
 SEAL_TAG = TAG + 1  # of checksums
-PATIENCE = 50  # fruitless looks before the core is offered to other processes
+PATIENCE = 50  # unsuccessful polls before yielding the core to other processes
 MOST_DIMS = 8
 DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
-    """A receive that was posted: where it goes, the rank that sends it, its report, where on a GPU it goes from
-    there, and its checksum.
-    """
+    """A posted receive: its buffer, the sending rank, its report, its final place on a GPU, and its checksum."""
 
     request: MPI.Request
     array: Any
@@ -40,35 +38,35 @@ class Posted(NamedTuple):
 
 
 class Messages:
-    """Messages of this rank on `comm`; whoever waits lets reductions under way go on.
+    """Messages of this rank on `comm`; waiting advances the reductions under way.
 
-    `sent` has the bytes of each message, until it is cleared. Arrays of a GPU leave when it has computed them: by way
-    of pinned memory of the host, or straight from the device where MPI takes its memory.
+    `sent` has the bytes of each message, until it is cleared. Arrays of a GPU are sent once computed: through pinned
+    host memory, or directly from the device if MPI accepts device memory.
     """
 
     def __init__(self, comm: MPI.Comm, device: Device = HOST) -> None:
         self._axis = axis_of(comm)
         self._progress = self._axis.progress
-        self._comm = self._axis.comm  # of the collectives, whose tags are others
+        self._comm = self._axis.comm  # shared with the collectives, which use other tags
         self._device, self._observer = device, self._axis.observer
         self._seals = (
             SingleSeals(self._comm, SEAL_TAG, "message of the pipeline") if self._observer.checks_messages else None
         )
         self._leaving: list[tuple[MPI.Request, Any]] = []
-        self._coming: deque[MPI.Request] = deque()  # receives that were posted, not known to be done
-        self._packing: list[tuple[Any, Any, int]] = []  # event of the GPU, what is sent behind it, to whom
-        self._landing: list[tuple[Any, np.ndarray]] = []  # event of the GPU, what it copies from until then
+        self._coming: deque[MPI.Request] = deque()  # posted receives not known to be complete
+        self._packing: list[tuple[Any, Any, int]] = []  # GPU event, array to send after it, receiver
+        self._landing: list[tuple[Any, np.ndarray]] = []  # GPU event, host memory that it reads until then
         self.sent: list[int] = []
 
     def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> Posted:
-        """Post a receive; goes to `wait`."""
+        """Post a receive, for `wait`."""
         return self.post_into(peer, memory.empty(shape, self._device.zeros((0,), dtype)))
 
     def post_into(self, peer: int, array: Any) -> Posted:
-        """The same, of an array that is there."""
+        """Post a receive into an existing array."""
         target = None
         if self._device.is_gpu and self._device.direct:
-            self._device.wait()  # MPI writes without asking whether a kernel still reads what was in this memory
+            self._device.wait()  # MPI writes at once, and a kernel may still read this memory
         elif self._device.is_gpu:
             target, array = array, self._pinned(array)
         report = self._observer.message(self._comm, "", array.dtype.name, array.size, peer, kind="pipeline")
@@ -78,7 +76,7 @@ class Messages:
         return Posted(request, array, peer, report, target, seal)
 
     def send(self, peer: int, array: Any) -> None:
-        """Start to send an array, which nobody may change afterwards."""
+        """Start to send an array, which must not change afterwards."""
         array = array if array.flags.c_contiguous else array.copy()
         self.sent.append(array.nbytes)
         if not self._device.is_gpu:
@@ -94,7 +92,7 @@ class Messages:
         self._send_packed(wait=False)
 
     def wait(self, posted: Posted, what: str) -> Any:
-        """The array that was received; `what` tells a watch what is waited for."""
+        """The received array; `what` names the operation for a watch."""
         request, array, peer, report, target, seal = posted
         self._send_packed(wait=True)
         if not request.Test():
@@ -112,7 +110,7 @@ class Messages:
         return target
 
     def move(self) -> None:
-        """Let messages and reductions under way go on."""
+        """Advance the messages and reductions under way."""
         self._send_packed(wait=False)
         if self._leaving:
             self._leaving = [each for each in self._leaving if not each[0].Test()]
@@ -121,12 +119,12 @@ class Messages:
             self._progress.advance()
 
     def _look_at_coming(self) -> None:
-        """A large message arrives only while its receiver is in MPI; what has come is not kept here."""
+        """Poll posted receives, as a large message arrives only while its receiver is in MPI; drop completed ones."""
         while self._coming and self._coming[0].Test():
             self._coming.popleft()
 
     def finish(self) -> None:
-        """Wait until all that was sent has left."""
+        """Wait until all sends are complete."""
         self._send_packed(wait=True)
         for request, _ in self._leaving:
             self._wait(request)
@@ -143,13 +141,13 @@ class Messages:
         self._comm.Send(header, peer, TAG)
 
     def hear_form(self, peer: int) -> tuple[tuple[int, ...], np.dtype]:
-        """The shape and dtype that `tell_form` of a rank sent."""
+        """The shape and dtype that a rank sent by `tell_form`."""
         header = np.zeros(2 + MOST_DIMS, np.int64)
         self._comm.Recv(header, peer, TAG)
         return tuple(header[2 : 2 + header[1]].tolist()), np.dtype(DTYPES[header[0]])
 
     def gather(self, rows: np.ndarray) -> list[np.ndarray]:
-        """The rows of all ranks, float64[n, k] with a k that all share, on every rank."""
+        """The rows of all ranks, float64[n, k] with the same k, on every rank."""
         counts = np.zeros(self._comm.size, np.int64)
         self._comm.Allgather(np.array([rows.size], np.int64), counts)
         flat = np.empty(int(counts.sum()))
@@ -158,7 +156,7 @@ class Messages:
         return [part.reshape(-1, rows.shape[1]) for part in parts]
 
     def clock_ahead(self) -> float:
-        """By how much this rank's clock is ahead of rank 0's, s, to about the time of a message. Collective.
+        """The lead of this rank's clock over rank 0's, s, to about the time of a message. Collective.
 
         0 within a node, which has one clock; else as `hpckit.comm.observe.clocks.clock_offset` finds it.
         """
@@ -169,14 +167,14 @@ class Messages:
         return self._device.pinned(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
 
     def _send_packed(self, wait: bool) -> None:
-        """Send in their order what the GPU is done with; with `wait` everything, once it is."""
+        """Send in order the arrays that the GPU has finished; with `wait`, wait for it and send all."""
         while self._packing and (wait or self._packing[0][0].done):
             event, array, peer = self._packing.pop(0)
             event.synchronize()
             self._start(array, peer)
 
     def _start(self, array: Any, peer: int) -> None:
-        """Start to send memory that nobody changes any more."""
+        """Start to send memory that no longer changes."""
         report = self._observer.message(self._comm, "", "", array.size, peer, sends=True, kind="pipeline")
         self._leaving.append((self._comm.Isend(_bytes_of(array), peer, TAG), array))
         if self._seals is not None:

@@ -1,4 +1,4 @@
-"""A pipeline in motion: one loop works off what the plan says for this rank, on any mesh dp x pp."""
+"""Pipeline-parallel training: one loop executes this rank's part of the plan, on any mesh dp x pp."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class StepResult(NamedTuple):
-    """loss: the mean over all targets of the batch. targets: how many these are. seconds: of the step, on this rank.
+    """loss: the mean over all targets of the batch. targets: their number. seconds: of the step, on this rank.
 
-    held: the most bytes that this rank kept for backward passes at once, if the step was weighed, else 0.
+    held: the peak of the bytes that this rank kept for backward passes, if the step was weighed, else 0.
     """
 
     loss: float
@@ -56,8 +56,8 @@ class Pipeline:
 
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
-    stages, one rank included. deterministic: see `Replicas`. device: where the stages are, and where they compute.
-    Collective; raises `InputError` where mesh, model and plan do not fit.
+    stages, one rank included. deterministic: see `Replicas`. device: where the stages live and compute. Collective;
+    raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Pipeline:
         self.broadcast()
 
     def broadcast(self, root: int = 0) -> None:
-        """Give all replicas the parameters of one, as of a checkpoint that it read. Raises `MismatchError`."""
+        """Broadcast the parameters of one replica, for instance from a checkpoint. Raises `MismatchError`."""
         self.replicas.broadcast(self.parameters.values, root)
 
     def check(self) -> None:
@@ -127,7 +127,7 @@ class Pipeline:
         x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
         samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
         targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
-        sums over the replicas. weigh: look after each action how much is kept, which takes time. Collective over the
+        sums over the replicas. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
         samples, most = len(x), self.plan.batch // self.plan.dp
@@ -138,9 +138,7 @@ class Pipeline:
             )
         begin = perf_counter()
         self._own.messages.sent.clear()
-        if (
-            self.device.is_gpu and x.dtype.kind == "f"
-        ):  # tokens and targets: the layers that take them look at them first
+        if self.device.is_gpu and x.dtype.kind == "f":  # tokens and targets: the layers check them first
             x = self.device.to_device(x)
         whole = self.replicas.total(_count(targets)) if total is None else float(total)
         cuts = self.plan.cuts(samples)
@@ -191,7 +189,7 @@ class Pipeline:
         )
 
     def layer_times(self) -> list[LayerTimes]:
-        """What each layer of the model took for a microbatch since `reset_times`, s; the last one's with the loss.
+        """The time of each layer for a microbatch since `reset_times`, s; the last one's with the loss.
 
         Collective over the pipeline.
         """
@@ -205,12 +203,12 @@ class Pipeline:
         return [LayerTimes(self._names[int(number)], *times) for number, *times in every.tolist()]
 
     def reset_times(self) -> None:
-        """Forget what the layers took, as after a step that compiled kernels."""
+        """Reset the layers' times, for instance after a step that compiled kernels."""
         for stage in self._own.stages.values():
             stage.reset_times()
 
     def _learn_forms(self, x: Any) -> None:
-        """What the stages' inputs and outputs look like for such a microbatch, found by a forward pass at its first."""
+        """Learn shape and dtype of the stages' inputs and outputs by a forward pass of the first such microbatch."""
         form = form_of(x)
         if form in self._own.forms or self.plan.pp == 1 or not len(x):
             return
@@ -243,12 +241,12 @@ class Pipeline:
 
 
 def _count(targets: Any) -> float:
-    """How many targets there are; negative class numbers stand for none."""
+    """The number of targets; negative class numbers do not count."""
     return float(np.count_nonzero(targets >= 0) if targets.dtype.kind in "iu" else targets.size)
 
 
 def _span(parameters: Parameters, layers: Sequence[Any], earlier: set[str]) -> np.ndarray:
-    """The gradients of the layers' parameters, a view; a weight that a stage before holds too is left to that one."""
+    """The gradients of the layers' parameters, a view; a weight shared with an earlier stage is left to that stage."""
     own = [p.name for layer in layers for p in layer.parameters() if p.name not in earlier]
     earlier.update(own)
     ends = {p.name: parameters.offsets[p.name] + -(-p.size // SLOT) * SLOT for p in parameters.list}
@@ -257,7 +255,7 @@ def _span(parameters: Parameters, layers: Sequence[Any], earlier: set[str]) -> n
 
 
 def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
-    """Raise `InputError` unless mesh and model are those that the plan was made for."""
+    """Raise `InputError` unless the plan was made for this mesh and model."""
     sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
     wanted = {"dp": plan.dp, "pp": plan.pp}
     if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
@@ -280,7 +278,7 @@ def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
 
 
 def is_tied(model: Sequential) -> bool:
-    """Whether the first and the last layer share a weight. Raises `InputError` where other layers share one."""
+    """Whether the first and the last layer share a weight. Raises `InputError` if other layers share one."""
     users: dict[str, set[int]] = {}
     for number, layer in enumerate(model.layers):
         for parameter in layer.parameters():

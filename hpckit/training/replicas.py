@@ -1,4 +1,4 @@
-"""Replicas of parameters on a mesh axis: where their gradients lie, how they are summed, and whether they agree."""
+"""Replicas of parameters on a mesh axis: the memory and sums of their gradients, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Replicas:
     """The ranks that hold the same parameters, `mesh["dp"]` or any communicator.
 
-    deterministic: gradients are added in the order of the ranks, so that every run has the same bits; otherwise by
-    whatever is quickest, which within a node is the same. device: where parameters and gradients are.
+    deterministic: gradients are added in the order of the ranks, so that every run has the same bits; otherwise in
+    the fastest way, which within a node is the same. device: where parameters and gradients live.
     """
 
     def __init__(self, mesh_axis: Any, deterministic: bool = True, device: Device = HOST) -> None:
@@ -35,9 +35,7 @@ class Replicas:
         self._sums: list[Request] = []
 
     def allocate(self, count: int, dtype: Any) -> Any:
-        """A zeroed vector that all replicas make at once: on the host in memory that they share, so that sums copy
-        nothing.
-        """
+        """Collective: a zeroed vector, on the host in memory shared by the replicas, so that sums copy nothing."""
         if self.device.is_gpu:
             return self.device.zeros((count,), dtype)
         return np.zeros(count, dtype) if self.size == 1 else empty_shared(self.comm, count, dtype).array
@@ -48,12 +46,12 @@ class Replicas:
             self._sums.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
 
     def move(self) -> None:
-        """Let the sums under way go on."""
+        """Advance the sums under way."""
         if self._sums:
             self._sums[-1].test()
 
     def finish_sums(self) -> None:
-        """Wait until all sums are there."""
+        """Wait until all sums are complete."""
         for each in self._sums:
             each.wait()
         self._sums.clear()
@@ -67,7 +65,7 @@ class Replicas:
         return float(value[0])
 
     def broadcast(self, values: Any, root: int = 0) -> None:
-        """Give all replicas the values of `root`, and check that they arrived: see `require_equal`."""
+        """Broadcast the values of `root`, and check the result by `require_equal`."""
         if self.size > 1:
             broadcast(values, self.comm, root).wait()
         self.require_equal(values)
@@ -82,13 +80,13 @@ class Replicas:
             raise MismatchError(
                 f"{what} of replica {other[0]} differ from those of replica 0",
                 where=f"axis of {self.size} ranks, bytes by SHA-256",
-                likely="an update that only some replicas made, or made with other gradients",
+                likely="only some replicas made an update, or made it with other gradients",
                 do="broadcast them from one replica, or start again from a checkpoint",
             )
 
 
 def add_second(shared: Iterable[Parameter]) -> None:
-    """Add to the gradients of parameters that two layers share what the second layer found."""
+    """Add the second layer's gradients to those of parameters that two layers share."""
     for parameter in shared:
         parameter.grad += parameter.second_grad
         parameter.second_grad[...] = 0

@@ -1,4 +1,4 @@
-"""Which samples a rank trains on: one global counter says where the data stands, for any number of ranks."""
+"""The samples of each rank: one global counter is the position in the data, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hpckit.errors import InputError
 from hpckit.plan.blocks import block
 from hpckit.plan.numbers import count as whole
 
-ROUNDS = 6  # of the Feistel network; 4 pass for random already (Luby and Rackoff 1988)
+ROUNDS = 6  # of the Feistel network; 4 already look random (Luby and Rackoff 1988)
 
 
 class Share(NamedTuple):
-    """What one replica takes of a batch.
+    """One replica's part of a batch.
 
     indices: of its samples in the data set, int64[n]; n may be 0 at the end of the data. first_sample: the global
     number of the first one, counted over all epochs. total: samples of the batch over all replicas. epoch: from 0.
@@ -34,12 +34,12 @@ class Sampler:
         for _ in range(steps):
             share = sampler.take(replica=mesh["dp"].rank, replicas=mesh["dp"].size)
 
-    `position`, the number of samples dealt so far, is all its state: what a checkpoint keeps. From there any number of
-    replicas goes on with the same batches, and a batch may have another size from then on. The order comes from a
-    permutation that is computed number by number, so nothing of the size of the data is kept or drawn.
+    `position`, the number of samples dealt so far, is its whole state, for checkpoints. From there any number of
+    replicas continues with the same batches, and the batch size may change. The order comes from a permutation that is
+    computed number by number, so that nothing of the data's size is stored or drawn.
 
-    A batch does not reach over the end of an epoch: the last one is smaller, or with `drop_last` is left out. shuffle:
-    False takes the data in its order. Raises `InputError` for numbers that cannot be.
+    A batch does not cross the end of an epoch: the last one is smaller, or with `drop_last` is left out. shuffle:
+    False keeps the order of the data. Raises `InputError` for invalid numbers.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Sampler:
         return self._begin() // self.samples
 
     def take(self, replica: int = 0, replicas: int = 1) -> Share:
-        """The samples of one replica in the next batch, and move on. Every replica takes every batch.
+        """The samples of one replica in the next batch; advances the position. Every replica must take every batch.
 
         The batch is cut into contiguous blocks, in the order of the replicas, whose sizes differ by at most 1.
         """
@@ -89,13 +89,13 @@ class Sampler:
         return Share(numbers, first + start, total, epoch)
 
     def _begin(self) -> int:
-        """Where the next batch starts: at the next epoch, if what is left of this one is dropped."""
+        """The start of the next batch: at the next epoch, if the rest of this one is dropped."""
         left = self.samples - self.position % self.samples
         return self.position + left if self.drop_last and left < self.batch else self.position
 
 
 def permuted(numbers: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Where `numbers`, each below `count`, go in a random permutation of 0 … count - 1: int64, of their shape.
+    """The images of `numbers`, each below `count`, under a random permutation of 0 … count - 1: int64, of their shape.
 
     A Feistel network on the next larger square of a power of two, walked until it leads below `count` again (Black and
     Rogaway 2002, "Ciphers with arbitrary finite domains").
@@ -115,7 +115,7 @@ def permuted(numbers: npt.NDArray[np.int64], count: int, seed: int, epoch: int) 
 
 
 def _mixed(words: npt.NDArray[np.uint64] | np.uint64) -> npt.NDArray[np.uint64]:
-    """Every bit of a word depends on all: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    """A hash of words where each bit depends on all: the finalizer of SplitMix64 (Steele et al. 2014)."""
     z = np.atleast_1d(words) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

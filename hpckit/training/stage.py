@@ -1,4 +1,4 @@
-"""A contiguous run of layers, gone through layer by layer: each is timed, and messages move in between."""
+"""A contiguous run of layers, executed one by one: each is timed, and messages move in between."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from hpckit.nn.layer import Layer, Pass
 
 FORWARD, INPUT, WEIGHT = range(3)
-# What is left to do for the gradient of the weights: layer, what it saved, gradient of its output.
+# The remaining work for the gradient of the weights: layer, its saved values, gradient of its output.
 Left = list[tuple[int, Any, Any]]
 
 
 def nothing(*_: object) -> None:
-    """What is called where nobody listens."""
+    """A hook that does nothing."""
 
 
 class Stage:
-    """Layers of a model.
+    """Consecutive layers of a model, the part of one pipeline rank.
 
-    pause: called between layers, as to let messages move. complete: called with a layer's number after its part of a
-    backward pass, when `backward` is told that it is the last one. settle: called before a clock is read behind a
-    layer, as to wait for a GPU. `seconds` and `calls` are of F, I and W of each layer, the last one's with the loss:
+    pause: called between layers, to advance messages. complete: called with a layer's number after its part of a
+    backward pass, when `backward` is called with `last`. settle: called before a clock is read after a layer, for
+    instance to wait for a GPU. `seconds` and `calls` count F, I and W of each layer, the loss within the last one's:
     float64 and int64[layers, 3].
     """
 
@@ -53,7 +53,7 @@ class Stage:
         return x, kept
 
     def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:
-        """I: the gradient of the input, and what `backward_weight` takes. Uses `kept` up."""
+        """I: the gradient of the input, and the work left for `backward_weight`. Empties `kept`."""
         left: Left = []
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
@@ -65,7 +65,7 @@ class Stage:
         return dy, left
 
     def backward_weight(self, left: Left) -> None:
-        """W: adds to the gradients of the weights. Uses `left` up, so that what was saved goes layer by layer."""
+        """W: adds to the gradients of the weights. Empties `left`, so that saved values are freed layer by layer."""
         left.reverse()
         while left:
             self._weight(*left.pop())
@@ -91,7 +91,7 @@ class Stage:
         return dy
 
     def add_loss(self, kind: int, begin: float) -> None:
-        """Count the loss, which was computed since `begin` behind the last layer, as a part of that layer."""
+        """Count the loss, computed since `begin`, as a part of the last layer."""
         self.settle()
         self.seconds[-1, kind] += perf_counter() - begin
 
@@ -100,11 +100,11 @@ class Stage:
         return self.seconds / np.maximum(self.calls, 1)
 
     def mean_times(self) -> list[float]:
-        """The same of all layers together: F, I, W."""
+        """The mean times of all layers together: F, I, W, s."""
         return self.means().sum(axis=0).tolist()
 
     def reset_times(self) -> None:
-        """Forget the times, as after a step that compiled kernels."""
+        """Reset the times, for instance after a step that compiled kernels."""
         self.seconds[:] = 0
         self.calls[:] = 0
 

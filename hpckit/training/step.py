@@ -1,4 +1,4 @@
-"""A step of a pipeline under way: what each action of the program does."""
+"""A step of a pipeline: the execution of each action of the program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Form = tuple[tuple[int, ...], np.dtype]
 
 @dataclass(frozen=True)
 class Holding:
-    """What a rank of a pipeline holds from step to step.
+    """The state of a pipeline's rank between steps.
 
     stages: its own, by number. gradients: of each of them, a contiguous part of the rank's. shared: a weight of the
     first and the last stage, if it has one of these. forms: of each stage's input and output, by the form of a
@@ -46,11 +46,11 @@ class Holding:
 
 
 class Step:
-    """Forward and backward of one batch. Microbatches without samples are left out, on all ranks alike.
+    """Forward and backward of one batch. All ranks skip microbatches without samples.
 
-    losses: the sum of each microbatch where this rank has the last stage, a number or an array of one on a GPU. done:
+    losses: the sum of each microbatch on the rank of the last stage, a number or an array of one on a GPU. done:
     the compute actions with their begin and end, s; on a GPU without a pipeline the last one ends when all is done.
-    held: with `weigh`, the most bytes that were kept for backward passes at once.
+    held: with `weigh`, the peak of the bytes kept for backward passes.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Step:
         self.losses: list[Any] = [0.0] * len(cuts)
         self.done: list[tuple[Action, float, float]] = []
         self._outputs: dict[Key, Any] = {}  # made for the next stage
-        self._gradients: dict[Key, Any] = {}  # of a stage's input, made for the stage before
+        self._gradients: dict[Key, Any] = {}  # of a stage's input, for the previous stage
         self._coming: dict[tuple[int, str, int], Any] = {}  # posted receives, by stage, kind and microbatch
         self._kept: dict[Key, list[Any]] = {}  # what F saved
         self._left: dict[Key, Left] = {}  # what W still needs
         self._loss_kept: dict[int, Any] = {}
         self._order = [number for number, cut in enumerate(cuts) if cut.start < cut.stop]
-        self._ready: set[Key] = set()  # whose W is due, and waits for those of the microbatches before
-        self._weighed: dict[int, int] = {}  # of each stage, how many W are done
+        self._ready: set[Key] = set()  # whose W is due, and waits for W of earlier microbatches
+        self._weighed: dict[int, int] = {}  # stage -> number of W done
         self._do: dict[str, Callable[[Action], None]] = {
             "F": self._forward,
             "B": self._backward,
@@ -93,7 +93,7 @@ class Step:
         }
 
     def work_off(self, actions: Sequence[Action], sync: bool) -> None:
-        """Do what the program says; without `sync` gradients stay as they are on each replica and stage."""
+        """Execute the program; without `sync` gradients are not summed over replicas and stages."""
         for action in actions:
             if action.microbatch >= 0:
                 cut = self.cuts[action.microbatch]
@@ -108,7 +108,7 @@ class Step:
         self._own.replicas.finish_sums()
 
     def _settle(self) -> None:
-        """Where a GPU still computes what was asked for, its last action ends when it has done so."""
+        """On a GPU that still computes, wait for it: then its last action ends."""
         if self._own.replicas.device.is_gpu and self.done:
             self._own.replicas.device.wait()
             action, begin, _ = self.done[-1]
@@ -129,7 +129,7 @@ class Step:
 
     def _backward(self, action: Action) -> None:
         stage, _, number, _ = action
-        if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for those of the microbatches before
+        if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for W of earlier microbatches
             self._backward_input(action)
             self._send_gradient(action)
             self._backward_weight(action)
@@ -160,7 +160,7 @@ class Step:
         self.done.append((Action(stage, "W", number), begin, perf_counter()))
 
     def _weigh_ready(self, stage: int) -> None:
-        """W of all microbatches whose turn has come: a stage adds to its gradients in the order of the microbatches."""
+        """W of all microbatches whose turn it is: a stage adds to its gradients in the order of the microbatches."""
         done = self._weighed.get(stage, 0)
         while done < len(self._order) and (stage, self._order[done]) in self._ready:
             self._own.stages[stage].backward_weight(self._left.pop((stage, self._order[done])))
@@ -168,7 +168,7 @@ class Step:
         self._weighed[stage] = done
 
     def _output_gradient(self, action: Action) -> tuple[Any, float]:
-        """The gradient of a stage's output, and when its work began."""
+        """The gradient of a stage's output, and the begin of its work."""
         stage, _, number, _ = action
         if stage + 1 < self._own.plan.schedule.stages:
             dy = self._handed(self._gradients, stage + 1, action)
@@ -179,7 +179,7 @@ class Step:
         return dy, begin
 
     def _handed(self, made: dict[Key, Any], source: int, action: Action) -> Any:
-        """What stage `source` made for this one: on this rank, or received."""
+        """The array from stage `source` for this one, made on this rank or received."""
         stage, kind, number, _ = action
         if self._own.plan.schedule.rank_of[source] == self._own.rank:
             return made.pop((source, number))
@@ -230,7 +230,7 @@ class Step:
     def _tie(self, action: Action) -> None:
         for posted in self._coming.pop((action.stage, "T", -1), ()):
             self._own.messages.wait(posted, "tied weights")
-        self._own.messages.finish()  # what is sent is added to now
+        self._own.messages.finish()  # sent memory is added to from now on
         add_second(self._own.shared)
 
     def _reduce(self, action: Action) -> None:

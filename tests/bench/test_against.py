@@ -59,8 +59,8 @@ def test_a_pattern_of_ones_own_finds_them_and_silence_is_wall_time():
         (python("import sys; print('no grid', file=sys.stderr); sys.exit(3)"), None, "ended with 3: no grid"),
         (python("pass"), "CPU: ([0-9.]+)", "printed nothing that"),
         (python("pass"), "CPU: [0-9.]+", "has no group"),
-        (python("pass"), "CPU: (", "no regular expression"),
-        (python("print('CPU: many')"), "CPU: (.*)", "no number of seconds"),
+        (python("pass"), "CPU: (", "not a regular expression"),
+        (python("print('CPU: many')"), "CPU: (.*)", "not a number of seconds"),
         (python("print('CPU Time: 0.0')"), None, "too short or too long"),
     ],
 )

@@ -214,7 +214,7 @@ def test_fits_leave_out_what_shares_cores(made):
 
 
 def test_a_fit_that_is_no_fraction_says_so(made):
-    assert "no fraction" not in markdown(made)
+    assert "not a fraction" not in markdown(made)
     slow = {"law": "Amdahl", "serial": {"value": 1.5, "low": 1.1, "high": 1.6}}
     assert "no fraction: more ranks take longer" in markdown({**made, "fit": slow})
 

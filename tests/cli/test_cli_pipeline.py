@@ -92,7 +92,7 @@ def test_drawings_programs_and_tables(capsys, tmp_path):
         (["--times", "1,2"], "write F,I,W in ms"),
         (["--times", "1,2,-1"], "the time of W is -0.001"),
         (["--tied", "1"], "give --layers"),
-        (["--tied", "nan"], "--tied nan is no time"),
+        (["--tied", "nan"], "--tied nan is not a time"),
         (["--stages", "99999999"], "99999999 ranks and 16 microbatches is too large"),
         (["--stages", "9999", "--microbatches", "1", "--schedule", "zb_v"], "is too large"),
         (["--machine", "nix"], "there is no machine 'nix'"),

@@ -72,7 +72,7 @@ def test_drawings(capsys, tmp_path):
         (["mesh"], "choose one of all_reduce"),
         (["halos"], "did you mean 'halo': hpckit plan halo"),
         (["gosip"], "did you mean 'gossip'"),
-        (["allreduce", "--bytes", "3foo"], "'3foo' is no size"),
+        (["allreduce", "--bytes", "3foo"], "'3foo' is not a size"),
         (["allreduce", "--ranks", "0"], "0 ranks"),
         (["broadcast", "--root", "16"], "one of the 16 ranks"),
         (["allreduce", "--algorithm", "rnig"], "did you mean 'ring'"),

@@ -174,7 +174,7 @@ def test_all_mistakes_are_one_message(capsys):
         (["--shape", "12x12", "--split", "y=2,y=3"], "names an axis twice"),
         (["--shape", "12x12", "--split", "y"], "--split y ="),
         (["--shape", "12x12", "--halo", "1,2,3"], "has 3 widths"),
-        (["--shape", "12x12", "--dtype", "U3"], "no type of numbers"),
+        (["--shape", "12x12", "--dtype", "U3"], "not a number type"),
         (["--shape", "12x12", "--ranks", "9999999"], "at most 1048576"),
         (["--shape", "12x12", "--ranks", "4", "--draw", "/nonexistent/a.svg"], "there is no such folder"),
     ],

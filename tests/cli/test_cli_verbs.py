@@ -48,23 +48,23 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--nix"], "no verb '--nix'"),
         (["run"], "nothing to run"),
         (["run", "shrt"], "did you mean 'short'?"),
-        (["run", "short", "-n", "0"], "'0' is no number of ranks"),
-        (["run", "short", "-n", "abc"], "'abc' is no number of ranks"),
-        (["run", "short", "-n", "-1"], "is no number of ranks"),
+        (["run", "short", "-n", "0"], "'0' is not a number of ranks"),
+        (["run", "short", "-n", "abc"], "'abc' is not a number of ranks"),
+        (["run", "short", "-n", "-1"], "is not a number of ranks"),
         (["run", "short", "-n"], "expected one argument"),
-        (["run", "short", "--ranks", "2.5"], "is no number of ranks"),
+        (["run", "short", "--ranks", "2.5"], "is not a number of ranks"),
         (["run", "short", "--nix"], "unrecognized arguments: --nix"),
         (["run", "none.py"], "there is no program none.py"),
         (["run", "short", "grid.nx=1", "short"], "'short': expected key=value"),
         (["init", "prob"], "did you mean 'probe'?"),
         (["init", "probe", "/proc/none/x.toml"], "cannot be written"),
         (["report", "none"], "no run directory"),
-        (["report", "."], "is no run directory: it has no resolved.json"),
-        (["ls", "none"], "none is no folder"),
+        (["report", "."], "is not a run directory: it has no resolved.json"),
+        (["ls", "none"], "none is not a folder"),
         (["bench", "none"], "no benchmark 'none'"),
         (["short"], "did you mean: hpckit run short"),
         (["run", ""], "nothing to run"),
-        (["run", "/dev/zero"], "is no run file: it has more than 16 MiB"),
+        (["run", "/dev/zero"], "is not a run file: it has more than 16 MiB"),
         (["plan", "allreduce", "--ranks", "99999999999"], "give at most 10000000"),
         (["plan", "allreduce", "--node-size", "0"], "nodes of 0 ranks"),
         (["plan", "allreduce", "--ranks", "4", "--algorithm", "ring", "--draw", "x.png"], "ends in .svg"),
@@ -73,7 +73,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["submit", "short", "--time", "5", "--ranks-per-node", "2", "--array-limit", "3"], "without --array"),
         (["submit", "--list", "/dev/null"], "lists no jobs"),
         (["submit", "--list", "none"], "cannot be read: No such file or directory\n"),
-        (["analyze", "x.xyz", "--report", ""], "'' is no name of a file"),
+        (["analyze", "x.xyz", "--report", ""], "'' is not a file name"),
         (["explain", "HPK-201x"], "did you mean 'HPK-201'?"),
     ],
 )
@@ -91,7 +91,7 @@ def test_memory_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], mo
 
     monkeypatch.setattr("hpckit.cli.verbs.ls.main", refuse)
     assert main(["ls"]) == 2
-    assert "more memory than there is: Unable to allocate 8 TiB" in capsys.readouterr().err
+    assert "out of memory: Unable to allocate 8 TiB" in capsys.readouterr().err
 
 
 def test_init_lists_writes_and_overwrites_nothing(capsys: pytest.CaptureFixture[str]) -> None:

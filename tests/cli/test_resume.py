@@ -160,12 +160,12 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> 
     (tmp_path / "empty").mkdir()
     (tmp_path / "run/ckpt").mkdir(parents=True)
     for words, message in (
-        (["resume", "empty"], "is no run of an app"),
+        (["resume", "empty"], "is not a run of an app"),
         (["resume", "nothing"], "no run directory"),
         (["resume"], "the following arguments are required: DIR\n"),
-        (["ckpt", "ls", "empty"], "is no run"),
-        (["ckpt", "verify", "empty"], "is no run"),
-        (["ckpt", "prune", "empty"], "is no run"),
+        (["ckpt", "ls", "empty"], "is not a run"),
+        (["ckpt", "verify", "empty"], "is not a run"),
+        (["ckpt", "prune", "empty"], "is not a run"),
         (["ckpt", "verify", "run"], "no checkpoint in"),
         (["ckpt", "verify", "run", "g000003"], "no g000003 in"),
         (["ckpt", "prune", "run", "--keep", "0"], "at least one generation stays"),
@@ -218,5 +218,5 @@ def test_spans_of_time(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "ten min", "10 min ago", "0 s", "-5 s", "1:99:00"])
 def test_what_is_no_span_of_time(text: str) -> None:
-    with pytest.raises(ValueError, match=r"span of time|no time at all"):
+    with pytest.raises(ValueError, match=r"time span|not a positive time"):
         seconds_of(text)

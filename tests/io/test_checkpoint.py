@@ -192,7 +192,7 @@ def test_a_manifest_of_somebody_who_makes_hashes_too_is_not_believed(tmp_path: P
         ((*array, "shape"), "7x11", "an array has no such box"),
         ((*array, "dtype"), "O", "the dtype 'O'"),
         (("step",), -3, "negative numbers"),
-        (("step",), "3", "step is no int"),
+        (("step",), "3", "step is not of type int"),
         (("shards",), [7], "TypeError"),
         (("values",), {}, "the checkpoint has no value 'no such value'"),
     ):
@@ -303,7 +303,7 @@ def test_killed_in_its_first_checkpoint_a_run_starts_again(point: str, tmp_path:
 def test_names_of_arrays_stay_within_the_file(tmp_path: Path) -> None:
     writer = Writer(MPI.COMM_SELF, tmp_path)
     for name in ("", "a b", "a//b", "/a"):
-        with pytest.raises(InputError, match="no name of an array"):
+        with pytest.raises(InputError, match="not a valid array name"):
             writer.save(1, State([Piece(name, (1,), (0,), np.zeros(1))]))
     with pytest.raises(InputError, match="which is not in"):
         Piece("u", (3,), (2,), np.zeros(2))

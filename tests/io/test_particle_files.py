@@ -160,7 +160,7 @@ def test_data_files_of_other_styles(tmp_path):
         read_lammps_data(path)
     assert "`Atoms # full`" in caught.value.do
     assert read_lammps_data(path, style="full").count == 3
-    with pytest.raises(InputError, match="no atom style 'fool'"):
+    with pytest.raises(InputError, match="the atom style 'fool'"):
         read_lammps_data(path, style="fool")
 
 
@@ -327,9 +327,9 @@ def test_extended_xyz(system, tmp_path):
         ("abc\n\nAr 0 0 0\n", "expected a number of particles, found 'abc'"),
         (f"{'9' * 5000}\n\nAr 0 0 0\n", "expected a number of particles, found '9999"),
         ("1\n\nAr 0 0 0\n\n1\n\nAr 0 0 0\n", "expected a number of particles, found ''"),
-        ("1\n\nQq 0 0 0\n", "frame 0 is no extended XYZ"),
-        ("2\n\nAr 0 0 0\nAr 0 0\n", "frame 0 is no extended XYZ"),
-        (b"\xff\xfe", "no UTF-8"),
+        ("1\n\nQq 0 0 0\n", "frame 0 is not extended XYZ"),
+        ("2\n\nAr 0 0 0\nAr 0 0\n", "frame 0 is not extended XYZ"),
+        (b"\xff\xfe", "not UTF-8"),
     ],
 )
 def test_what_is_no_extended_xyz(text, said, tmp_path):

@@ -66,7 +66,7 @@ def test_a_checkpoint_in_several_files(tmp_path):
 def test_what_is_no_checkpoint_is_told(tmp_path):
     with pytest.raises(InputError, match="no checkpoint"):
         Safetensors(tmp_path)
-    with pytest.raises(InputError, match="no word for"):
+    with pytest.raises(InputError, match="does not have"):
         save_safetensors(tmp_path / "x", {"z": np.zeros(3, complex)})
     path = tmp_path / "x.safetensors"
     save_safetensors(path, tensors())

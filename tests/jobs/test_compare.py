@@ -135,7 +135,7 @@ def test_models_files_and_runs_without_fields(tmp_path, field, capsys):
     assert (row["field"], row["verdict"], row["ulp"]) == ("model.safetensors:w", "rounding", 1)
     one = tmp_path / "a/output/fields.h5"
     assert main([str(one), str(one)]) == 0
-    with pytest.raises(InputError, match="is no HDF5 file"):
+    with pytest.raises(InputError, match="is not an HDF5 file"):
         main([str(one), str(a)])
 
 

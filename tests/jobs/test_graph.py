@@ -398,7 +398,7 @@ def test_a_second_driver_is_refused(here):
         ({"a": {"command": ["true"], "timeout": -1}}, "a.timeout: must be greater than or equal to 0"),
         ({"a": 3}, r"a: expected a table \[tasks.NAME\]"),
         ({"a": {"command": ["true"], "outputs": 3}}, "a.outputs: expected a list"),
-        ({"a b": {"command": ["true"]}}, "no name of a task"),
+        ({"a b": {"command": ["true"]}}, "not a task name"),
         ({"a": {"function": "os.system"}}, "file.py:name or module:name"),
         ({"a": {"function": "../x.py:f"}}, "plain path below"),
         ({"a": {"command": ["true"], "outputs": ["x"]}, "b": {"command": ["true"], "outputs": ["x"]}}, "by a and by b"),

@@ -146,7 +146,7 @@ def test_other_time_limits_are_refused(text):
 
 
 def test_a_limit_before_the_checkpoint_is_refused():
-    with pytest.raises(InputError, match="leaves nothing before the checkpoint"):
+    with pytest.raises(InputError, match="leaves no time before the checkpoint"):
         job_script(app_job(time="00:02:00"), Site())
 
 
@@ -371,15 +371,15 @@ def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch
     ("words", "said"),
     [
         (["diffusion/heat", "grid.nxx=40", "--ranks-per-node", "1", "--time", "10"], "grid.nxx"),
-        (["diffusion/heat", "--time", "10"], "how many ranks on a node"),
+        (["diffusion/heat", "--time", "10"], "the number of ranks per node"),
         (["diffusion/heat", "--ranks-per-node", "1"], "no time limit"),
         (["--time", "10"], "nothing to submit"),
         (["missing.toml"], "no file missing.toml"),
         (["missing.py", "--time", "10"], "no file missing.py"),
-        (["hete"], "no file, preset or app"),
+        (["hete"], "not a file, preset or app"),
         (["diffusion/heat", "-n", "4", "--ranks-per-node", "1", "--time", "10"], "-n is for hpckit run"),
-        (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--array", "grid.nx"], "no list of settings"),
-        (["diffusion/heat", "--ranks-per-node", "0", "--time", "10"], "how many ranks"),
+        (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--array", "grid.nx"], "not a list of settings"),
+        (["diffusion/heat", "--ranks-per-node", "0", "--time", "10"], "number of ranks per node"),
         (["diffusion/heat", "--ranks-per-node", "1", "--nodes", "0", "--time", "10"], "0 nodes"),
         (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--after", "job"], "names no jobs"),
     ],

@@ -131,7 +131,7 @@ def test_times_without_anything_to_see_are_left_out(box):
     assert (u.blank, u.times) == ([], [0.0, 10.0, 20.0, 30.0, 40.0])  # one value at a time, all times alike
     assert v.low == v.high == 0
     page = fields_section([theta, u, v, w], [])
-    assert "The same value everywhere" in page
+    assert "The field is uniform" in page
 
 
 def test_a_start_at_rest_has_no_blank_panel(tmp_path):

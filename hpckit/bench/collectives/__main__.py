@@ -1,4 +1,4 @@
-"""Collectives on the ranks of a job around this: `mpiexec -n 64 python -m mpi4py -m hpckit.bench.collectives`."""
+"""Collectives on the ranks of an existing job: `mpiexec -n 64 python -m mpi4py -m hpckit.bench.collectives`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _cases_of_job(comm: MPI.Comm, options: argparse.Namespace, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cases that were asked for, as rank 0 checks them. Where they cannot be, it says why, and all ranks end."""
+    """The requested cases, checked by rank 0. If they are invalid, it prints why, and all ranks end."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     told: dict[str, Any] = {"code": 0}
     if comm.rank == 0:

@@ -23,7 +23,7 @@ Run = Callable[[], object]
 class Call:
     """One operation on the buffers of this rank.
 
-    send: what it gives; out: where the result goes, None where that is in `send`; result: where it then is. count:
+    send: the input; out: the output, None if `send` is also the output; result: the array with the result. count:
     elements of the buffer, or of each rank's block.
     """
 
@@ -92,14 +92,14 @@ def of_mpi(call: Call) -> Run:
 
 
 def _numbers(array: np.ndarray, combines: bool) -> np.ndarray:
-    """The array as numbers that MPI knows: where they only move, whole numbers of as many bytes."""
+    """The array in a dtype that MPI knows: if the operation only moves data, as integers of the same size."""
     if array.dtype == bool:
         return array.view(np.uint8)
     return array.view(np.uint16) if array.dtype == np.float16 and not combines else array
 
 
 def of_gloo(call: Call, dist: Any) -> Run:
-    """The same by torch.distributed, whose process group there must be. Raises what torch raises."""
+    """The operation by torch.distributed, whose process group must exist. Raises what torch raises."""
     x, out, root, here = _tensor(call, call.send), _tensor(call, call.out), call.root, call.comm.rank == call.root
     ops = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN"}
     if call.operation in REDUCING and call.op not in ops:

@@ -1,5 +1,5 @@
-"""What `hpckit bench collectives` measures: all-reduces by default, all algorithms for `--tune`, and the operations,
-sizes and numbers that a user asks for, checked before ranks start.
+"""The cases of `hpckit bench collectives`: all-reduces by default, all algorithms for `--tune`, and requested ones of
+any operation, size and dtype, checked before ranks start.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def case_of(
     root: int = 0,
     place: str | None = None,
 ) -> Case:
-    """What the ranks measure of one operation and size: as many elements, or elements of a block, as `nbytes` has room
-    for, at least one.
+    """The case of one operation and size: as many elements, or elements of a block, as fit into `nbytes`, at least
+    one.
     """
     itemsize, blocks = array_dtype(dtype).itemsize, ranks if operation in BLOCKS else 1
     count = max(1, nbytes // (itemsize * blocks))
@@ -92,16 +92,16 @@ def case_of(
 
 
 OPTIONS = ("operation", "sizes", "dtype", "reduce", "root", "place", "algorithm", "rounds")
-REDUCES = tuple(op for op in UFUNCS if op != "average")  # whose weights no option gives
-# Operations whose result may go elsewhere than what is sent, and of these the ones that cannot be in place.
+REDUCES = tuple(op for op in UFUNCS if op != "average")  # no option gives its weights
+# Operations with a separate output, and those of them that cannot work in place.
 PLACED = ("reduce_scatter", "all_gather", "gather", "scatter")
 APART = ("all_to_all",)
 MOST_ROUNDS = 100_000
-COPIES = 6  # of its buffer that a rank has at most: what it gives, sends, takes, shares, and what algorithms need
+COPIES = 6  # the most copies of its buffer per rank: inputs, sends, receives, shared memory, and scratch of algorithms
 
 
 def add_asked(group: Any) -> tuple[str, ...]:
-    """Add them to a parser's group; their names. All are words: `cases_of` tells all mistakes at once."""
+    """Add the options to a parser's group; returns their names. All are text: `cases_of` reports mistakes."""
     group.add_argument("--operation", metavar="NAME", action="append", help=f"{', '.join(ALGORITHMS)}; may be repeated")
     group.add_argument("--sizes", metavar="SIZES", help="bytes, as 8,32KiB,1MiB or 8:128MiB:4 (from, to, factor)")
     group.add_argument("--dtype", metavar="TYPE", help="type of the numbers (default float32)")
@@ -114,7 +114,7 @@ def add_asked(group: Any) -> tuple[str, ...]:
 
 
 def algorithms_of(operation: str) -> tuple[str, ...]:
-    """The names of all that can do an operation on the host: rivals, plans, others, in shared memory, and by choice."""
+    """The candidates for an operation on the host: rivals, plans, others, shared memory, and the choice."""
     others = [name for name in OTHERS.get(operation, ()) if name not in ("mpi", "nccl")]
     in_node = NODE_ALGORITHMS.get(operation, ())
     auto = ("auto", "auto_symmetric") if "symmetric" in in_node else ("auto",)
@@ -122,7 +122,7 @@ def algorithms_of(operation: str) -> tuple[str, ...]:
 
 
 def place_of(operation: str, asked: str | None) -> str:
-    """Where an operation's result goes: "in" what is sent, or "out"."""
+    """The place of an operation's result: "in" the sent buffer, or "out"."""
     return "out" if operation in APART else "in" if operation not in PLACED else asked or "out"
 
 
@@ -134,8 +134,8 @@ def cases_of(
     tune: bool = False,
     plot: str | None = None,
 ) -> dict[int, list[Case]]:
-    """The cases on each number of ranks. given: of `OPTIONS`, as words, None where left out. on_node: how many of the
-    ranks share this machine; by default all. tune, plot: the options that go beside. Raises `InputError` that lists all
+    """The cases on each number of ranks. given: values of `OPTIONS` as text, None if left out. on_node: the ranks
+    on this machine; by default all. tune, plot: the options beside them. Raises `InputError` that lists all
     mistakes.
     """
     asked = _Asked(given, ranks, on_node)
@@ -154,7 +154,7 @@ def cases_of(
 
 
 class _Asked:
-    """The options as values; `mistakes`: what is wrong with them, which then have their defaults."""
+    """The options as values; `mistakes` lists the invalid ones, which keep their defaults."""
 
     def __init__(self, given: Mapping[str, Any], ranks: Sequence[int], on_node: int | None) -> None:
         self.mistakes: list[str] = []
@@ -185,7 +185,7 @@ class _Asked:
         return list(found.values())
 
     def count(self, operation: str, ranks: int, size: int) -> int:
-        """Elements of a buffer, or of each rank's block, of which `size` bytes make room for whole ones."""
+        """The number of whole elements of a buffer, or of each rank's block, in `size` bytes."""
         return size // (array_dtype(self.dtype).itemsize * (ranks if operation in BLOCKS else 1))
 
     def _refuse(self, mistake: str) -> None:
@@ -291,7 +291,7 @@ def _combines(dtype: str, op: str) -> bool:
 
 
 def _rounds(nbytes: int, quick: bool) -> int:
-    """As many as the sizes that are measured by default have."""
+    """The rounds that the default sizes have at this size."""
     known = QUICK_SIZES if quick else SIZES
     return next((rounds for limit, rounds in known if nbytes <= limit), known[-1][1])
 

@@ -11,7 +11,7 @@ from hpckit.errors import InputError, SetupError
 
 
 def pyplot_for(path: Path) -> Any:
-    """What draws into `path`. Raises `SetupError` without matplotlib, `InputError` for a file that cannot be drawn."""
+    """Pyplot for a picture at `path`. Raises `SetupError` without matplotlib, `InputError` for an unusable path."""
     try:
         import matplotlib
 
@@ -24,7 +24,7 @@ def pyplot_for(path: Path) -> Any:
     if path.suffix[1:].lower() not in kinds or path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(
             f"--plot {path}: no picture can be drawn there",
-            do=f"give a file in a folder that is there, as one of .{', .'.join(kinds)}",
+            do=f"give a file in an existing folder, as one of .{', .'.join(kinds)}",
         )
     return pyplot
 

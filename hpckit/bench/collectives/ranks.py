@@ -1,4 +1,4 @@
-"""What each rank of `hpckit bench collectives` runs: buffers, candidates in turn on the same data, wrong values."""
+"""The ranks of `hpckit bench collectives`: buffers, candidates in turn on the same data, counts of wrong values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import HpckitError
 
-# Calls of less are timed several in a row, without a barrier between, after some that are not timed: those before were
-# another candidate's.
+# Smaller calls are timed several in a row without a barrier, after some untimed ones, as the last calls were
+# of another candidate.
 SMALL = 64 * 1024
 WARM = 20
-POISON = 101  # no value is this: what was not written shows
+POISON = 101  # not a valid value: unwritten elements show
 REFUSALS = (HpckitError, MPI.Exception, RuntimeError, TypeError, ValueError, KeyError, NotImplementedError)
 
 
@@ -47,7 +47,7 @@ class Case:
         self._rooms: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
 
     def call(self, name: str) -> Call:
-        """The operation of a candidate: on private buffers, which all share, or sent from a symmetric one."""
+        """The operation of a candidate: on private buffers, common to all candidates, or on a symmetric one."""
         rank, here, operation = self.mesh.rank, self.mesh.rank == self.root, self.operation
         in_place, own = self.asked["place"] == "in", slice(rank * self.count, (rank + 1) * self.count)
         send, taken = self._buffers(name in ("symmetric", "auto_symmetric"))
@@ -67,8 +67,8 @@ class Case:
         return Call(operation, self.mesh.comm, send, out, result, self.count, *kinds, self.root, in_place)
 
     def _buffers(self, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Room for what is sent and for what is taken; array objects of their own: what hpckit keeps for one is not
-        another candidate's.
+        """Buffers for input and output; new array objects, so that hpckit's cache for one does not serve another
+        candidate.
         """
         dtype, here = array_dtype(self.asked["dtype"]), self.mesh.rank == self.root
         takes = {"all_gather": self.whole, "gather": self.whole if here else 0, "all_to_all": self.whole}
@@ -86,7 +86,7 @@ class Case:
         np.copyto(call.send, self._given)
 
     def wrong(self, call: Call) -> int:
-        """How many values are not what they must be, on all ranks together; none are there any more."""
+        """The number of wrong values on all ranks together; clears the result."""
         found = count_wrong(call.result, self.values.wanted(self.mesh.rank, self.count))
         call.result.fill(POISON)
         total = np.array(found, np.int64)
@@ -95,7 +95,7 @@ class Case:
 
 
 def candidates(case: Case) -> tuple[dict[str, tuple[Run, Call]], dict[str, str]]:
-    """What runs and on which buffers, by name, each tried once; and why others cannot be had here."""
+    """The candidates with their buffers, by name, each tried once; and the reasons against others here."""
     comm, found, left_out = case.mesh.comm, dict[str, tuple[Run, Call]](), dict[str, str]()
     shares = axis_of(comm).group is not None
     for name in case.asked["names"]:
@@ -118,7 +118,7 @@ def candidates(case: Case) -> tuple[dict[str, tuple[Run, Call]], dict[str, str]]
         if fine and made is not None:
             found[name] = made
         else:
-            left_out[name] = why or "it cannot be had on another rank"
+            left_out[name] = why or "it is not available on another rank"
     return found, left_out
 
 

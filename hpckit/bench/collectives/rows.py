@@ -19,14 +19,14 @@ def busbw(nbytes: int, ranks: int, seconds: float, operation: str = "all_reduce"
 
 
 def interval(times: list[float]) -> tuple[float, float]:
-    """An interval that holds the true median with 95 %, by order statistics; all of them where there are few."""
+    """A 95 % confidence interval of the median, by order statistics; the whole range of few times."""
     ordered, n = sorted(times), len(times)
     reach = max(0, int((n - 1.96 * n**0.5) / 2) - 1)
     return ordered[reach], ordered[n - 1 - reach]
 
 
 def figures(one: Measured, name: str) -> dict[str, Any]:
-    """What a row says of the times of one algorithm."""
+    """The figures of a row for the times of one algorithm."""
     times, mpi = one["times"][name], one["times"].get("mpi")
     low, high = interval(times)
     middle = median(times)
@@ -56,7 +56,7 @@ def all_reduce_rows(measured: list[Measured]) -> list[dict[str, Any]]:
 
 
 def asked_rows(measured: list[Measured]) -> list[dict[str, Any]]:
-    """The same for operations that were asked for, which are told, too; then why algorithms were left out."""
+    """Rows for requested operations; then the reasons why algorithms were left out."""
     keys = ("operation", "ranks", "bytes", "count", "dtype", "reduce", "root", "place")
     found = [{**{key: one[key] for key in keys}, **figures(one, name)} for one in measured for name in one["times"]]
     notes = [
@@ -68,7 +68,7 @@ def asked_rows(measured: list[Measured]) -> list[dict[str, Any]]:
 
 
 def wrong_values(measured: list[Measured]) -> list[str]:
-    """The cases whose results were not what they must be, for whoever reads the exit code."""
+    """The cases with wrong results, which set the exit code."""
     return [
         f"{one['operation']} of {one['bytes']} bytes on {one['ranks']} ranks by {name}: {count} wrong values"
         for one in measured

@@ -1,4 +1,4 @@
-"""What each rank puts into a collective that is measured, and what must come out: whole numbers, exact in any order."""
+"""Input values and expected results of measured collectives: whole numbers, exact in any order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from hpckit.collectives.reduction import BFLOAT16, Reduction
 from hpckit.plan.collective.plan import OPERATIONS
 
-# Values repeat after so many, so that right results are known without room for them: a prime, so that a block in
-# another block's place shows.
+# The period of the values, so that expected results need no memory: a prime, so that a misplaced block shows.
 PERIOD = 1021
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
@@ -46,7 +45,7 @@ class Values:
         return _stored(total / self.ranks if self.op == "mean" else total, self.dtype)
 
     def wanted(self, rank: int, count: int) -> list[Piece]:
-        """What a rank's result must be, piece by piece, of a buffer (block) of `count`; nothing where none goes."""
+        """The expected result of a rank, piece by piece, for a buffer (block) of `count`; empty without one."""
         operation, begin = self.operation, rank * count
         if operation in ("gather", "reduce") and rank != self.root:
             return []
@@ -60,7 +59,7 @@ class Values:
 
 
 def count_wrong(result: np.ndarray, wanted: list[Piece]) -> int:
-    """How many values of a result are not what they must be."""
+    """The number of wrong values in a result."""
     wrong = start = 0
     for pattern, offset, count in wanted:
         piece, right = result[start : start + count], np.roll(pattern, -(offset % PERIOD))
@@ -72,7 +71,7 @@ def count_wrong(result: np.ndarray, wanted: list[Piece]) -> int:
 
 
 def _drawn(rank: int, ranks: int, dtype: str, op: str | None) -> np.ndarray:
-    """Whole numbers of one rank, few enough that every dtype holds them and what they are combined to."""
+    """Whole numbers of one rank, small enough that every dtype holds them and their combination."""
     draw = np.random.default_rng((1, rank))
     letter = "f" if dtype == BFLOAT16 else np.dtype(dtype).kind
 

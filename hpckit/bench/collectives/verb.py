@@ -54,7 +54,7 @@ def run(
     if any(word is not None for word in asked.values()):
         return asked_result(_measured(cases_of(asked, ranks or (2,), quick, tune=tune, plot=plot)), asked, plot)
     if plot is not None:
-        pyplot_for(Path(plot))  # what is wrong is told before, not after minutes
+        pyplot_for(Path(plot))  # a bad path is reported now, not after minutes
     if any(n < 2 for n in ranks or ()):
         raise InputError("a collective is measured on 2 ranks or more", do="give --ranks 2")
     if tune:
@@ -66,7 +66,7 @@ def run(
 
 
 def _measured(cases: Mapping[int, Rows]) -> Rows:
-    """What the ranks found, of the cases by the number of ranks."""
+    """The ranks' measurements of the cases, by number of ranks."""
     module = "hpckit.bench.collectives.ranks"
     return [row for n, each in cases.items() for row in run_ranks(module, n, [(one,) for one in each])]
 
@@ -77,7 +77,7 @@ def default_result(measured: Rows, plot: str | None) -> dict[str, Any]:
 
 
 def asked_result(measured: Rows, asked: Mapping[str, Any], plot: str | None) -> dict[str, Any]:
-    """The result of operations that were asked for."""
+    """The result of requested operations."""
     return _result(measured, plot, asked_rows(measured), asked_ratios(measured, asked["algorithm"] or ()))
 
 
@@ -105,7 +105,7 @@ def _ratios(measured: Rows) -> Ratios:
 
 
 def tuned(measured: Rows) -> dict[str, Any]:
-    """Keep the table, and show which algorithm is quickest where."""
+    """Save the table, and show the fastest algorithms."""
     rows, entries = Rows(), []
     for n, operation in dict.fromkeys((one["ranks"], one["operation"]) for one in measured):
         found = [one for one in measured if (one["ranks"], one["operation"]) == (n, operation)]
@@ -122,7 +122,7 @@ def tuned(measured: Rows) -> dict[str, Any]:
 
 
 def entry_of(operation: str, kind: str, measured: Rows, without: Sequence[str]) -> Entry:
-    """What a table keeps of the times at rising sizes: the names by their medians, without those for other buffers."""
+    """The table's entry for times at rising sizes: the names by their medians, without those for other buffers."""
     ranked = [
         tuple(
             sorted((name for name in one["times"] if name not in without), key=lambda name: median(one["times"][name]))

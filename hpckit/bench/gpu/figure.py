@@ -1,4 +1,4 @@
-"""A figure of a GPU: how long steps take, and their share of what the bandwidth of a copy allows."""
+"""A figure of a GPU: the time of steps, and their share of the bandwidth of a copy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAUSE = 0.02  # seconds that a timing takes at least: launches are asynchronous
 
 
 def size(device: Device, real: Any, simulated: Any) -> Any:
-    """What suits a GPU, or what suits the simulator: sizes, shapes."""
+    """The size or shape for a GPU, or the one for the simulator."""
     return simulated if isinstance(device, SimulatedGpu) else real
 
 
 def seconds(device: Device, call: Callable[[], object], rounds: int = 9) -> list[float]:
-    """Seconds a call, `rounds` times; as many calls together as make up for the start and the end of a timing."""
-    if isinstance(device, SimulatedGpu):  # what it takes means nothing there, and it takes long
+    """Seconds a call, `rounds` times; enough calls together to hide the start and the end of a timing."""
+    if isinstance(device, SimulatedGpu):  # times are meaningless there, and long
         return [_timed(device, call, 1)]
     call()
     device.wait()

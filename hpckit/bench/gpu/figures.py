@@ -1,4 +1,4 @@
-"""The figures of `hpckit bench gpu`: steps of every app, against what they must move at the bandwidth of a copy.
+"""The figures of `hpckit bench gpu`: steps of every app, against their least memory traffic at the bandwidth of a copy.
 
 Each is `measure(device, quick, copy)` -> rows and ratios; `copy` is the measured bandwidth of a copy, bytes/s.
 
@@ -198,7 +198,7 @@ def floods(device: Device, quick: bool, copy: float) -> Found:
 
 
 def melts(device: Device, quick: bool, copy: float) -> Found:
-    """The melt at three sizes in both precisions: atom-steps/s on a rank, and what of its limits the force reaches.
+    """The melt at three sizes in both precisions: atom-steps/s on a rank, and the force kernel's share of its limits.
 
     vs_gather: seconds of a kernel that only adds up the positions of the same neighbors, over those of the forces;
     vs_copy: bytes that forces must move (each entry, record and force once) a second, over the bandwidth of a copy.

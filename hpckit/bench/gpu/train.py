@@ -2,8 +2,8 @@
 
 A step is forward, loss, backward and AdamW, without clipping; PyTorch runs with its fused AdamW and attention, in true
 float32 as it does by default. Losses of the first steps are compared before anything is timed, then steps of both run
-in turn. mfu: the operations that the model takes (6 for each multiply-add of the forward pass) over what a product of
-two matrices of 4096 x 4096 does in that time. The ratios are times, ours over PyTorch's: below 1 is better for hpckit.
+in turn. mfu: the model's operations (6 for each multiply-add of the forward pass) over those that a product of two
+4096 x 4096 matrices does in that time. The ratios are times, ours over PyTorch's: below 1 is better for hpckit.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def training(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
 
 
 def lacks_torch(device: Device) -> str:
-    """Why PyTorch cannot run on this GPU; empty where it can."""
+    """Why PyTorch cannot run on this GPU; empty if it can."""
     if isinstance(device, SimulatedGpu):
-        return "PyTorch runs on no simulated GPU"
+        return "PyTorch does not run on a simulated GPU"
     if importlib.util.find_spec("torch") is None:
         return "PyTorch is not installed (pip install torch)"
     import torch

@@ -1,4 +1,4 @@
-"""What each rank of `hpckit bench halo` runs: our exchange and its rivals in turn on the same data."""
+"""The ranks of `hpckit bench halo`: our exchange and its rivals in turn on the same data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sendrecv(mesh: Mesh, arrays: list[np.ndarray]) -> Candidate:
 
 
 def mpiarray_update(mesh: Mesh, n: int) -> tuple[Candidate, np.ndarray] | None:
-    """`update_halos` of the PyPI package mpiarray on the same blocks, None where it is not installed."""
+    """`update_halos` of the PyPI package mpiarray on the same blocks, None if it is not installed."""
     try:
         import mpiarray
     except ImportError:
@@ -60,7 +60,7 @@ def coded(mesh: Mesh, n: int, halo: bool) -> np.ndarray:
 
 
 def refill(arrays: list[np.ndarray], interior: np.ndarray) -> None:
-    """Write new data, so that no exchange finds its halo filled or its lines in another state than the rivals'."""
+    """Write new data, so that every exchange starts with an unfilled halo and the same cache state as its rivals."""
     for a in arrays:
         a[...] = -1.0
         a[1:-1, 1:-1, 1:-1] = interior

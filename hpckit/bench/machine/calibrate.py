@@ -1,6 +1,6 @@
-"""The machine model of a node for collectives, made from the times of the smallest plans, and held against others.
+"""The machine model of a node for collectives, fitted to the times of the smallest plans, and tested on other plans.
 
-Calibration knows no algorithm: it times single steps (`hpckit.bench.machine.times`) and, for what a call costs before
+Calibration knows no algorithm: it times single steps (`hpckit.bench.machine.times`) and, for the cost of a call before
 its first message, the smallest all-reduce. The times of whole algorithms are then predicted from their plans.
 """
 
@@ -21,18 +21,18 @@ from hpckit.plan.price import price
 EMPTY = 64  # bytes: a message that costs nothing but its latency
 SIZES = tuple(2**power for power in range(16, 27, 2))
 PROBE_SIZES = (2**12, 2**14, *SIZES)  # algorithms cut buffers into smaller messages
-# The number of steps of all-reduces of next to nothing, whose times tell what a call costs before its first message.
+# The number of steps of tiny all-reduces, whose times give the cost of a call before its first message.
 STARTS = {"recursive_doubling": 1, "tree": 2, "halving_doubling": 2}  # times log2(p)
-APART = 1.15  # algorithms whose times differ by more are to be put in the right order
-FASTEST = 1e12  # bytes/s: nothing measured is quicker
+APART = 1.15  # algorithms whose times differ by more must be predicted in the right order
+FASTEST = 1e12  # bytes/s: above any measured rate
 LATENCY_SHARE = 0.95  # of the quickest step, at most
 IN_NODE = ("flat", "staged")  # all-reduces in shared memory, of any buffer
-FLAT = 2**14  # bytes of the largest that goes by the first
+FLAT = 2**14  # bytes of the largest buffer for the first of them
 COPIED, ADDED = ("broadcast", "staged"), ("all_reduce", "staged")
 
 
 def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
-    """What must be timed for a model."""
+    """The cases to time for a model."""
     names = [name + plus for name in PROBES if ranks > 2 or name != "pairs" for plus in ("", "+")]
     small: list[Case] = [(PROBE, name, EMPTY) for name in names]
     long: list[Case] = [(PROBE, name + LONG, EMPTY) for name in names]
@@ -41,7 +41,7 @@ def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
 
 
 def memory_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
-    """What must be timed for a model of the shared memory of a node: its smallest calls, and large ones."""
+    """The cases to time for a model of a node's shared memory: its smallest calls, and large ones."""
     empty: list[Case] = [("all_reduce", name, EMPTY) for name in IN_NODE]
     return [*empty, *((*call, nbytes) for nbytes in sizes for call in (COPIED, ADDED))]
 
@@ -110,7 +110,7 @@ def _start(found: dict[Case, float], ranks: int) -> float:
 
 
 def _empty(found: dict[Case, float], probe: str) -> tuple[float, float]:
-    """Seconds of an empty step, and of what comes before the first one."""
+    """Seconds of an empty step, and of the start before the first one."""
     short, long = found[PROBE, probe, EMPTY], found[PROBE, probe + LONG, EMPTY]
     step = max((long - short) / (2 * STEPS), 1e-9)
     return step, max(short - STEPS * step, 0.0)
@@ -139,13 +139,13 @@ def predictions(machine: Machine, ranks: int, times: Times) -> list[dict[str, An
 
 
 def _off(row: dict[str, Any]) -> float:
-    """By which factor a prediction is off, 1 or more."""
+    """The factor by which a prediction is off, 1 or more."""
     return max(row["predicted_over_measured"], 1 / row["predicted_over_measured"])
 
 
 def pairs(rows: list[dict[str, Any]], times: Times) -> list[dict[str, Any]]:
-    """The pairs of algorithms at a size that differ by more than 15 %: the slower over the quicker as measured in the
-    same rounds, with an interval that holds the true median with 95 % and lies above 1.15, and as predicted.
+    """The pairs of algorithms at a size that differ by more than 15 %: slower over faster as measured in the same
+    rounds, with a 95 % confidence interval of the median above 1.15, and as predicted.
     """
     found = []
     for a, b in combinations(rows, 2):
@@ -171,8 +171,8 @@ def pairs(rows: list[dict[str, Any]], times: Times) -> list[dict[str, Any]]:
 
 
 def judged(rows: list[dict[str, Any]], unlike: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
-    """How far the predictions are off, as a factor (median and worst), the part that is within 35 %, and the part of
-    the pairs of unlike algorithms that are in the right order; each with the number of predictions or pairs.
+    """The factor by which predictions are off (median and worst), the share within 35 %, and the share of pairs of
+    unlike algorithms in the right order; each with the number of predictions or pairs.
     """
     off = sorted(_off(row) for row in rows)
     within = sum(0.65 <= row["predicted_over_measured"] <= 1.35 for row in rows) / len(rows)

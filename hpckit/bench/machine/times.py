@@ -1,7 +1,7 @@
-"""Seconds of collectives on ranks, in turn: what a machine model is made from, and what it is held against.
+"""Seconds of collectives on ranks, in turn: the data to fit a machine model, and to test it.
 
-Made from: probes, the smallest plans, with one message at once, half as many as ranks, or all. Each is a chain of
-steps, so that a step begins when the one before is over. With `+` what arrives is added.
+For the fit: probes, the smallest plans, with one message at once, half as many as ranks, or all. Each is a chain of
+steps, each of which begins when the previous one is over. With `+` arriving data is added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEPS = 4
 LONG = "*3"  # marks a chain three times as long
 PROBE = "probe"  # the operation of the plans below
 MOST_ROUNDS = 200  # of a pass
-PASSES = 4  # over all sizes: what else the machine does for some seconds falls on each of them
+PASSES = 4  # over all sizes, so that a disturbance of some seconds meets each of them
 MODULE = "hpckit.bench.machine.times"
 Case = tuple[str, str, int]  # operation, algorithm, bytes of the whole buffer
 Call = Callable[[], object]
@@ -32,8 +32,8 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Times:
-    """seconds: of each case, round by round, those of the slowest rank; cases of one size share their rounds. options:
-    with which its plan ran.
+    """seconds: of each case, round by round, on the slowest rank; cases of one size share their rounds. options: those
+    of each case's plan.
     """
 
     seconds: dict[Case, list[float]]
@@ -110,7 +110,7 @@ def _options(comm: Any, operation: str, algorithm: str, nbytes: int) -> dict[str
 
 
 def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
-    """Seconds of each call, round by round, each round in an order of its own: what comes after what takes longer."""
+    """Seconds of each call, round by round, each round in its own order, as the previous call affects the next."""
     times: list[list[float]] = [[] for _ in calls]
     begin = time.perf_counter()
     going = np.array(1)
@@ -132,7 +132,7 @@ def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[l
 
 
 def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
-    """For each case of one size what rewrites the buffer, which they share, and what is timed; all warmed up."""
+    """For each case of one size the call that rewrites the common buffer, and the timed call; all warmed up."""
     buffer = np.ones(max(nbytes // 4, comm.size), np.float32)
 
     def rewrite() -> None:
@@ -146,7 +146,7 @@ def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]
 
 
 def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call:
-    """What is timed."""
+    """The timed call."""
     from hpckit import collectives
     from hpckit.collectives.axis import axis_of
     from hpckit.collectives.buffers import even_slots

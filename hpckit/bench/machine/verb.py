@@ -12,7 +12,7 @@ from hpckit.errors import InputError
 from hpckit.jobs.process import cores
 from hpckit.run.peaks import keep, measure
 
-RANKS = {2: 45.0, 4: 60.0}  # and for how many seconds they are timed
+RANKS = {2: 45.0, 4: 60.0}  # ranks -> seconds of timing
 
 
 def add_options(it: argparse.ArgumentParser) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def run(quick: bool = False, machine_file: str | None = None, predict: bool = Fa
 
 
 def _collectives(quick: bool, path: Path | None, predict: bool) -> dict[str, Any]:
-    """Time the steps, and with `predict` the all-reduces in turn with them; write the file."""
+    """Time the steps, with `predict` in turn with the all-reduces; write the file."""
     from hpckit.bench.machine import calibrate
     from hpckit.bench.machine.times import measured
     from hpckit.plan.machine.machine import toml_of

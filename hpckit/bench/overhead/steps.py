@@ -42,13 +42,13 @@ class TimedRun(Run):
         self.ends: list[tuple[int, float, int]] = []
 
     def advance(self, step: int, once: Any, state: Any, restore: Any) -> Any:
-        """As `Run.advance`."""
+        """Count one step; a stand-in for `Run.advance`."""
         result = super().advance(step, once, state, restore)
         self.ends.append((step, time.perf_counter(), 0 if self._watch is None else self._watch.calls))
         return result
 
     def edge(self, step: int, state: Any) -> bool:
-        """As `Run.edge`."""
+        """Whether to stop: `Run.edge` says so, or the last step has ended."""
         return super().edge(step, state) or step >= FIRST + STEPS
 
 

@@ -87,7 +87,7 @@ def _case(rounds: int, edge: int) -> dict[str, Any]:
             ("notes of the table", table),
             ("notes of the timeline", timeline),
         ):
-            # Processor time, waiting for the other rank included: what other programs take is no part of either.
+            # Processor time, waiting for the other rank included: it excludes what other programs take.
             times.setdefault(name, []).append(seconds_a_call(comm, call, STEPS, time.thread_time))
     mesh.close()
     return times

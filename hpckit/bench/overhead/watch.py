@@ -117,8 +117,8 @@ def _case(rounds: int) -> dict[str, Any]:
 
 
 def _record_seconds(comm: Any, watch: Any) -> float:
-    """Seconds of processor time of `enter` and `leave` on the slowest rank, without a function around them: the least
-    of some stretches, as what other programs do to caches and cores is no cost of a record.
+    """Processor seconds of `enter` and `leave` on the slowest rank, without a function around them: the least of
+    several stretches, since what other programs do to caches and cores is not a cost of the record.
     """
     enter, leave, dtype = watch.enter, watch.leave, np.dtype("f8")
     least = float("inf")

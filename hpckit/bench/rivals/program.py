@@ -45,7 +45,7 @@ class Rival:
         try:
             groups = re.compile(self.pattern or DEFAULT_PATTERNS[0]).groups
         except re.error as error:
-            raise InputError(f"--against-pattern {self.pattern!r} is no regular expression: {error}") from None
+            raise InputError(f"--against-pattern {self.pattern!r} is not a regular expression: {error}") from None
         if not groups:
             raise InputError(
                 f"--against-pattern {self.pattern!r} has no group for the seconds",
@@ -103,7 +103,7 @@ class Rival:
         try:
             seconds = float(digits)
         except ValueError:
-            raise InputError(f"{self.command!r} printed {digits!r}, which is no number of seconds") from None
+            raise InputError(f"{self.command!r} printed {digits!r}, which is not a number of seconds") from None
         if not 0 < seconds < MOST_SECONDS:
             raise InputError(f"{self.command!r} printed {seconds:g} s, which is too short or too long to compare with")
         return seconds

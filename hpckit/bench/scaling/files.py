@@ -170,7 +170,7 @@ def _sentences(record: Record) -> Iterator[str]:
         )
         if not 0 <= serial["value"] <= 1:
             more = "more ranks take longer" if serial["value"] > 1 else "more ranks gain more than their number"
-            yield f"That is no fraction: {more}, which the law does not describe."
+            yield f"That is not a fraction: {more}, which the law does not describe."
     if any("ceiling" in point for point in record["points"]):
         yield "Ceiling: what as many independent runs on one rank each, at the same time, leave of the speed of one."
     if record["model"]:

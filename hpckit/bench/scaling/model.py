@@ -41,8 +41,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by the number of ranks; missed: the largest factor between one and what was measured, less 1; ends: why
-    there are no more.
+    """Points by the number of ranks; missed: the largest factor between prediction and measurement, less 1; ends: why
+    the curve stops here.
     """
 
     points: list[Point]
@@ -52,8 +52,8 @@ class Curve:
 
 
 def machine_for(name: str | None, cores: int, quick: bool) -> Machine | None:
-    """The machine that is priced on: the file, a shipped one by its name, or this node, measured now; None where it
-    cannot be measured, which is told.
+    """The machine of the prices: from a file, shipped under this name, or this node, measured now; None with a printed
+    note if it cannot be measured.
     """
     if name is not None:
         return machine_of(Path(name) if Path(name).exists() else name)

@@ -28,7 +28,7 @@ FORMULAS = (
 
 
 def pictures(record: Record, folder: Path) -> dict[str, str]:
-    """Name -> inline SVG of each picture, which is written as SVG and PNG too; {} without matplotlib, which is told."""
+    """Name -> inline SVG of each picture, also saved as SVG and PNG files; {} and a printed note without matplotlib."""
     try:
         pyplot()
     except SetupError as problem:

@@ -76,12 +76,12 @@ class Turn:
 
 
 class Stepped(Run):
-    """A run whose app is `held` at the end of every turn. It tells nothing and stops for nobody else."""
+    """A run whose app is `held` at the end of every turn; it prints nothing and stops for no other reason."""
 
     held: InTurn
 
     def say(self, text: str) -> None:
-        """Nobody listens."""
+        """Print nothing."""
 
     def edge(self, step: int, state: MakeState) -> bool:
         """The step has ended."""
@@ -96,7 +96,7 @@ class InTurn:
 
     def __init__(self, case: Record, values: Record, comm: MPI.Intracomm, folder: Path) -> None:
         self._case, self._values, self._comm, self._folder = case, values, comm, folder
-        set_observer(comm, Observer())  # what it reports is nobody else's, whoever's turn it is
+        set_observer(comm, Observer())  # this app's own, whichever app has its turn
         self._app_goes, self._app_holds = threading.Semaphore(0), threading.Semaphore(0)
         self._turn: Turn | None = None  # None: the app is to come to its end
         self._error: BaseException | None = None

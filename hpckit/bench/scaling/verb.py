@@ -173,7 +173,7 @@ def _counts(text: str) -> tuple[int, ...]:
     """`1,2,4`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} are no numbers of ranks; give 1,2,4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of rank counts; give 1,2,4")
     return tuple(sorted({int(part) for part in parts}))
 
 

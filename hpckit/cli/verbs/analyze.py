@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _page(text: str) -> Path:
     if not Path(text).name or Path(text).is_dir():  # told before the work, not after it
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a file name")
     return Path(text)
 
 

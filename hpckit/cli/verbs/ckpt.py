@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     directory = RunDirectory(options.directory)
     if not any((directory.path / name).exists() for name in RUN):
         raise InputError(
-            f"{directory.path} is no run: it has no {' and no '.join(RUN)}",
+            f"{directory.path} is not a run directory: it has no {' and no '.join(RUN)}",
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )
     if options.verb == "ls":

@@ -42,7 +42,7 @@ EXPLANATIONS = {
     ),
     "HPK-301": (
         "Another process runs in the run directory.",
-        "The run goes on still, or was resumed twice. A job that was lost a moment ago may have ranks that end now.",
+        "The run is still going, or was resumed twice. A job lost a moment ago may have ranks that are still ending.",
         "The message names the process, its host and since when. Wait for its end, or stop it: Ctrl-C there, or "
         "SIGTERM; then `hpckit resume DIR`. The lock is released by itself when the last process of the run is gone.",
     ),
@@ -54,14 +54,14 @@ EXPLANATIONS = {
         "look at the initial data there. Frames written before are good.",
     ),
     "HPK-500": (
-        "A file that was complete once is no longer: it does not parse, or its checksum does not match.",
+        "A file that was complete is damaged: it does not parse, or its checksum does not match.",
         "A failing disk, a copy that was cut off, or a file that was edited.",
         "Checkpoints: `hpckit ckpt verify DIR` names the bytes, and a resumed run falls back to an older generation "
         "by itself. Else use an earlier copy, or run again: `hpckit run DIR/run.toml`.",
     ),
     "HPK-501": (
-        "A value changed that nobody changed: a step computed twice from one state gave two results, or a message is "
-        "not what was sent. [checks] in the run file looks for it.",
+        "Data changed silently: a step computed twice from one state gave two results, or a message arrived altered. "
+        "[checks] in the run file looks for it.",
         "A fault of a core, of memory, or of the network; rarely a kernel that reads memory it has not set.",
         "The message names rank, host, field and cell, or sender and receiver. Leave that host out, test its memory, "
         "and go on from the last checkpoint: `hpckit resume DIR`.",

@@ -45,7 +45,7 @@ def list_presets() -> None:
 def write_new(path: Path, text: str) -> None:
     """Write `path`, which must not exist, and make the folders above it that are missing.
 
-    Raises `InputError` where it exists, `SetupError` where it cannot be written.
+    Raises `InputError` if it exists, `SetupError` if it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from hpckit.launch.failure import failure_file
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import print_table, rate_text
 
-SILENT_SECONDS = 600.0  # without a sign of life a run that has not ended counts as lost
+SILENT_SECONDS = 600.0  # a run without a sign of life for this long counts as lost
 GONE = JobState("GONE", "Slurm does not know it any more")
 
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         if options.directory == Path("runs"):
             print("no runs here yet; hpckit init lists what can be run")
             return 0
-        raise InputError(f"{options.directory} is no folder", do="give the folder that holds run directories")
+        raise InputError(f"{options.directory} is not a folder", do="give the folder that holds run directories")
     rows = []
     paths = run_directories(options.directory)
     jobs = job_states(_readable(paths))
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 def describe(directory: RunDirectory, job: JobState | None = None) -> tuple[Any, ...]:
     """App, ranks, status, progress, rate, job and last sign of life of a run; `job` is what the batch system says."""
-    # Who started it, before what it wrote: a process that is gone has written all that it would.
+    # The process first, then its files: a process that has ended writes no more.
     gone = _front_end_gone(directory.read_json("provenance.json") or {})
     resolved = directory.read_json("resolved.json") or {}
     summary = directory.read_json("summary.json") or {}
@@ -89,7 +89,7 @@ def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
 
 
 def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone: bool) -> str:
-    """What `summary.json` says, else what the failure says, else whether there was a sign of life lately."""
+    """The status in `summary.json`, else in the failure, else by the last sign of life."""
     failure = directory.read_json(failure_file(directory))
     if failure is not None:
         return f"failed ({failure['exit_code']}, {failure['error']['title']})"
@@ -99,7 +99,7 @@ def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone:
 
 
 def _front_end_gone(provenance: dict[str, Any]) -> bool:
-    """The process that started the run was on this host and is no longer there."""
+    """The process that started the run was on this host and has ended."""
     front_end = provenance.get("front_end") or {}
     if front_end.get("host") != socket.gethostname():
         return False
@@ -113,7 +113,7 @@ def _front_end_gone(provenance: dict[str, Any]) -> bool:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """`folder` itself where it is a run, and the runs in it and in the job arrays in it; links are left out."""
+    """`folder` itself if it is a run, and the runs in it and in its job arrays, without links."""
     found = []
     for path in [folder, *sorted(folder.iterdir())]:
         if path.is_symlink() or not path.is_dir():
@@ -127,7 +127,7 @@ def run_directories(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def records_of(path: Path | str) -> Iterator[None]:
-    """Where the records of a run are read: raises `CorruptDataError` for those that are not what ours are."""
+    """A context for reading a run's records: raises `CorruptDataError` for malformed ones."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -138,7 +138,7 @@ def records_of(path: Path | str) -> Iterator[None]:
 
 
 def job_of(directory: RunDirectory) -> str:
-    """The number of the job that works on a run, or did; empty for a run without one, or where that cannot be read."""
+    """The number of the latest job of a run; empty without one, or if it cannot be read."""
     with contextlib.suppress(HpckitError):
         record = directory.read_json(JOB)
         return str(record.get("job", "")) if isinstance(record, dict) else ""
@@ -146,7 +146,7 @@ def job_of(directory: RunDirectory) -> str:
 
 
 def job_states(directories: Iterable[RunDirectory]) -> dict[str, JobState]:
-    """Number of job -> its state, for all jobs of these runs in one question; empty where no Slurm answers."""
+    """Number of job -> its state, for all jobs of these runs in one query; empty if Slurm does not answer."""
     numbers = [number for directory in directories if (number := job_of(directory))]
     try:
         return {number: GONE for number in numbers} | slurm.states(numbers)
@@ -155,7 +155,7 @@ def job_states(directories: Iterable[RunDirectory]) -> dict[str, JobState]:
 
 
 def status_with_job(directory: RunDirectory, status: str, job: JobState | None) -> str:
-    """`status`, which the files of a run tell, in the light of its job's state (None: unknown)."""
+    """`status` from a run's files, corrected by its job's state (None: unknown)."""
     begun = has_begun(str(directory.path))
     if job is None:
         return status if begun or not job_of(directory) else "submitted"

@@ -17,7 +17,7 @@ from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
 from hpckit.settings.table import PlainLines
 
-OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that says how MPI is to start
+OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that starts MPI in its own way
 
 
 def run_program(
@@ -25,8 +25,8 @@ def run_program(
 ) -> int:
     """Run `words` (a program and its arguments) on `ranks` ranks, or on those of the launcher above.
 
-    watch: arguments of `hpckit.Watch`, None for none. A watch that was not asked for leaves programs alone that start
-    MPI in their own way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
+    watch: arguments of `hpckit.Watch`, None for none. The default watch skips programs that start MPI in their own
+    way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
 
     Returns the program's exit code: an exception on any rank ends all of them with 1, an error of hpckit with its
     own code, a lost rank with 7.
@@ -44,7 +44,7 @@ def run_program(
     screen = PlainLines()
 
     def on_stop(times: int, process: subprocess.Popen) -> None:
-        """The program gets SIGTERM from its launcher; it has no run directory to look at."""
+        """Do nothing: the program gets SIGTERM from its launcher, and has no run directory with a stop file."""
         process.terminate()
 
     with scratch() as folder:
@@ -65,7 +65,7 @@ def run_program(
     if end.stops:
         return 128 + 2
     if end.code and stall:
-        raise StallError(stall, where=f"{program}; told by the watch", do="look at the lines named")
+        raise StallError(stall, where=f"{program}; reported by the watch", do="look at the lines named")
     if code:  # an exception; how the launcher and the other ranks ended follows from it
         return code
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well

@@ -1,4 +1,4 @@
-"""`hpckit report DIR`: build the report of a run again, or draw one picture of it; print where it is."""
+"""`hpckit report DIR`: rebuild the report of a run, or draw one picture of it, and print its path."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def main(arguments: list[str]) -> int:
     options = it.parse_args(arguments)
     directory = RunDirectory(options.directory)
     if not (directory.path / "resolved.json").exists():
-        raise InputError(f"{directory.path} is no run directory: it has no resolved.json", do="hpckit ls")
+        raise InputError(f"{directory.path} is not a run directory: it has no resolved.json", do="hpckit ls")
     if options.times is not None and not 1 <= options.times <= 24:
         raise InputError(f"--times is {options.times}; draw 1 to 24")
     if options.frames is not None and not 0 <= options.frames <= 120:
         raise InputError(f"--frames is {options.frames}; give 0 (no animation) to 120")
-    require_sound(sorted((directory.path / "output").glob("*.h5")))  # the run may be anybody's
+    require_sound(sorted((directory.path / "output").glob("*.h5")))  # the run may come from an untrusted source
     if options.picture:
         from hpckit.report.draw.picture import save_picture
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def build(directory: RunDirectory, **options: Any) -> Path:
-    """Build the report of a run with what its app adds; `options` come before those of the run file."""
+    """Build the report of a run with its app's part; `options` override those of the run file."""
     from hpckit.report.build import build_report
     from hpckit.report.settings import settings_of
     from hpckit.run.peaks import machine_of

@@ -23,7 +23,7 @@ from hpckit.settings.config import check, mistakes_of
 from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.settings.schema import Schema, dotted
 
-# Settings, and sections of them, that may be others when a run goes on: how it is spread over ranks, saved and watched.
+# Settings and sections that may change at a resume: how the run is split over ranks, saved and watched.
 CHANGEABLE = (
     "mesh",
     "pipeline",
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "settings",
         nargs="*",
-        default=[],  # else argparse takes them for required
+        default=[],  # else argparse requires them
         metavar="key=value",
         help=f"settings that do not change what is computed: {', '.join(CHANGEABLE)}",
     )
@@ -89,11 +89,11 @@ def _main(arguments: list[str], above: Joined | None) -> int:
 
 
 def _record(directory: RunDirectory) -> dict[str, Any]:
-    """What the run is, as `hpckit run` resolved it."""
+    """The record of the run, as `hpckit run` resolved it."""
     record = directory.read_json("resolved.json")
     if not isinstance(record, dict) or not {"app", "ranks", "values", "package"} <= set(record):
         raise InputError(
-            f"{directory.path} is no run of an app",
+            f"{directory.path} is not a run of an app",
             likely="another folder was meant",
             do="give a directory that `hpckit run` made; `hpckit ls` lists them",
         )
@@ -101,7 +101,7 @@ def _record(directory: RunDirectory) -> dict[str, Any]:
 
 
 def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
-    """The record with other settings. Raises `InputError` that lists all words that are none, or not to be changed."""
+    """The record with changed settings. Raises `InputError` that lists all words that are invalid or cannot change."""
     if not words:
         return record
     app = find_app(str(record["app"]))
@@ -121,7 +121,7 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     if mistakes:
         raise InputError(
             "\n".join(map(str, mistakes)),
-            do=f"these may be changed: {', '.join(CHANGEABLE)}; for others begin a run of its own",
+            do=f"these may be changed: {', '.join(CHANGEABLE)}; for other settings start a new run",
         )
     try:
         check(app.config, settings.tree)
@@ -131,8 +131,8 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
 
 
 def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> int:
-    """The settings are good, and can be had on that many ranks; raises `InputError` where not. Returns the bytes that
-    a rank takes.
+    """Check that the settings are valid, also on this number of ranks; else raise `InputError`. Returns the bytes per
+    rank.
     """
     app: App = find_app(str(record["app"]))
     try:
@@ -149,7 +149,7 @@ def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> int:
 
 
 def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str], ranks: int) -> None:
-    """Under the lock: another attempt, with what the ranks need."""
+    """Under the lock: begin another attempt, with the files that the ranks need."""
     record = _changed(_record(directory), settings)
     memory = _check(directory, record, ranks)
     number = directory.begin_attempt()

@@ -26,7 +26,7 @@ from hpckit.settings.table import bytes_text, print_table
 if TYPE_CHECKING:
     from hpckit.settings.config import Configuration
 
-FLAGS = ("--check", "--no-watch")  # what may follow the name of a program and takes no value
+FLAGS = ("--check", "--no-watch")  # options without a value that may follow a program's name
 USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
        hpckit run PROGRAM.py [-n RANKS] [--watch SECONDS] [--check] [arguments of the program …]"""
 
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         help="what to run (`hpckit init` lists presets), and settings on top of it: grid.nx=400",
     )
     it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks to start (1)")
-    it.add_argument("--dry-run", action="store_true", help="say what the run would take, start nothing")
+    it.add_argument("--dry-run", action="store_true", help="print what the run would need, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
     it.add_argument(
         "--repro", action="store_true", help="the same bits on any number of ranks, for apps with a setting `repro`"
@@ -56,21 +56,21 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--gpu-mpi",
         choices=("auto", "direct", "staged"),
-        help="whether MPI gets device memory itself, or copies in host memory (auto: as the MPI library says)",
+        help="whether MPI gets device memory or copies in host memory (auto: ask the MPI library)",
     )
     it.add_argument(
         "--watch",
         type=_seconds,
         metavar="SECONDS",
-        help="report ranks that others have waited for so long (60): who, where in the source, in which operation",
+        help="report ranks that others have waited for this long (60): rank, source line and operation",
     )
     it.add_argument(
-        "--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for so long (600)"
+        "--watch-end", type=_seconds, metavar="SECONDS", help="end a run that has stalled for this long (600)"
     )
     it.add_argument(
         "--trace", action="store_true", help="keep a timeline of all ranks in trace.json, for Perfetto, and draw it"
     )
-    it.add_argument("--no-watch", action="store_true", help="nobody watches the ranks")
+    it.add_argument("--no-watch", action="store_true", help="start no watcher")
     it.add_argument("--check", action="store_true", help="compare every collective operation over its ranks first")
     it.add_argument("--directory", metavar="DIR", help="the run directory to make (a new one in runs/)")
     it.add_argument("--no-report", action="store_true", help="do not build the report at the end")
@@ -101,7 +101,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
             show_config(configuration)
         if options.dry_run:
             plan = dry_run(configuration, ranks)
-            here = not options.gpu and ranks <= cores()  # not what many ranks would do elsewhere
+            here = not options.gpu and ranks <= cores()  # does not judge runs that are meant for another machine
             if here and (problem := lacking(plan.memory_per_rank, ranks)):
                 print(f"note: too large for this machine: {problem}")
         return 0
@@ -119,7 +119,7 @@ def show_config(configuration: Configuration) -> None:
 
 
 def dry_run(configuration: Configuration, ranks: int) -> Any:
-    """Print what the run would take; returns that."""
+    """Print what the run would need, and return it."""
     plan = _plan(configuration, ranks)
     print(
         f"{configuration.app.name} {configuration.title}".rstrip()
@@ -137,7 +137,7 @@ def dry_run(configuration: Configuration, ranks: int) -> Any:
 
 
 def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, elsewhere: bool = False) -> RunDirectory:
-    """Check everything that can be checked without MPI, and make the run directory with what the ranks need.
+    """Check everything that needs no MPI, and make the run directory with the files that the ranks need.
 
     `elsewhere`: another machine starts the ranks, so that this one needs no GPU.
     """
@@ -151,7 +151,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
     configuration, plan = load_checked(options, ranks)
     name = configuration.app.name
     gpu = _gpu(options, elsewhere)
-    memory = 0 if gpu else plan.memory_per_rank  # on GPUs the fields are in their own
+    memory = 0 if gpu else plan.memory_per_rank  # GPU fields are in device memory
     if not elsewhere and joined(os.environ) is None:
         mpiexec.require_memory(memory, ranks)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
@@ -185,7 +185,7 @@ def _run_launched(options: argparse.Namespace, arguments: list[str], ranks: int)
 
 
 def _run_joined(options: argparse.Namespace, arguments: list[str], above: Joined) -> int:
-    """As `run_joined`, with a new run directory."""
+    """Run in a new run directory; see `run_joined` for the contract."""
     return run_joined(
         None, lambda size: prepare(options, arguments, size), above, report=not options.no_report, verb="run"
     )
@@ -198,9 +198,9 @@ def load_checked(options: argparse.Namespace, ranks: int) -> tuple[Configuration
 
 
 def _gpu(options: argparse.Namespace, elsewhere: bool) -> str | None:
-    """How MPI gets what is on the GPUs ("auto", "direct", "staged"), None without GPUs.
+    """How MPI gets GPU data ("auto", "direct", "staged"), None without GPUs.
 
-    Raises `SetupError` where this machine starts the ranks and has no GPU.
+    Raises `SetupError` if this machine starts the ranks and has no GPU.
     """
     if not options.gpu:
         return None
@@ -212,7 +212,7 @@ def _gpu(options: argparse.Namespace, elsewhere: bool) -> str | None:
 
 
 def _watch(options: argparse.Namespace, settings: WatchSettings) -> dict[str, Any] | None:
-    """How the ranks are watched: the arguments of `hpckit.Watch`, None for not at all. Options go before settings."""
+    """The arguments of `hpckit.Watch` for the ranks, None for no watch. Options override settings."""
     if options.no_watch or (settings.off and not _asks_to_watch(options)):
         if _asks_to_watch(options):
             raise InputError("--no-watch is given with --watch, --watch-end or --check", do="leave one of them out")
@@ -230,7 +230,7 @@ def _asks_to_watch(options: argparse.Namespace) -> bool:
 
 
 def _check_directory(given: str) -> None:
-    """A run directory can be made there, as far as its name says; raises `InputError` where it cannot."""
+    """Raise `InputError` if no run directory can be made at this path, as far as its name tells."""
     if not given:
         raise InputError("--directory is empty", do="give the folder to make, or leave the option out")
     for above in Path(given).absolute().parents:
@@ -242,7 +242,7 @@ def _check_directory(given: str) -> None:
 
 
 def _load(options: argparse.Namespace) -> Configuration:
-    """The checked settings. Raises `InputError` also for what does not go with --gpu, or only with it."""
+    """The checked settings. Raises `InputError` also for settings that exclude --gpu or require it."""
     from hpckit.settings.config import load
 
     configuration = load(options.words[0], [*options.words[1:], *(["repro=true"] if options.repro else [])])
@@ -254,7 +254,7 @@ def _load(options: argparse.Namespace) -> Configuration:
 
 
 def _check_gpu_form(options: argparse.Namespace, app: App) -> None:
-    """The app has a GPU form where one is asked for; raises `InputError` where it has not."""
+    """Raise `InputError` if a GPU is asked for and the app has no GPU form."""
     if options.gpu_mpi and not options.gpu:
         raise InputError("--gpu-mpi is given without --gpu", do="add --gpu, or leave --gpu-mpi out")
     if options.gpu and not app.has_gpu_form:
@@ -268,7 +268,7 @@ def _plan(configuration: Configuration, ranks: int) -> Any:
 
 
 def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """The words for us, and those for a Python program: all that follow its name and our own options after it."""
+    """Our words, and those for a Python program: all after its name and the options of ours that follow it."""
     index = next((i for i, word in enumerate(arguments) if word.endswith(".py") and not word.startswith("-")), None)
     numbers = re.compile(r"-.*|[0-9.e+]+")
     if index is None or not all(numbers.fullmatch(word) for word in arguments[:index]):
@@ -287,12 +287,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not 0.01 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time limit; give seconds, 0.01 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time limit; give seconds, 0.01 or more")
     return value
 
 
 def positive(text: str) -> int:
     """A number of ranks."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; give a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks; give a whole number of at least 1")
     return int(text)

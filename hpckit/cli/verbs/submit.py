@@ -40,7 +40,7 @@ RESUME = ("hpckit", "resume", RUN)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `hpckit submit`; those it does not know are of `hpckit run`."""
+    """The options of `hpckit submit`; unknown ones are passed on to `hpckit run`."""
     it = argparse.ArgumentParser(
         prog="hpckit submit",
         usage=USAGE,
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _require_target(word: str) -> None:
-    """Raise `InputError` where there is nothing of this name to submit, before other mistakes are told."""
+    """Raise `InputError` if no program or app has this name, before other mistakes are reported."""
     if word in ("bench", "graph"):
         return
     if word.endswith(".py"):
@@ -98,14 +98,14 @@ def _require_target(word: str) -> None:
             raise InputError(f"there is no file {word}")
     elif not is_run_file(word):
         find_preset(word)
-    elif not Path(word).is_dir():  # which may be that of a run
+    elif not Path(word).is_dir():  # else possibly a run directory
         read_toml(Path(word), word)
 
 
 def find_site(given: Path | None) -> Site:
-    """The site file given, or that of the environment or the user; a site of defaults where there is none.
+    """The given site file, else that of the environment or the user, else a site of defaults.
 
-    Where it does not say what srun and the ranks speak, it is what the MPI of this environment does.
+    If it does not set the PMI between srun and the ranks, that of this environment's MPI is used.
     """
     path = given or (Path(os.environ["HPCKIT_SITE"]) if os.environ.get("HPCKIT_SITE") else SITE_FILE.expanduser())
     is_default = given is None and not os.environ.get("HPCKIT_SITE") and not path.exists()
@@ -134,14 +134,14 @@ def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, and all other words; those after `--` are no options of ours."""
+    """Our options, and all other words; words after `--` are never our options."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     options, words = parser().parse_known_args(arguments[:cut])
     return options, words + arguments[cut + 1 :]
 
 
 def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
-    """What every kind of job has in common; `start` is left empty for an app, whose run directory is not known here."""
+    """The part common to all kinds of jobs; `start` is empty for an app, whose run directory is not known here."""
     gpu = "--gpu" in words
     if options.array_limit is not None and (options.array_limit < 1 or not options.array):
         raise InputError(
@@ -153,7 +153,9 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
     if not ranks:
-        raise InputError("how many ranks on a node?", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file")
+        raise InputError(
+            "the number of ranks per node is missing", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file"
+        )
     title = safe_name(
         options.name or "-".join([words[0], _subject(words)] if serial else [Path(words[0]).stem or words[0]])
     )
@@ -177,7 +179,7 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 
 
 def _launcher(words: list[str], site: Site) -> list[str]:
-    """How a scaling study starts its ranks, which it does itself."""
+    """The launcher option of a scaling study, which starts its ranks itself."""
     if words[:2] != ["bench", "scaling"] or "--launcher" in words:
         return []
     if site.mpi.launcher == "mpiexec":
@@ -189,12 +191,12 @@ def _launcher(words: list[str], site: Site) -> list[str]:
 
 
 def _subject(words: list[str]) -> str:
-    """What a benchmark or graph is about: its name, or that of the file."""
+    """The subject of a benchmark or graph: its name, or that of the file."""
     return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
 
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:
-    """Make the run directories, submit the script, and note the job in them; leave nothing where that fails."""
+    """Make the run directories, submit the script, and note the job in them; on failure remove them."""
     job = _shape(options, words, site)
     if not site.environment.venv and sys.prefix != sys.base_prefix:
         site = site.model_copy(update={"environment": site.environment.model_copy(update={"venv": sys.prefix})})
@@ -267,19 +269,19 @@ def _go_on(directory: RunDirectory, job: Job, site: Site, dry: bool) -> int:
 
 
 def _note(directory: RunDirectory, name: str, job: Job) -> None:
-    """Keep which job works on this run."""
+    """Record the job that works on this run."""
     record: dict[str, Any] = {"job": name, "submitted": utc_now(), "nodes": job.nodes, "time": job.time}
     directory.write_json(JOB, {**record, "submitted_seconds": time.time()})
 
 
 def _tasks(arrays: list[str]) -> list[tuple[str, ...]]:
-    """`["grid.nx=1,2", "a=3,4"]` as the settings of each task: every value of the one with every value of the other."""
+    """`["grid.nx=1,2", "a=3,4"]` as the settings of each task: all combinations."""
     columns = []
     for text in arrays:
         key, _, values = text.partition("=")
         parts = [value.strip() for value in _COMMA.split(values)]
         if not key or not all(parts):
-            raise InputError(f"--array {text!r} is no list of settings", do="--array grid.nx=200,400,800")
+            raise InputError(f"--array {text!r} is not a list of settings", do="--array grid.nx=200,400,800")
         columns.append([f"{key}={value}" for value in parts])
     tasks = list(itertools.product(*columns)) if columns else []
     if len(tasks) > MOST_TASKS:
@@ -295,18 +297,18 @@ def _write_list(path: Path, folder: Path, site: Site) -> int:
     for name, text in entries.items():
         if not isinstance(text, str) or safe_name(name) != name:
             raise InputError(
-                f"{path}: {name} is no file name, or its words are no text", do='"job.sh" = "thermal --nodes 2"'
+                f"{path}: {name} is not a file name, or its words are not text", do='"job.sh" = "thermal --nodes 2"'
             )
         options, words = _parse(shlex.split(text))
         if options.time is None or not words:
-            raise InputError(f"{path}: {name} says not what to run, or no --time")
+            raise InputError(f"{path}: {name} lacks the target to run, or --time")
         _write_script(folder / name, job_script(ready_job(options, words, site), site))
         print(folder / name)
     return 0
 
 
 def _write_script(path: Path, text: str) -> None:
-    """Write an executable script; only a script that was made here may be there already."""
+    """Write an executable script; it replaces only a script that hpckit made."""
     try:
         if path.exists() and "Made by hpckit submit" not in path.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{path} exists and was not made by hpckit submit", do="give another file name")

@@ -22,7 +22,7 @@ from hpckit.run.progress import clock_text
 TAIL_BYTES = 8192  # of metrics.jsonl: the last line is in it
 MOST_METRICS = 6
 ENDED = ("done", "stopped", "missed", "failed", "lost?", "ended", "never started", "unreadable")
-RECENT = 8  # samples that the lower or upper end of the time left is taken from
+RECENT = 8  # samples that bound the time left
 
 
 def main(arguments: list[str]) -> int:
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 class RunWatch:
-    """One run as seen from outside, with a memory of how fast it went lately."""
+    """One run as seen from outside, with its recent speeds."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
@@ -66,7 +66,7 @@ class RunWatch:
 
     def state(self, job: JobState | None) -> dict[str, Any]:
         """State, job, progress, seconds left (and their range) and last metrics, as plain values."""
-        status = status_of(self.directory, job)  # before the rest: of a run that has ended that is the last it wrote
+        status = status_of(self.directory, job)  # read first: an ended run wrote it last
         progress = self.directory.read_json("progress.json") or {}
         resolved = self.directory.read_json("resolved.json") or {}
         known = {
@@ -91,7 +91,7 @@ class RunWatch:
         return known
 
     def _left(self, progress: dict[str, Any]) -> list[float] | None:
-        """Seconds left: the run's own estimate, and least and most of it and of the rate of the last looks."""
+        """Seconds left: the run's own estimate, and the range of it and of recent rates."""
         own = progress.get("eta_seconds")
         if own is None:
             return None
@@ -107,7 +107,7 @@ class RunWatch:
 
 
 def lines(state: dict[str, Any]) -> list[str]:
-    """A run's state for a reader: a line, one for its metrics, and those of its nodes."""
+    """A run's state as text: one line, one for its metrics, and those of its nodes."""
     parts = [Path(state["run"]).name, state["status"]]
     if state["job"]:
         parts.append(f"job {state['job']}")
@@ -133,7 +133,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def last_metrics(directory: RunDirectory) -> dict[str, Any]:
-    """The last whole line of `metrics.jsonl`; empty where there is none yet."""
+    """The last whole line of `metrics.jsonl`; empty if there is none yet."""
     try:
         with open(os.open(directory.path / "metrics.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -176,7 +176,7 @@ def _follow(watches: list[RunWatch], every: float) -> int:
 
 
 class _Nothing:
-    """In place of a live picture."""
+    """A stand-in for the live picture."""
 
     def __enter__(self) -> _Nothing:
         return self
@@ -192,7 +192,7 @@ def _look(watches: Iterable[RunWatch]) -> list[dict[str, Any]]:
 
 
 def _state(watch: RunWatch, jobs: dict[str, JobState]) -> dict[str, Any]:
-    """The state of a run; of one whose records cannot be read, that."""
+    """The state of a run; its status is "unreadable: …" if its records cannot be read."""
     path = watch.directory.path
     try:
         with records_of(path):

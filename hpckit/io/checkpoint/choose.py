@@ -1,4 +1,4 @@
-"""Which generation a run goes on from: the newest that is whole, agreed on by all ranks."""
+"""The choice of the generation that a run restarts from: the newest intact one, agreed on by all ranks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hpckit.io.checkpoint.reader import Generation
 
 
 def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
-    """Collective: the newest committed generation of which every byte is as it was written, and why newer ones are not.
+    """Collective: the newest committed generation whose every byte is intact, and notes on newer ones that are not.
 
-    The ranks share the reading. None where there never was one. Generations passed over are marked, so that a run that
-    goes on from an older one does not later go back to them. Raises `CorruptDataError` where all are damaged.
+    The ranks share the reading. None if there never was one. Generations passed over are marked, so that a run that
+    restarts from an older one never returns to them. Raises `CorruptDataError` if all are damaged.
     """
     numbers, notes = share_json(comm, _numbers(root) if comm.rank == 0 else None)
     for number in reversed(numbers):
@@ -51,7 +51,7 @@ def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
 
 
 def _numbers(root: Path) -> tuple[list[int], list[str]]:
-    """Committed generations, and a note on each that was begun later than the last of them."""
+    """Committed generations, and a note on each unfinished one that is newer than all of them."""
     numbers = committed(root)
     later = [each for each in generations(root) if each > max(numbers, default=0) and not is_refused(root, each)]
     return numbers, [f"g{each:06d}: was not finished" for each in later]

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: when they are due, writing them, and the one that the run goes on from."""
+"""The checkpoints of a run: when they are due, how they are written, and the one that the run restarts from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hpckit.io.settings import Checkpoint
 
 
 class Keeper:
-    """What `Run.edge` asks and tells about checkpoints below `root`.
+    """The checkpoints below `root`, as `Run.edge` uses them.
 
-    With `resume` (collective) `restored` is the newest whole generation, None where there is none yet, and `notes` say
-    why newer ones are not used. `facts` stand in every manifest. Raises what `choose` raises.
+    With `resume` (collective) `restored` is the newest intact generation, None without one, and `notes` say why newer
+    ones are not used. `facts` go into every manifest. Raises what `choose` raises.
     """
 
     def __init__(
@@ -33,31 +33,31 @@ class Keeper:
         self._since = time.monotonic()
 
     def is_due_after(self, step: int) -> bool:
-        """A checkpoint belongs after this step, by its number: the same on every rank."""
+        """Whether a checkpoint is due after this step by its number; the same on every rank."""
         return self.settings.steps is not None and step % self.settings.steps == 0
 
     def is_due_now(self) -> bool:
-        """A checkpoint is due by the time since the last one was begun, as this rank sees it."""
+        """Whether a checkpoint is due by this rank's clock, counted from the start of the last one."""
         seconds = self.settings.seconds
         return seconds is not None and time.monotonic() - self._since >= seconds
 
     @property
     def is_written(self) -> bool:
-        """The part of this rank is on disk."""
+        """Whether this rank's part is on disk."""
         return self.writer.is_written
 
     @property
     def is_pending(self) -> bool:
-        """A checkpoint was begun and does not count yet; the same on every rank."""
+        """Whether a checkpoint was begun and is not committed yet; the same on every rank."""
         return self.writer.is_pending
 
     @property
     def seconds(self) -> float:
-        """How long a checkpoint has taken so far, on the average."""
+        """The mean time of a checkpoint so far, s."""
         return self.writer.seconds / max(self.writer.count, 1)
 
     def save(self, step: int, state: State, outputs: Mapping[str, Any], now: bool = False) -> None:
-        """Collective: write the state; with `now` it counts when this returns. Waits for the one before."""
+        """Collective: write the state; with `now` it is committed on return. Waits for the previous one."""
         self._since = time.monotonic()
         if now or not self.settings.asynchronous:
             self.writer.save(step, state, outputs)
@@ -65,13 +65,13 @@ class Keeper:
             self.writer.start(step, state, outputs)
 
     def finish(self) -> None:
-        """Collective: let the checkpoint that was begun count."""
+        """Collective: commit the checkpoint that was begun."""
         self.writer.finish()
 
     def close(self) -> None:
-        """Collective: finish, and let nothing run on."""
+        """Collective: finish, and end all threads."""
         self.writer.close()
 
     def summary(self) -> dict[str, Any]:
-        """What was written, for `summary.json`."""
+        """A summary of the written checkpoints, for `summary.json`."""
         return self.writer.summary()

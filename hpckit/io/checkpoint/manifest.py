@@ -5,9 +5,9 @@
     ckpt/g000012/COMMIT           length and hash of the manifest, then a hash of this line itself
     ckpt/LATEST                   the name of the newest, for people
 
-Order: shards and their fsync, manifest, COMMIT, fsync of the folder and of the one above it, LATEST. COMMIT and LATEST
-get their names once they are whole: half a COMMIT, left by a run that was killed, would count as damage. A number is
-never used twice: a manifest says which generation it is, so that files copied from an older one are not believed.
+Order: shards and their fsync, manifest, COMMIT, fsync of the folder and of its parent, LATEST. COMMIT and LATEST get
+their names once they are complete: half a COMMIT, left by a killed run, would count as damage. A number is never used
+twice: a manifest names its generation, so that files copied from an older one are rejected.
 """
 
 from __future__ import annotations
@@ -52,22 +52,20 @@ def generations(root: Path) -> list[int]:
 
 
 def next_number(root: Path) -> int:
-    """A number that no name there has: not that of a dead attempt, nor of a generation that was put elsewhere and
-    linked.
-    """
+    """A number that no name in the folder has, be it a dead attempt or a link to a generation moved elsewhere."""
     names = [entry.name for entry in root.iterdir()]
     return 1 + max((int(name[1:]) for name in names if NUMBERED.fullmatch(name)), default=0)
 
 
 def committed(root: Path) -> list[int]:
-    """The generations that count, as far as their files say without being read, rising."""
+    """The committed generations, rising, by the names of their files alone."""
     return [
         each for each in generations(root) if (folder(root, each) / COMMIT).is_file() and not is_refused(root, each)
     ]
 
 
 def is_refused(root: Path, generation: int) -> bool:
-    """A run has gone on from an older generation since."""
+    """Whether a run has restarted from an older generation since."""
     return (folder(root, generation) / REFUSED).is_file()
 
 
@@ -78,7 +76,7 @@ def commit_line(manifest: bytes, hash_name: str) -> bytes:
 
 
 def publish(root: Path, manifest: dict[str, Any]) -> None:
-    """Make a generation count whose shards are on disk. Raises `OSError`."""
+    """Commit a generation whose shards are on disk. Raises `OSError`."""
     generation, place = manifest["generation"], folder(root, manifest["generation"])
     content = json.dumps(manifest).encode()
     disk.write_whole(place / MANIFEST, content, "manifest.write", "manifest.fsync")
@@ -92,7 +90,7 @@ def publish(root: Path, manifest: dict[str, Any]) -> None:
 
 
 def _put(path: Path, content: bytes, site: str, generation: int) -> None:
-    """A file that is there whole or not at all, or as it was before."""
+    """Write or replace a file atomically."""
     temporary = path.with_name(f".{path.name}.{generation}.tmp")
     temporary.unlink(missing_ok=True)
     disk.write_whole(temporary, content, f"{site}.write", f"{site}.fsync")
@@ -102,7 +100,7 @@ def _put(path: Path, content: bytes, site: str, generation: int) -> None:
 def read_manifest(root: Path, generation: int) -> bytes:
     """The bytes of a manifest that belongs to its COMMIT and to this generation.
 
-    Raises `CorruptDataError` for what does not fit or is not there, `OSError` for what cannot be read.
+    Raises `CorruptDataError` if files are missing or do not match, `OSError` if they cannot be read.
     """
     place = folder(root, generation)
     try:
@@ -122,9 +120,9 @@ def read_manifest(root: Path, generation: int) -> bytes:
 
 
 def parse(content: bytes, generation: int) -> dict[str, Any]:
-    """The manifest in these bytes, whose hash was found right before.
+    """The manifest in these bytes, whose hash has been checked.
 
-    Raises `InputError` for one of a newer schema, `CorruptDataError` for what `hpckit` does not write.
+    Raises `InputError` for a newer schema, `CorruptDataError` for content that `hpckit` does not write.
     """
     try:
         manifest = json.loads(content)
@@ -146,7 +144,7 @@ def parse(content: bytes, generation: int) -> dict[str, Any]:
 
 
 def refuse(root: Path, generation: int, reason: str) -> None:
-    """Mark a generation that a run did not go on from, so that no later one does."""
+    """Mark a generation that a run passed over, so that no later one uses it."""
     place = folder(root, generation) / REFUSED
     if not place.exists():
         disk.write_whole(place, f"{reason}\n".encode(), "commit.write", "commit.fsync")
@@ -155,7 +153,7 @@ def refuse(root: Path, generation: int, reason: str) -> None:
 def prune(root: Path, keep: int, below: int | None = None) -> list[int]:
     """Remove all but the newest `keep` committed generations, and unfinished ones; only those before `below`.
 
-    Their COMMIT goes first, so that what is half removed does not count. Returns what was removed.
+    Their COMMIT goes first, so that a half-removed one is not committed. Returns the removed numbers.
     """
     there = generations(root)
     kept = set(committed(root)[-keep:])
@@ -171,7 +169,7 @@ def prune(root: Path, keep: int, below: int | None = None) -> list[int]:
 
 
 def remove(root: Path, generation: int) -> None:
-    """Remove the files of a generation that does not count."""
+    """Remove the files of an uncommitted generation."""
     place = folder(root, generation)
     for path in sorted(place.iterdir()):
         disk.unlink(path, "prune.unlink")
@@ -179,7 +177,7 @@ def remove(root: Path, generation: int) -> None:
 
 
 class Values(dict):
-    """Values of a state, of which one that is not there is corrupt data."""
+    """Values of a state; a missing one raises `CorruptDataError`."""
 
     def __missing__(self, key: str) -> Any:
         raise CorruptDataError(
@@ -188,12 +186,12 @@ class Values(dict):
 
 
 def require_form(manifest: Any) -> None:
-    """Raise `CorruptDataError` where a manifest is not one that `publish` writes: files outside of its folder, arrays
-    of objects, places outside of an array or a file, arrays that the pieces do not make whole.
+    """Raise `CorruptDataError` unless the manifest is such as `publish` writes: no files outside of its folder, no
+    arrays of objects, no places outside of an array or a file, no arrays with missing pieces.
     """
     try:
         for key, kind in KINDS.items():
-            _require(type(manifest[key]) is kind, f"{key} is no {kind.__name__}")
+            _require(type(manifest[key]) is kind, f"{key} is not of type {kind.__name__}")
         _require(manifest["step"] >= 0 and 0 < manifest["piece_bytes"] < MOST, "negative numbers")
         missing = {name: _size(array) for name, array in manifest["arrays"].items()}
         for shard in manifest["shards"]:

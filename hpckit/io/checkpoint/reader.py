@@ -17,7 +17,7 @@ from hpckit.io.checkpoint.shard import gaps
 
 
 class Generation:
-    """A committed generation whose manifest is sound; `hpckit.io.checkpoint.state.Restored` for apps."""
+    """A committed generation with a valid manifest; apps see it as `hpckit.io.checkpoint.state.Restored`."""
 
     def __init__(self, root: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = folder(root, manifest["generation"]), manifest
@@ -38,7 +38,7 @@ class Generation:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """How far output files were."""
+        """The extents of output files."""
         return self.manifest["outputs"]
 
     @property
@@ -69,7 +69,7 @@ class Generation:
         return self.manifest["arrays"][name]
 
     def read(self, name: str, start: Sequence[int], shape: Sequence[int]) -> np.ndarray:
-        """The box of `shape` at `start`. Raises `CorruptDataError` where a byte of it is not what was written."""
+        """The box of `shape` at `start`. Raises `CorruptDataError` if a byte of it has changed."""
         whole, dtype = self.shape(name), self.dtype(name)
         ends = [a + n for a, n in zip(start, shape, strict=True)]
         if len(ends) != len(whole) or any(end > n for end, n in zip(ends, whole, strict=True)):
@@ -85,7 +85,7 @@ class Generation:
         return box
 
     def _copy(self, shard: dict[str, Any], piece: dict[str, Any], box: np.ndarray, start: Sequence[int]) -> int:
-        """Copy what a piece has of a box; returns the number of elements."""
+        """Copy the overlap of a piece and a box; returns its number of elements."""
         lows = [max(a, b) for a, b in zip(start, piece["start"], strict=True)]
         highs = [min(a + n, b + m) for a, n, b, m in zip(start, box.shape, piece["start"], piece["shape"], strict=True)]
         if any(low >= high for low, high in zip(lows, highs, strict=True)):
@@ -106,7 +106,7 @@ class Generation:
     def _checked(
         self, shard: dict[str, Any], piece: dict[str, Any], numbers: Sequence[int], nbytes: int
     ) -> Iterator[tuple[int, memoryview]]:
-        """The hashed pieces of these numbers of an array's piece, each found as it was written."""
+        """The hashed parts with these numbers of an array's piece, each checked."""
         path = self.path / shard["file"]
         descriptor = self._open(path, shard["size"])
         buffer = memoryview(bytearray(min(self._piece_bytes, max(nbytes, 1))))
@@ -138,7 +138,7 @@ class Generation:
     def verify(self, part: int = 0, parts: int = 1) -> None:
         """Check every byte of every shard, or the `part`-th of `parts` equal shares of that work.
 
-        Raises `CorruptDataError` at the first that is not what was written.
+        Raises `CorruptDataError` at the first changed byte.
         """
         units: list[tuple[dict[str, Any], dict[str, Any] | None, int]] = []
         for shard in self.manifest["shards"]:
@@ -156,7 +156,7 @@ class Generation:
         return math.prod(piece["shape"]) * self.dtype(piece["name"]).itemsize
 
     def _verify_structure(self, shard: dict[str, Any]) -> None:
-        """The bytes of a shard that are no values."""
+        """The bytes of a shard that are not array values."""
         path = self.path / shard["file"]
         descriptor = self._open(path, shard["size"])
         try:
@@ -182,9 +182,9 @@ def _read_exactly(descriptor: int, data: memoryview, offset: int, path: Path) ->
 
 
 def open_generation(root: Path, number: int) -> Generation:
-    """A generation with a sound manifest; its shards are not looked at.
+    """A generation with a valid manifest; its shards are not read.
 
-    Raises `CorruptDataError`, `InputError` for one of a version not known, `SetupError` where it cannot be read.
+    Raises `CorruptDataError`, `InputError` for an unknown version, `SetupError` if it cannot be read.
     """
     try:
         return Generation(root, parse(read_manifest(root, number), number))

@@ -1,7 +1,7 @@
-"""A rank's file of a checkpoint: HDF5 whose datasets lie contiguous on whole pages, so that their bytes go in directly.
+"""A rank's file of a checkpoint: HDF5 with contiguous, page-aligned datasets, for direct writes.
 
-HDF5 lays the file out in memory (a few KiB of structure, no values); the values are then written at the places that it
-gave, past the page cache where the file system allows it. Plain h5py reads the file; we read it without HDF5.
+HDF5 lays the file out in memory (a few KiB of structure, no values); the values are then written at the offsets
+that it chose, past the page cache if the file system allows it. Plain h5py reads the file; we read it without HDF5.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shard_name(rank: int) -> str:
 
 
 class _SparseFile:
-    """A file in memory that keeps only what was written to it: what h5py asks of a file object."""
+    """A sparse file in memory, with the methods that h5py needs of a file object."""
 
     def __init__(self) -> None:
         self.extents: dict[int, bytes] = {}
@@ -82,7 +82,7 @@ class _SparseFile:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things lie in a shard: `offsets` of the pieces' values, `size` of the file, and all bytes between them."""
+    """The layout of a shard: `offsets` of the pieces' values, `size` of the file, and all other bytes."""
 
     offsets: list[int]
     size: int
@@ -137,8 +137,8 @@ def write_shard(
 ) -> dict[str, Any]:
     """Write the pieces of a rank, on disk when this returns; returns the shard's entry of the manifest.
 
-    buffers: memory that one call leaves to the next, see `Stream`.
-    Raises `OSError` where it cannot be written; what was written stays.
+    buffers: memory that one call passes to the next, see `Stream`.
+    Raises `OSError` if it cannot be written; partial files stay.
     """
     hashed = hash_named(hash_name)
     layout = lay_out(pieces, facts)

@@ -1,4 +1,4 @@
-"""The state of a run as checkpoints hold it: blocks of named global arrays, and values; nothing of how it was split."""
+"""The state of a run as checkpoints hold it: blocks of named global arrays, and values, for any split."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Piece:
-    """What this rank owns of the global array `name`: `block` stands at `start` of the array of the global `shape`.
+    """One rank's part of the global array `name`: `block` lies at `start` in the array of the global `shape`.
 
     block: host memory, any strides, dtype of numbers; name: parts of letters, digits, `_`, `-` and `.`, joined by `/`.
-    All pieces of an array, over all ranks, tile it: what is replicated is given by one rank only.
+    All pieces of an array, over all ranks, tile it: only one rank gives replicated data.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class State:
-    """All that a run needs to go on with the same bits: the pieces of this rank, and values as JSON holds them.
+    """All that a run needs to continue with the same bits: the pieces of this rank, and JSON values.
 
     Values are the same on every rank (those of rank 0 are kept): step, time, states of thermostats or of random
     numbers. Neither may depend on the number of ranks.
@@ -59,7 +59,7 @@ MakeState = Callable[[], State]
 
 
 class Restored(Protocol):
-    """A state that was saved, as each rank reads it: any box of any array, whatever ranks wrote it."""
+    """A saved state as each rank reads it: any box of any array, whichever ranks wrote it."""
 
     @property
     def step(self) -> int:
@@ -71,7 +71,7 @@ class Restored(Protocol):
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """How far output files were, by name."""
+        """The extents of output files, by name."""
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +86,7 @@ class Restored(Protocol):
     def read(self, name: str, start: Sequence[int], shape: Sequence[int]) -> np.ndarray:
         """The box of `shape` at `start` of an array; every byte is checked against its hash.
 
-        Raises `CorruptDataError` where a file has changed since the generation was chosen.
+        Raises `CorruptDataError` if a file has changed since the generation was chosen.
         """
 
 

@@ -1,4 +1,4 @@
-"""Arrays as streams of bytes in memory that a disk takes directly: page-aligned, a few pieces at a time."""
+"""Arrays as byte streams in page-aligned memory for direct disk writes, a few pieces at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Taken = tuple[memoryview, str]
 
 
 def pages(nbytes: int) -> np.ndarray:
-    """Bytes on fresh pages, which the disk can take without another copy.
+    """Bytes on fresh pages, which the disk can read without another copy.
 
-    Large pages, where the system has them: a request to a disk has so many parts at most (254 here), and each stretch
-    of memory that is not contiguous is a part.
+    On large pages, if the system has them: a disk request has a limited number of segments (254 here), one per
+    contiguous stretch of memory.
     """
     spare = LARGE_PAGE if nbytes >= LARGE_PAGE else 0
     memory = mmap.mmap(-1, max(nbytes, 1) + spare)
@@ -56,14 +56,14 @@ def slabs(block: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class _Stopped(Exception):
-    """The one that takes the pieces has failed."""
+    """The consumer of the pieces has failed."""
 
 
 class Stream:
-    """Gives the bytes of arrays in pieces with their hashes; a thread copies and hashes ahead of the taker.
+    """Yields the bytes of arrays in pieces with their hashes; a thread copies and hashes ahead of the consumer.
 
-    What is contiguous on aligned memory is not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays, in
-    `buffers`: a list that goes from stream to stream spares the next one fresh pages, which the system fills with 0.
+    Contiguous aligned arrays are not copied. Memory: `BUFFERS` pieces, whatever the size of the arrays, in `buffers`:
+    passing this list from stream to stream saves fresh pages, which the system would fill with 0.
     """
 
     def __init__(self, begin: Callable[[], Hasher], buffers: list[np.ndarray] | None = None) -> None:
@@ -88,7 +88,7 @@ class Stream:
                     self._free.put(buffer)
         finally:
             self._stop = True
-            while producer.is_alive():  # it may wait for a buffer
+            while producer.is_alive():  # the producer may wait for a buffer
                 self._free.put(pages(0))
                 producer.join(0.01)
 
@@ -116,7 +116,7 @@ class Stream:
             room = buffer[filled : filled + slab.nbytes].view(block.dtype).reshape(slab.shape)
             np.copyto(room, slab)
             begin, filled = filled, filled + slab.nbytes
-            hasher.update(buffer.data[begin : min(filled, PIECE)])  # while a cache has it
+            hasher.update(buffer.data[begin : min(filled, PIECE)])  # while it is in a cache
             if filled >= PIECE:
                 rest, full = buffer[PIECE:filled], buffer
                 buffer, filled = self._buffer(), filled - PIECE

@@ -26,7 +26,7 @@ from hpckit.io.checkpoint.stream import PAGE, pages
 from hpckit.io.files import utc_now, write_error
 from hpckit.io.together import together
 
-ROOM = 1 << 20  # bytes beyond the values that a checkpoint is reckoned to take
+ROOM = 1 << 20  # estimated bytes of a checkpoint beyond its values
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -50,14 +50,14 @@ class Writer:
     writes it in a thread; `finish` waits for it and commits; `is_written` tells whether it would have to wait. `keep`
     generations stay, older ones are removed in a thread of rank 0.
 
-    Raises `SetupError` on all ranks alike where a generation cannot be written, with what it takes and what is free;
-    then nothing of it stays, and older ones are as they were. `count`, `nbytes`, `seconds` (from start to commit) and
-    `stall` (seconds in calls of this) tell what was done so far.
+    Raises `SetupError` on all ranks if a generation cannot be written, with the needed and the free bytes; then nothing
+    of it stays, and older ones are intact. `count`, `nbytes`, `seconds` (from start to commit) and `stall` (seconds in
+    calls of this class) sum up the work so far.
     """
 
     def __init__(self, comm: Any, root: Path, keep: int = 2, facts: Mapping[str, Any] | None = None) -> None:
         self.comm, self.root, self.keep = comm, root, keep
-        self.facts = dict(facts or {})  # what manifests say beside the state
+        self.facts = dict(facts or {})  # additional content of the manifests
         self.count, self.nbytes, self.seconds, self.stall = 0, 0, 0.0, 0.0
         self.latest: int | None = None  # the last generation committed
         self._staging = pages(0)
@@ -88,12 +88,12 @@ class Writer:
 
     @property
     def is_pending(self) -> bool:
-        """A generation was started and is not committed; the same on all ranks."""
+        """Whether a generation was started and is not committed; the same on all ranks."""
         return self._pending is not None
 
     @property
     def is_written(self) -> bool:
-        """The part of this rank of the pending generation is on disk, or cannot be: `finish` does not wait for it."""
+        """Whether this rank's part of the pending generation is on disk or has failed: `finish` need not wait."""
         return self._pending is None or self._pending.thread is None or not self._pending.thread.is_alive()
 
     def finish(self) -> int | None:
@@ -109,7 +109,7 @@ class Writer:
         return pending.number
 
     def close(self) -> None:
-        """Commit what is pending, and wait for the removal of old generations."""
+        """Commit the pending generation, and wait for the removal of old generations."""
         self.finish()
         if self._pruner is not None:
             self._pruner.join()
@@ -125,7 +125,7 @@ class Writer:
         }
 
     def _begin(self, step: int, state: State, outputs: Mapping[str, Any] | None) -> _Pending:
-        """Make the folder of a new generation, where there is room for it."""
+        """Make the folder of a new generation if there is room for it."""
         begun = time.perf_counter()
         own = sum(piece.block.nbytes for piece in state.pieces)
         need = together(self.comm, self.root, lambda: _checked(state, own)) + self.comm.size * ROOM
@@ -146,7 +146,7 @@ class Writer:
         return _Pending(number, head, need, begun)
 
     def _make_folder(self, need: int) -> int:
-        """Rank 0: the number of the new generation, whose folder is there."""
+        """Rank 0: make the folder of a new generation, and return its number."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = mf.next_number(self.root)
         if _free(self.root) < need and self._pruner is not None:
@@ -174,7 +174,7 @@ class Writer:
         return copies
 
     def _write(self, pending: _Pending, pieces: list[Piece]) -> None:
-        """The shard of this rank; in a thread of its own or not. What goes wrong is kept for `_commit`."""
+        """Write this rank's shard, in a thread or not; an error is kept for `_commit`."""
         place = mf.folder(self.root, pending.number)
         facts = {"format": mf.FORMAT, "generation": pending.number, "step": pending.head["step"]}
         try:
@@ -185,7 +185,7 @@ class Writer:
             pending.error = error
 
     def _commit(self, pending: _Pending) -> None:
-        """Make the generation count, or leave nothing of it; raises what went wrong on any rank."""
+        """Commit the generation or remove it; raises the error of any rank."""
         place = mf.folder(self.root, pending.number)
         nbytes = pending.entry.get("size", 0)
         try:
@@ -209,7 +209,7 @@ class Writer:
         return nbytes
 
     def _failure(self, need: int, error: OSError) -> HpckitError:
-        """What a user can do about it."""
+        """The error for the user, with advice."""
         problem = write_error(error, Path(error.filename or self.root))
         if error.errno in FULL:
             advice = problem.do if error.errno == errno.EFBIG else ""
@@ -238,17 +238,19 @@ class Writer:
 
 
 def _checked(state: State, own: int) -> int:
-    """The bytes of this rank's pieces, whose names are fit for files."""
+    """The bytes of this rank's pieces, after a check of their names and dtypes."""
     for piece in state.pieces:
         if not all(mf.NAME.fullmatch(part) for part in piece.name.split("/")):
-            raise InputError(f"{piece.name!r} is no name of an array", do="letters, digits, _ - . in parts joined by /")
+            raise InputError(
+                f"{piece.name!r} is not a valid array name", do="letters, digits, _ - . in parts joined by /"
+            )
         if piece.block.dtype.hasobject or not piece.block.dtype.isnative:
             raise InputError(f"{piece.name} has the dtype {piece.block.dtype}", do="give plain numbers in native order")
     return own
 
 
 def _arrays(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shape and type of every array; raises `InputError` where the pieces of the ranks are not all of it."""
+    """Shape and type of every array; raises `InputError` if the ranks' pieces do not make up the whole array."""
     arrays: dict[str, Any] = {}
     found: dict[str, int] = {}
     for entry in entries:
@@ -287,7 +289,7 @@ def _no_room(root: Path, need: int, free: int, reason: str, advice: str = "") ->
 
 
 def _text(nbytes: int) -> str:
-    """Bytes for a person."""
+    """Bytes as text for people."""
     size, unit = float(nbytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size >= 1024:
@@ -296,6 +298,6 @@ def _text(nbytes: int) -> str:
 
 
 def _prune(root: Path, keep: int, number: int) -> None:
-    """What is left of old generations does no harm: another attempt is made after the next checkpoint."""
+    """Remove old generations; leftovers are harmless, and the next checkpoint tries again."""
     with contextlib.suppress(OSError):
         mf.prune(root, keep, number)

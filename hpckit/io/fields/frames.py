@@ -1,4 +1,4 @@
-"""Frames: one directory for each output time, complete as soon as its `frame.h5` stands.
+"""Frames: one directory for each output time, complete as soon as its `frame.h5` exists.
 
     frames/000012/rank-00000.h5   the block of a rank (driver "shards")
     frames/000012/frame.h5        all variables at one time: virtual over the blocks, or the values themselves
@@ -59,7 +59,7 @@ def numbers(directory: Path) -> list[int]:
 
 
 def complete_frames(directory: Path) -> list[Frame]:
-    """The frames that count, by rising time."""
+    """The complete frames, by rising time."""
     frames: list[Frame] = []
     for number in numbers(directory):
         path = frame_directory(directory, number) / FRAME_FILE
@@ -92,7 +92,7 @@ def drop_from(frames: list[Frame], number: int) -> list[Frame]:
 
 
 def dtypes_of(directory: Path, frame: Frame) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-    """Type and shape of each variable of a frame, for checking that another frame fits to it."""
+    """Type and shape of each variable of a frame, to check that another frame matches."""
     with h5py.File(directory / frame.file, "r") as file:
         return {name: (file[name].dtype, tuple(file[name].shape)) for name in file}
 
@@ -131,7 +131,7 @@ def write_virtual_frame(path: Path, time: float, layout: Layout, dtypes: Mapping
 
 
 def prune(directory: Path, keep: list[Frame]) -> None:
-    """Remove frames that no longer count and what a killed writer left."""
+    """Remove obsolete frames and the leftovers of a killed writer."""
     wanted = {frame.number for frame in keep}
     for number in numbers(directory):
         if number not in wanted:
@@ -139,9 +139,9 @@ def prune(directory: Path, keep: list[Frame]) -> None:
 
 
 def missing_sources(path: Path, prefix: str = "") -> list[str]:
-    """Files that the virtual datasets of `path` (and of the files below it) name and that are not there.
+    """The missing files among those that the virtual datasets of `path` (and of the files below it) name.
 
-    HDF5 itself shows such values as fill values, without a word.
+    HDF5 itself shows their values as fill values, without an error.
     """
     try:
         with h5py.File(path, "r") as file:

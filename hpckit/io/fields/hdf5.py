@@ -18,8 +18,8 @@ from hpckit.io.files import sync_directory
 
 Array = npt.NDArray[Any]
 
-# The format of HDF5 1.10: checksums in the metadata, and read right by every newer library. What "latest" writes
-# for virtual datasets with HDF5 2.0 is not understood by the libraries inside VTK: it shows all values as NaN there.
+# The format of HDF5 1.10: checksums in the metadata, and every newer library reads it. The libraries inside VTK do not
+# understand the virtual datasets that "latest" writes with HDF5 2.0, and show all their values as NaN.
 FORMAT = ("v110", "v110")
 CHUNK_BYTES = 1 << 20  # no larger than the chunk cache of older readers
 
@@ -77,8 +77,8 @@ def store(file: h5py.Group, blocks: Mapping[str, Array], compression: int) -> No
 def store_virtual(
     file: h5py.Group, name: str, shape: Sequence[int], dtype: npt.DTypeLike, sources: Sequence[Source]
 ) -> h5py.Dataset:
-    """A dataset whose values lie in other files (names relative to this one); what is missing there reads as NaN, of
-    whole numbers as the smallest there is.
+    """A dataset whose values lie in other files (names relative to this one); missing values read as NaN, integers as
+    the smallest one.
     """
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     dtype = np.dtype(dtype)

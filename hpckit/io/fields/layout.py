@@ -1,4 +1,4 @@
-"""What a file of fields holds: its grid, coordinates and variables, before any value is known."""
+"""The layout of a field file: its grid, coordinates and variables, before any value is known."""
 
 from __future__ import annotations
 

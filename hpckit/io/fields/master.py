@@ -72,7 +72,7 @@ def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> 
 
 
 def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
-    """Attach the dims of each variable and write what it is."""
+    """Attach the dims and the attributes of each variable."""
     for name, variable in layout.variables.items():
         dataset = file[name]
         for place, dim in enumerate(("time", *variable.dims)):
@@ -81,7 +81,7 @@ def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
 
 
 def put_global_attributes(file: h5py.File, layout: Layout) -> None:
-    """`Conventions`, the order of the variables (HDF5 sorts them by name), then what the caller gave."""
+    """`Conventions`, the order of the variables (HDF5 sorts them by name), then the caller's attributes."""
     put_attributes(
         file, {"Conventions": CONVENTIONS, "variable_order": " ".join(layout.variables), **layout.attributes}
     )

@@ -1,4 +1,4 @@
-"""Open what `FieldWriter` wrote."""
+"""Reads the files of `FieldWriter`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hpckit.io.probe import require_sound
 def open_fields(path: Path | str) -> Any:
     """The fields of a run as an `xarray.Dataset`, read lazily; close it after use.
 
-    `path`: a `fields.h5`, the directory it stands in, or a run directory. Raises `InputError` when there is none,
-    `CorruptDataError` when it is damaged or a file below it is gone (HDF5 would show NaN), and `SetupError` without
+    `path`: a `fields.h5`, the directory it stands in, or a run directory. Raises `InputError` if there is none,
+    `CorruptDataError` if it is damaged or one of its files is missing (HDF5 would show NaN), and `SetupError` without
     xarray and h5netcdf (extra `analysis`).
     """
     try:
@@ -49,6 +49,6 @@ def find_fields(path: Path | str) -> Path:
             return candidate
     raise InputError(
         f"no {MASTER} in {given}",
-        likely="the run has not written a frame yet, or this is no run directory",
+        likely="the run has not written a frame yet, or this is not a run directory",
         do="name a run directory, its output directory or a fields.h5",
     )

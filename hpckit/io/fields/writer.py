@@ -41,14 +41,14 @@ class FieldWriter:
     "gather" on one rank or for frames under 1 MiB, else "shards". A rank needs memory for its compressed blocks
     (with "gather" rank 0 for the whole frame) while it writes.
 
-    Every file is written beside its place, forced to disk and moved there, the master last: whoever opens
-    `fields.h5`, at any instant and after any kill, sees complete frames only. `append=True` goes on after the frames
-    that are there, whatever number of ranks wrote them; frames at or after the first time written are replaced.
-    `resume` goes on where a writer was whose `kept` said so, and forgets later frames; {} forgets all there are.
+    Every file is written under another name, forced to disk and renamed, the master last: a reader of `fields.h5`, at
+    any instant and after any kill, sees complete frames only. `append=True` continues after the existing frames,
+    whatever number of ranks wrote them; frames at or after the first new time are replaced. `resume` continues from
+    the `kept` of an earlier writer, and drops later frames; {} drops all frames.
 
-    All methods are collective. Raises `InputError` for arguments that do not fit and `SetupError` where the disk or
-    its permissions do not allow it, on all ranks alike. `nbytes` and `seconds` count what was written so far (all
-    ranks, after compression) and the time in `write`.
+    All methods are collective. Raises `InputError` for arguments that do not fit and `SetupError` if the disk or
+    its permissions do not allow it, on all ranks. `nbytes` and `seconds` count the bytes written so far (all ranks,
+    after compression) and the time in `write`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class FieldWriter:
         self.close()
 
     def kept(self) -> dict[str, Any]:
-        """On rank 0 what a resumed run needs to go on here: the frames there are, and their types."""
+        """On rank 0 the record that a resumed run needs to continue: the frames and their types."""
         frames = [[frame.number, frame.time] for frame in self._frames]
         return {"frames": frames, "dtypes": {name: dtype.str for name, dtype in self._dtypes.items()}}
 
@@ -128,7 +128,7 @@ class FieldWriter:
         return f"{self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s ({rate:.0f} MB/s, {self.driver})"
 
     def _start(self, append: bool, resume: Mapping[str, Any] | None) -> int:
-        """Rank 0 makes the directory and looks at what is there."""
+        """Rank 0 makes the directory and examines its frames."""
         if self.comm.rank:
             return 0
         (self.directory / fr.FRAMES).mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class FieldWriter:
         self._frames = fr.complete_frames(self.directory)
         if self._frames and not append:
             raise InputError(
-                f"{len(self._frames)} frames stand in the output directory already",
+                f"{len(self._frames)} frames are in the output directory already",
                 where=str(self.directory),
                 do="choose an empty directory, or open the writer with append=True",
             )
@@ -148,7 +148,7 @@ class FieldWriter:
         return 0
 
     def _go_on(self, resume: Mapping[str, Any]) -> None:
-        """Take up the frames that a writer had; raises `CorruptDataError` where one is gone."""
+        """Continue after the frames of an earlier writer; raises `CorruptDataError` if one is gone."""
         self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
         for frame in self._frames:
             if not (self.directory / frame.file).is_file():
@@ -174,7 +174,7 @@ class FieldWriter:
         self._dtypes = {name: there[name][0] for name in ours}
 
     def _share_start(self) -> None:
-        """Numbers and types that only rank 0 has read."""
+        """Share the numbers and types that only rank 0 has read."""
         types = {name: dtype.str for name, dtype in self._dtypes.items()}
         last = None if math.isinf(self._last) else self._last
         self._next, types, last = share_json(self.comm, [self._next, types, last])
@@ -182,7 +182,7 @@ class FieldWriter:
         self._dtypes = {name: np.dtype(text) for name, text in types.items()}
 
     def _check(self, time: float, fields: Mapping[str, Array], blocks: Blocks) -> int:
-        """Put the fields into `blocks` in the layout's order, or say what does not fit."""
+        """Put the fields into `blocks` in the layout's order, or raise `InputError`."""
         if not self._open:
             raise InputError("the writer is closed")
         if not math.isfinite(time) or time <= self._last:
@@ -207,7 +207,7 @@ class FieldWriter:
         return 0
 
     def _agree_on_dtypes(self, blocks: Blocks) -> None:
-        """The first frame settles the types; ranks that differ would be converted silently, so they are refused."""
+        """The first frame settles the types; other types on a rank are refused: HDF5 would convert them silently."""
         if self._dtypes:
             return
         mine = np.array([values.dtype.itemsize for values in blocks.values()], np.int64)

@@ -36,7 +36,7 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
         except Exception as error:  # whatever ASE meets in a file it did not expect
             said = f"no element {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise InputError(
-                f"{path.name}: frame {number} is no extended XYZ",
+                f"{path.name}: frame {number} is not extended XYZ",
                 where=str(path),
                 likely=f"ASE, which reads it, says: {said}",
                 do='a comment line names the columns: Lattice="5 0 0 0 5 0 0 0 5" Properties=species:S:1:pos:R:3',
@@ -48,7 +48,7 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
 
 
 def _require_frames(path: Path) -> None:
-    """Raise `InputError` where the lines are no frames: a number of particles, a comment, so many particles."""
+    """Raise `InputError` unless the lines are frames: a number of particles, a comment, one line per particle."""
     line = 0
     with path.open(encoding="utf-8") as file:
         try:
@@ -72,7 +72,7 @@ def _require_frames(path: Path) -> None:
                         )
                     line += 1
         except UnicodeDecodeError:
-            raise InputError("expected text, found bytes that are no UTF-8", where=str(path)) from None
+            raise InputError("expected text, found bytes that are not UTF-8", where=str(path)) from None
 
 
 def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -> None:

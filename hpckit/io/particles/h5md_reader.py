@@ -17,9 +17,9 @@ from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:
     """The frames of an H5MD file that has one group of particles in an orthogonal box, one at a time.
 
-    Takes files of other programs too: edges and species fixed or time dependent, particles in any order. Raises
-    `InputError` for what is no such file, naming the element that is missing or wrong, and `CorruptDataError` for a
-    damaged one, which is read by a child process first.
+    Reads files of other programs too: edges and species fixed or time dependent, particles in any order. Raises
+    `InputError` for another kind of file, naming the element that is missing or wrong, and `CorruptDataError` for a
+    damaged one: a child process reads it first.
     """
     path = Path(path)
     try:
@@ -27,7 +27,7 @@ def read_h5md(path: str | Path) -> Iterator[Snapshot]:
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror}", where=str(path)) from error
     if not begins:
-        raise InputError(f"{path.name} is no HDF5 file that can be read: it begins otherwise", where=str(path))
+        raise InputError(f"{path.name} is not an HDF5 file: its first bytes differ", where=str(path))
     require_sound([path])
     with h5py.File(path, "r") as file:
         group = _group(file, path)

@@ -59,7 +59,7 @@ class _Reader:
 
     def __init__(self, lines: Lines, style: str | None) -> None:
         if style is not None and style not in STYLES:
-            raise InputError(f"there is no atom style {style!r} here", do=f"choose {', '.join(STYLES)}")
+            raise InputError(f"the atom style {style!r} is not supported", do=f"choose {', '.join(STYLES)}")
         self.lines, self.style = lines, style
         self.counts: dict[str, int] = {}
         self.box = np.full((3, 2), np.nan)
@@ -127,7 +127,7 @@ class _Reader:
             raise self.lines.fault(f"a whole number of {what}, 0 or more", repr(word))
         count = int(word)
         if what in NOT_YET and count:
-            kind = "bonded terms" if what in NOT_YET[:4] else "particles that are no points or spheres"
+            kind = "bonded terms" if what in NOT_YET[:4] else "particles other than points and spheres"
             raise self.lines.fault(f"0 {what}: hpckit has no {kind} yet", f"{count}")
         self.counts[what] = count
 

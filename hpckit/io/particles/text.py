@@ -1,4 +1,4 @@
-"""Text files of numbers, read so that a fault is told with its line, and that a header is never believed blindly."""
+"""Text files of numbers: every fault is reported with its line, and no header is trusted blindly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.plan.particles.snapshot import Floats
 
-# Longer lines are no text of numbers; they are not taken into memory.
+# A longer line is not a line of numbers; it is not read into memory.
 LONGEST_LINE = 1 << 20
 # Lines that are turned into numbers at a time: as text they take ten times the memory.
 BLOCK = 1 << 15
@@ -33,7 +33,7 @@ class Lines:
         self._file.close()
 
     def next(self) -> str | None:
-        """The next line without its end, None after the last. Raises `InputError` for what is no text."""
+        """The next line without its end, None after the last. Raises `InputError` for bytes that are not text."""
         if self._back is not None:
             line, self._back = self._back, None
             self.number += 1
@@ -41,7 +41,7 @@ class Lines:
         try:
             line = self._file.readline(LONGEST_LINE)
         except UnicodeDecodeError as error:
-            raise self.fault("text", "bytes that are no UTF-8", self.number + 1) from error
+            raise self.fault("text", "bytes that are not UTF-8", self.number + 1) from error
         if not line:
             return None
         self.number += 1

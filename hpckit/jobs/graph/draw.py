@@ -22,7 +22,7 @@ COLORS = {
 
 
 def columns(graph: Graph) -> list[list[str]]:
-    """The tasks by the length of the longest way to them, in the order of their parents, so that few arrows cross."""
+    """The tasks by the length of the longest path to them, ordered by their parents, so that few arrows cross."""
     depth: dict[str, int] = {}
     for name in graph.order:
         depth[name] = 1 + max((depth[parent] for parent in graph.parents[name]), default=-1)
@@ -38,7 +38,7 @@ def columns(graph: Graph) -> list[list[str]]:
 
 
 def draw_text(graph: Graph, states: Mapping[str, str]) -> str:
-    """A line a task, in an order that works: its state, and what it waits for."""
+    """A line for each task, parents first: its state, and the tasks that it waits for."""
     width = max(map(len, graph.order))
     lines = []
     for level in columns(graph):
@@ -49,7 +49,7 @@ def draw_text(graph: Graph, states: Mapping[str, str]) -> str:
 
 
 def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
-    """Boxes from left to right, an arrow for each edge with the files that make it as its title."""
+    """Boxes from left to right, an arrow for each edge, titled with its files."""
     place: dict[str, tuple[float, float]] = {}
     levels = columns(graph)
     tallest = max(map(len, levels))

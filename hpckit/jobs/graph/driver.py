@@ -1,7 +1,6 @@
 """Drives a graph under a budget of cores: starts what is ready, tries again, starts copies, stops at failures.
 
-Nothing is kept in memory that is not on disk too: a driver that is killed takes its tasks with it, and the next one
-finds what was done.
+All state is on disk, too: a killed driver takes its tasks with it, and the next one finds the finished work.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ TAIL_LINES = 5  # of the log of a failure
 
 
 class Running(Protocol):
-    """A running attempt, wherever it runs."""
+    """A running attempt, on any machine."""
 
     work: Path
 
     @property
     def seconds(self) -> float:
-        """How long it has been at work."""
+        """Its running time so far, s."""
 
     def poll(self) -> int | None:
         """None while it runs; 0 once its outputs are published; else the exit code of its failure."""
@@ -49,8 +48,8 @@ class _Waiting:
 class Driver:
     """One pass through a graph. `start(name, key)` begins an attempt; `say` gets a line for each event.
 
-    `others`: another driver may be at the same task, in another job: "copied", this is the first of the two; "copy", it
-    is the second, which leaves what the first has begun, and fails without a record. Whoever comes first counts.
+    `others`: another driver may run the same task in another job: "copied", this is the first of the two; "copy", it is
+    the second, which leaves the first one's files alone, and fails without a record. The first to finish counts.
     """
 
     def __init__(
@@ -66,16 +65,16 @@ class Driver:
         self.outcome: dict[str, str] = {}  # name -> done, kept, failed, skipped
         self._start, self._say, self._others = start, say, others
         self._waiting: dict[str, _Waiting] = {}
-        self._working: dict[str, _Waiting] = {}  # what is known of the tasks that run
+        self._working: dict[str, _Waiting] = {}  # the running tasks
         self._running: dict[str, list[Running]] = {}
-        self._ended: list[str] = []  # the tasks that were done here, in this order
+        self._ended: list[str] = []  # the tasks done here, in order
         self._depth = _depths(graph)
-        self._look_at = 0.0  # for what another driver may have done
+        self._look_at = 0.0  # the time of the next look for another driver's results
 
     def run(self) -> Mapping[str, str]:
         """Run to the end; returns the outcome of every task: "done", "kept" (was done before), "failed", "skipped".
 
-        Whatever ends this ends all tasks that run.
+        If it is interrupted, all running tasks end.
         """
         try:
             self._settle()
@@ -91,7 +90,7 @@ class Driver:
                     attempt.kill()
 
     def _settle(self) -> None:
-        """Sort the tasks that have just become ready: done already, or to be started; skip those that never will be."""
+        """Sort the newly ready tasks into done and to be started; skip tasks that never become ready."""
         for name in self.graph.order:
             if name in self.outcome or name in self._waiting or name in self._running:
                 continue
@@ -109,7 +108,7 @@ class Driver:
                     self._waiting[name] = _Waiting(key)
 
     def _begin(self) -> None:
-        """Start waiting tasks as far as cores are free: those near what was just done first, then long chains."""
+        """Start waiting tasks while cores are free: first those near a task just done, then long chains."""
         now = time.monotonic()
         ready = [name for name, waiting in self._waiting.items() if waiting.when <= now]
         for name in sorted(ready, key=self._rank):
@@ -129,11 +128,11 @@ class Driver:
         return self.cores - used
 
     def _fits(self, name: str) -> bool:
-        """There are cores for it; a task that wants more than all of them runs alone."""
+        """Whether there are cores for it; a task that wants more than all cores runs alone."""
         return self.graph.tasks[name].slots <= self._free() or not self._running
 
     def _begin_copies(self) -> None:
-        """Start a second copy of a task that takes too long, where cores would be idle and the task allows it."""
+        """Start a second copy of a task that takes too long, if cores are idle and the task allows it."""
         if self._waiting:
             return
         for name, attempts in self._running.items():
@@ -144,7 +143,7 @@ class Driver:
                 self._say(f"{name}: takes long, a second copy is started")
 
     def _collect(self) -> bool:
-        """See which attempts have ended; True where one has."""
+        """Collect ended attempts; True if there was one."""
         seen = self._others != "" and self._others_were_first()
         for name, attempts in list(self._running.items()):
             for attempt in list(attempts):
@@ -172,7 +171,7 @@ class Driver:
         return seen
 
     def _others_were_first(self) -> bool:
-        """End what another driver has done by now; True where it has. Looks once a second: the disk may be far."""
+        """End tasks that another driver has done; True if any. Looks once a second, as the disk may be slow."""
         if time.monotonic() < self._look_at:
             return False
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -201,7 +200,7 @@ class Driver:
 
 
 def failure_words(name: str, failure: Mapping[str, Any]) -> str:
-    """What a failure that is on record is told by: exit code, log and its last lines."""
+    """The report of a recorded failure: exit code, log and its last lines."""
     try:
         tail = Path(failure["log"]).read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
@@ -210,7 +209,7 @@ def failure_words(name: str, failure: Mapping[str, Any]) -> str:
 
 
 def _depths(graph: Graph) -> dict[str, int]:
-    """How many tasks follow each one on the longest way."""
+    """The length of the longest path of tasks after each one."""
     depth = dict.fromkeys(graph.order, 0)
     for name in reversed(graph.order):
         for parent in graph.parents[name]:

@@ -1,8 +1,8 @@
 """Graphs of tasks: each an MPI job, a command or a function; the edges are the files that one makes and another reads.
 
-A task's key is the hash of all that its outputs depend on: what it does, and the contents of its inputs. A task whose
-key and outputs are those on record is done, whatever became of the program that did it, so that a half-done graph is
-gone on with by running it again.
+A task's key is the hash of all that its outputs depend on: its definition, and the contents of its inputs. A task is
+done if its key and outputs match the record, whatever became of the driver, so that running a half-done graph again
+continues it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hpckit.jobs.site import one_line, read_toml_file
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 BLOCK_BYTES = 1 << 20
-# What pydantic calls by the names of Python's types.
+# TOML's words for types that pydantic's errors name in Python's.
 EXPECTED = {
     "tuple_type": 'a list in brackets, as in ["a", "b"]',
     "string_type": "a text in quotes",
@@ -36,7 +36,7 @@ EXPECTED = {
 
 
 def inner_path(text: str) -> str:
-    """`text` where it is the name of a file below the graph's folder; raises `ValueError`."""
+    """Return `text` if it names a file below the graph's folder; else raise `ValueError`."""
     path = PurePosixPath(one_line(text))
     if path.is_absolute() or ".." in path.parts or not path.parts or str(path) != text or text.startswith(".hpckit"):
         raise ValueError(f"{text!r}: give a plain path below the folder of the graph")
@@ -57,10 +57,10 @@ Text = Annotated[str, AfterValidator(one_line)]
 
 
 class Task(BaseModel):
-    """One vertex. It works in a folder of its own that holds its inputs, and leaves its outputs there.
+    """A task of the graph. It works in its own folder, which holds its inputs, and leaves its outputs there.
 
     One of `run` (words of `hpckit run`; the run directory is an output folder with the task's name), `command` and
-    `function` (called with the keyword arguments `inputs`, `outputs` and those of `arguments`) says what it does.
+    `function` (called with the keyword arguments `inputs`, `outputs` and those of `arguments`) defines its work.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,7 +74,9 @@ class Task(BaseModel):
     inputs: tuple[InnerPath, ...] = Field((), description="files it reads; those of other tasks are edges")
     outputs: tuple[InnerPath, ...] = Field((), description="files it makes")
     after: tuple[str, ...] = Field((), description="tasks to wait for without a file")
-    ranks: int = Field(0, ge=0, description="MPI ranks of a run or command; 0: a run has one, a command is no MPI job")
+    ranks: int = Field(
+        0, ge=0, description="MPI ranks of a run or command; 0: a run has one, a command is not an MPI job"
+    )
     cores: int = Field(0, ge=0, description="cores it keeps busy; 0: one for each rank")
     near: str = Field("", description="run it where and right after this task was run: its files are still in memory")
     retries: int = Field(0, ge=0, le=100, description="times it is tried again after a failure")
@@ -92,7 +94,7 @@ class Task(BaseModel):
         if self.arguments and not self.function:
             raise ValueError("arguments are for a function")
         if self.ranks and self.function:
-            raise ValueError("a function is no MPI job: make it a command with ranks")
+            raise ValueError("a function is not an MPI job: make it a command with ranks")
         if len(set(self.outputs)) < len(self.outputs):
             raise ValueError("an output is named twice")
         return self
@@ -156,7 +158,7 @@ class Graph:
     def key(self, name: str) -> str:
         """The hash of all that the outputs of a task depend on; its inputs must be there.
 
-        Raises `InputError` for an input that is not.
+        Raises `InputError` for a missing input.
         """
         task = self.tasks[name]
         what = task.model_dump(mode="json", include={"run", "command", "function", "arguments", "outputs", "ranks"})
@@ -190,14 +192,14 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
     """A checked graph of tasks given as tables (`Task`s or mappings).
 
     Raises `InputError` that lists every mistake: settings, names, files made twice, unknown parents, circles, inputs
-    that nobody makes and that are not there.
+    that do not exist and that no task makes.
     """
     mistakes: list[str] = []
     tasks: dict[str, Task] = {}
     wrong: dict[str, Any] = {}
     for task, table in tables.items():
         if not _NAME.fullmatch(task):
-            mistakes.append(f"{task!r} is no name of a task: letters, digits, _ and -")
+            mistakes.append(f"{task!r} is not a task name: letters, digits, _ and -")
         try:
             tasks[task] = table if isinstance(table, Task) else Task.model_validate(table)
         except ValidationError as error:
@@ -214,7 +216,7 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
 
 
 def _sentence(entry: Any) -> str:
-    """What is wrong with a setting of a task, in the words of TOML."""
+    """The error in a setting of a task, in the words of TOML."""
     if entry["type"] == "extra_forbidden":
         near = nearest(entry["loc"][-1], Task.model_fields)
         return "unknown key; " + (f"did you mean {near}?" if near else f"known: {', '.join(Task.model_fields)}")
@@ -224,7 +226,7 @@ def _sentence(entry: Any) -> str:
 
 
 def _contradictions(graph: Graph, wrong: Mapping[str, Any]) -> Iterable[str]:
-    """What the tasks say against each other; of `wrong` tables only their names and outputs are taken to be meant."""
+    """The contradictions between tasks; of `wrong` tables only names and outputs are used."""
     makers: dict[str, str] = {}
     outputs = [table.get("outputs") for table in wrong.values() if isinstance(table, dict)]
     promised = {str(path) for paths in outputs if isinstance(paths, list) for path in paths}

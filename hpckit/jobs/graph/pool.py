@@ -1,6 +1,6 @@
-"""Tasks of a graph on the ranks of one MPI job, by mpi4py.futures: rank 0 drives, the others do what it hands them.
+"""Tasks of a graph on the ranks of one MPI job, by mpi4py.futures: rank 0 drives, the other ranks execute.
 
-What goes between the ranks is the name of one function and JSON text.
+The ranks exchange only the name of one function and JSON text.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class PooledAttempt:
 
     @property
     def seconds(self) -> float:
-        """How long since it was handed over."""
+        """The time since its submission, s."""
         return time.monotonic() - self.started
 
     def poll(self) -> int | None:
-        """As `Attempt.poll`."""
+        """The exit code, None while the attempt runs; see `Attempt.poll`."""
         if not self._future.done():
             return None
         if self._future.cancelled():
@@ -60,12 +60,12 @@ class PooledAttempt:
         return finish(self.state, self.work, self._future.result(), self.seconds)
 
     def kill(self) -> None:
-        """Take it back where no rank has begun with it; a rank that has goes on, and its outputs are thrown away."""
+        """Cancel it if no rank has begun it; else the rank goes on, and its outputs are discarded."""
         self._future.cancel()
 
 
 def work(text: str) -> int:
-    """On a rank of the pool: do the task in its folder; returns its exit code, what it says goes into its log."""
+    """On a rank of the pool: run the task in its folder, with its output in its log; returns its exit code."""
     what: dict[str, Any] = json.loads(text)
     folder = Path(what["folder"])
     with open(folder / LOG, "a", encoding="utf-8") as log:
@@ -96,5 +96,5 @@ def work(text: str) -> int:
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what makes a process a rank of the job around it."""
+    """The environment without the variables that make a process a rank of the surrounding job."""
     return {name: value for name, value in environment.items() if not name.startswith(LAUNCHERS)}

@@ -1,7 +1,7 @@
-"""A graph as jobs of Slurm: one for each task, or for a chain of tasks that want to be near, with `--dependency`.
+"""A graph as jobs of Slurm: one for each task, or for a chain of tasks joined by `near`, with `--dependency`.
 
-The jobs need no driver: each checks, does and records its own task. A driver that is killed and started again finds the
-jobs that wait or run by their name and comment.
+The jobs need no driver: each checks, runs and records its own task. A restarted driver finds waiting and running jobs
+by their name and comment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 def chains(graph: Graph, tasks: list[str]) -> list[list[str]]:
     """`tasks` (in the order of the graph) in groups that run one after the other in one job.
 
-    A task joins the one it wants to be near where that one need not wait for anything more: what else the task needs is
+    A task joins the job of the one named by its `near` if that job need not wait longer: the task's other inputs are
     done, or done before that job begins.
     """
     found: list[list[str]] = []
@@ -50,7 +50,7 @@ def submit_graph(
 ) -> dict[str, str]:
     """Submit the jobs of `tasks`, which are not done; returns task -> number of its job.
 
-    `command(names)` is the command line that does these tasks one after the other, inside the job.
+    `command(names)` is the command line that runs these tasks one after the other, inside the job.
     """
     state.make()
     (state.folder / "jobs").mkdir(exist_ok=True)
@@ -77,7 +77,7 @@ def submit_graph(
 def submit_copy(
     graph: Graph, state: GraphState, name: str, site: Site, command: Callable[[list[str]], list[str]], say: Say
 ) -> str:
-    """Submit a second job for a task that takes long, where there is none yet; returns its number."""
+    """Submit a second job for a slow task, if there is none yet; returns its number."""
     job, mark = f"{graph.name}.{name}.copy", _mark(state)
     number = slurm.jobs_with_comment(mark).get(job)
     if number is None:
@@ -88,7 +88,7 @@ def submit_copy(
 
 
 def _mark(state: GraphState) -> str:
-    """Tells the jobs of this graph from all others."""
+    """The comment that marks the jobs of this graph."""
     return hashlib.sha256(str(state.folder).encode()).hexdigest()[:16]
 
 

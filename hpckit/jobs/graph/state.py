@@ -1,4 +1,4 @@
-"""What is known of a graph on disk: records of done tasks, attempts, failures. Every file appears whole or not at all.
+"""The state of a graph on disk: records of done tasks, attempts, failures. Every file appears whole or not at all.
 
 .hpckit-graph/NAME/
   lock                      held by the driver and by every task that it started
@@ -26,7 +26,7 @@ from hpckit.jobs.graph.graph import Graph, content_hash
 
 FOLDER = ".hpckit-graph"
 LOG, ATTEMPT, DONE, FAILED = "log", "attempt.json", "done.json", "failed"  # FAILED keeps an attempt for its log
-LOCK_SECONDS = 10.0  # for the tasks of a driver that was killed to be gone
+LOCK_SECONDS = 10.0  # for the tasks of a killed driver to end
 
 
 class GraphState:
@@ -44,9 +44,9 @@ class GraphState:
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[int]:
-        """The one driver of the graph; gives the open lock, which its tasks inherit.
+        """Hold the lock of the graph's only driver; yields its descriptor, which the tasks inherit.
 
-        Raises `InputError` where another driver, or a task of one that was killed, still holds it.
+        Raises `InputError` if another driver, or a task of a killed one, still holds it.
         """
         self.make()
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -68,27 +68,27 @@ class GraphState:
             os.close(lock)
 
     def record(self, name: str) -> dict[str, Any] | None:
-        """What is known of a task that was done once."""
+        """The record of a task that was done, or None."""
         return read_json(self.folder / "records" / f"{name}.json")
 
     def failure(self, name: str) -> dict[str, Any] | None:
-        """How a task failed for good."""
+        """The record of a task's final failure, or None."""
         return read_json(self.folder / "failures" / f"{name}.json")
 
     def is_done(self, name: str, key: str) -> bool:
-        """The task was done with this key, and all of its outputs are those that it made."""
+        """Whether the task was done with this key, and its outputs are unchanged."""
         record = self.record(name)
         return record is not None and record["key"] == key and self._outputs_are(record["outputs"])
 
     def forget_failure(self, name: str) -> None:
-        """A task is tried anew: what its failed attempts left is removed."""
+        """Remove the leftovers of a task's failed attempts, before a new try."""
         for work in self.attempts(name):
             if (work / FAILED).exists():
                 self.clear(work)
         (self.folder / "failures" / f"{name}.json").unlink(missing_ok=True)
 
     def fail(self, name: str, key: str, code: int, work: Path) -> None:
-        """Note that a task failed for good."""
+        """Record the final failure of a task."""
         (work / FAILED).touch()
         write_json(
             self.folder / "failures" / f"{name}.json",
@@ -121,7 +121,7 @@ class GraphState:
         return sorted(path for path in found if path.name[len(name) + 1 :].isdigit())
 
     def complete(self, work: Path, seconds: float) -> list[str]:
-        """Note in the attempt's folder that all outputs are complete; returns those that are missing instead."""
+        """Mark the attempt's folder as complete; if outputs are missing, return them instead."""
         about = read_json(work / ATTEMPT) or {}
         outputs = self.graph.tasks[about["task"]].outputs
         missing = [path for path in outputs if not (work / path).exists() or (work / path).is_symlink()]
@@ -133,7 +133,7 @@ class GraphState:
     def publish(self, work: Path) -> None:
         """Move the outputs of a complete attempt to their places, and put the task on record.
 
-        May be cut short anywhere and done again. Where another copy of the task came first, its outputs stay.
+        It may be interrupted anywhere and repeated. If another copy of the task was first, that copy's outputs stay.
         """
         done = read_json(work / DONE)
         assert done is not None, work
@@ -168,7 +168,7 @@ class GraphState:
         shutil.rmtree(work, ignore_errors=True)
 
     def _moved(self, name: str) -> list[str]:
-        """What is moved out of an attempt's folder: outputs, or the folder of a run with those in it."""
+        """The names to move out of an attempt's folder: its outputs, or the run's folder with outputs in it."""
         task = self.graph.tasks[name]
         if not task.run:
             return list(task.outputs)
@@ -178,7 +178,7 @@ class GraphState:
         return all(self._hash(self.graph.folder / path) == digest for path, digest in hashes.items())
 
     def _hash(self, path: Path) -> str | None:
-        """The hash of a file's content, taken again only where the file looks changed; None where there is none."""
+        """The hash of a file's content, recomputed only if the file looks changed; None without the file."""
         try:
             if path.is_dir():
                 return content_hash(path)
@@ -201,7 +201,7 @@ class GraphState:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None where there is no whole one."""
+    """The JSON object in a file; None if there is no complete one."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -240,7 +240,7 @@ def task_states(graph: Graph, state: GraphState) -> dict[str, str]:
 
 
 def stragglers(graph: Graph, state: GraphState, known: dict[str, str]) -> list[str]:
-    """The running tasks that have taken longer than they may before a second copy is started."""
+    """The running tasks that have passed their time limit for starting a second copy."""
     found = []
     for name in graph.order:
         most = graph.tasks[name].twice_after
@@ -253,7 +253,7 @@ def stragglers(graph: Graph, state: GraphState, known: dict[str, str]) -> list[s
 
 
 def _is_alive(work: Path) -> bool:
-    """An attempt that may be at work: not one that failed, and not one of a process of this machine that is gone."""
+    """Whether an attempt may be running: it has not failed, and its process, if on this machine, is alive."""
     about = read_json(work / ATTEMPT)
     if about is None or (work / FAILED).exists():
         return False

@@ -1,7 +1,7 @@
 """The main field as an animated picture within the page (APNG), and key frames of it in place of the motion.
 
-The key frames are shown on paper, to readers who asked their system for less motion, and at a click. No script is
-used, and the size is bounded.
+The key frames appear in print, for readers whose system asks for less motion, and at a click. There is no script, and
+the size is bounded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def animate(
 ) -> Animation | None:
     """The field over up to `frames` times; a 3-D one cut across its second dim at `place`; at most `most_bytes`.
 
-    None for fewer than 3 times or frames, a field of one dim, or one that is the same everywhere and always or not
+    None for fewer than 3 times or frames, and for a field of one dim, of one value or with values that are not
     finite.
     """
     cut = {1: place[1]} if len(variable.dims) == 3 else {}
@@ -91,7 +91,7 @@ def animation_section(made: Animation | None) -> str:
 
 
 def animation_numbers(made: Animation | None) -> dict[str, Any] | None:
-    """What is shown, and how large it is."""
+    """The times shown, and the size of the animation."""
     if made is None:
         return None
     field = made.field

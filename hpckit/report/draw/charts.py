@@ -11,11 +11,11 @@ from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot
 from hpckit.report.units import time_scale
 
 Record = dict[str, Any]
-SAME = 1e-6  # of the size of a series: what differs by less is drawn flat
+SAME = 1e-6  # relative: smaller differences of a series are drawn flat
 NO_CHANGE = 1e-14  # relative: rounding of a sum
 TENSOR = ("_xx", "_yy", "_zz"), ("_xy", "_xz", "_yz")
 MOST_BARS = 24
-MOST_BOLD = 200  # values of a line; more that go up and down would become a band
+MOST_BOLD = 200  # values of a line; more of them would merge into a band
 MOST_BLOCKS = 1024
 
 
@@ -49,9 +49,9 @@ def over_time(
 
 
 def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, float] | None:
-    """Limits of an axis for values that are the same but for rounding; None where they differ enough to fill one.
+    """Limits of an axis for values that are equal but for rounding; None if they differ enough to fill it.
 
-    `zero`: the values are relative changes; else they are the same where they differ by 1e-6 of their size.
+    `zero`: the values are relative changes; other values count as equal if they differ by 1e-6 of their size.
     """
     good = [value for value in values if math.isfinite(value)]
     if not good:
@@ -67,7 +67,7 @@ def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, floa
 
 
 def relative_change(run: RunData, name: str) -> str:
-    """The change of a conserved quantity over time, over the size of its first value; '' without a series."""
+    """A chart of a conserved quantity's change over time, relative to its first value; '' without a series."""
     times, changes = run.changes(name)
     if len(changes) < 2:
         return ""
@@ -89,7 +89,7 @@ def metric_groups(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def phase_colors(names: Sequence[str]) -> dict[str, str]:
-    """A color for each phase; lost time has its own."""
+    """A color for each phase; lost time has colors of its own."""
     rest = iter(PHASES * (1 + len(names)))
     return {name: PHASE_COLORS.get(name) or next(rest) for name in names}
 

@@ -1,4 +1,4 @@
-"""The figures that are drawn from the fields of a run, each worked out once; what fails is told and left out."""
+"""The figures of a run's fields, each computed once; a figure that fails is left out with a note."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass
 class Figures:
-    """What there is to draw, beside the fields themselves."""
+    """The figures beside the fields themselves."""
 
     hovmoeller: tuple[list[Slices], str] = field(default_factory=lambda: ([], "off"))
     spectra: list[Spectrum] = field(default_factory=list)
@@ -64,7 +64,7 @@ def make_figures(run: RunData, settings: Report, most_bytes: int) -> Figures:
                     run, "animation", None, lambda: animate(file, main, place, settings.frames, most_bytes)
                 )
     except (OSError, KeyError):
-        pass  # told with the fields
+        pass  # reported with the fields
     return made
 
 
@@ -90,7 +90,7 @@ def read_fields(run: RunData, points: int, settings: Report) -> tuple[list[Slice
 
 
 def _try(run: RunData, what: str, otherwise: T, make: Callable[[], T]) -> T:
-    """What `make` gives; where the output does not let it, the reader is told."""
+    """What `make` returns; if the output does not allow it, a note for the reader."""
     try:
         return make()
     except (OSError, CorruptDataError, KeyError, ValueError, MemoryError) as problem:

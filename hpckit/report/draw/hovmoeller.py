@@ -1,4 +1,4 @@
-"""Hovmöller diagrams: a field against one place and time, the other dims taken together (Hovmöller 1949, Tellus 1)."""
+"""Hovmöller diagrams: a field against one dim and time, reduced over the other dims (Hovmöller 1949, Tellus 1)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Array = npt.NDArray[Any]
 Record = dict[str, Any]
 MOST_TIMES = 200
 MOST_POINTS = 300
-READ_BYTES = 600_000_000  # in all; beyond, fewer times and levels are looked at
-KEEPS = 0.5  # of the field's standard deviation: a mean that keeps as much, along some dim, is shown
+READ_BYTES = 600_000_000  # in all; larger fields are read at fewer times and levels
+KEEPS = 0.5  # of the field's standard deviation: a mean that keeps this much along some dim is shown
 
 
 def diagrams(file: FieldFile, variable: Variable, how: str) -> tuple[list[Slices], str]:
-    """A diagram for each dim, with the dims (time, place), and what the other dims were taken together by.
+    """A diagram for each dim, with the dims (time, place), and the reduction over the other dims.
 
     how: "mean", "extremum" or "auto". The extremum is the value farthest from the field's middle (from 0 for a
     deviation), with its sign; the greatest value for a field without one. [] for runs of one frame, fields of one dim,
-    and fields that are the same everywhere or not finite; dims along which nothing happens have no diagram.
+    and fields of one value or not finite; dims along which the field does not vary have no diagram.
     """
     if len(file.times) < 2 or len(variable.dims) < 2:
         return [], how
@@ -55,7 +55,7 @@ def diagrams(file: FieldFile, variable: Variable, how: str) -> tuple[list[Slices
 
 class _Profile:
     """A field at one time along each of its dims: means, and least and greatest values (`ends[0]`, `ends[1]`) over the
-    other dims; the mean and the mean square of all of it. Of `stride` rows of the first dim one is read.
+    other dims; the mean and the mean square of all of it. Reads every `stride`-th row of the first dim.
     """
 
     def __init__(self, file: FieldFile, variable: Variable, frame: int, stride: int) -> None:
@@ -78,7 +78,7 @@ class _Profile:
 
 
 def _budget(file: FieldFile, variable: Variable) -> tuple[Array, int]:
-    """Which frames to read, and of how many rows of the first dim one, so that no more than the budget is read."""
+    """The frames to read, and the stride over rows of the first dim, within the budget."""
     size, count = file.frame_bytes(variable), len(file.times)
     most = max(6, min(MOST_TIMES, READ_BYTES // max(size, 1)))
     frames = np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
@@ -114,7 +114,7 @@ def _diagram(
 
 
 def _farther(lows: Array, highs: Array, middle: float) -> Array:
-    """Of two values each the one farther from the middle."""
+    """Elementwise the value farther from the middle."""
     return np.where(highs - middle >= middle - lows, highs, lows)
 
 

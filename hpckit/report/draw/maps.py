@@ -21,7 +21,7 @@ CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
 
 def edges(points: Array) -> tuple[float, float]:
-    """Where the first and the last cell end, for points at their centers."""
+    """The outer ends of the first and last cell, for points at cell centers."""
     if len(points) == 1:
         return float(points[0]) - 0.5, float(points[0]) + 0.5
     return float(1.5 * points[0] - 0.5 * points[1]), float(1.5 * points[-1] - 0.5 * points[-2])
@@ -57,7 +57,7 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bo
 
 
 def scales_of(field: Slices) -> tuple[tuple[float, float], tuple[str, str]]:
-    """What the places of the dims are divided by, and their units then: the same where equal lengths look equal."""
+    """The divisors of the dims' coordinates and the resulting units; the same where equal lengths look equal."""
     extents = [float(abs(np.subtract(*edges(points)))) for points in field.coords]
     if _aspect(field) == "equal":
         extents = [max(extents)] * 2
@@ -81,7 +81,7 @@ def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, floa
 
 
 def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
-    """The flow; the longest arrow of all times is as long as arrows are apart, and a half."""
+    """Draw the flow; the longest arrow of all times is 1.5 arrow distances long."""
     wind = field.wind
     assert wind is not None
     color = INK if field.middle is not None else "#ffffff"
@@ -133,7 +133,7 @@ def colorbar(field: Slices) -> str:
 
 
 def _tick_text(ticks: Array) -> Callable[[float, int], str]:
-    """The text of a tick with the decimals that tell it from the next one; powers of ten for small values."""
+    """The text of a tick with enough decimals to differ from the next one; powers of ten for small values."""
     step = float(np.diff(ticks).min())
     if np.abs(ticks).max() < 1e-3:
         return lambda value, _: number(value, 2) if abs(value) > 0.01 * step else "0"
@@ -142,7 +142,7 @@ def _tick_text(ticks: Array) -> Callable[[float, int], str]:
 
 
 def extend_of(field: Slices) -> str:
-    """At which ends of the color scale values lie beyond it, as Matplotlib's `extend`."""
+    """The ends of the color scale that values exceed, as Matplotlib's `extend`."""
     low, high, _ = color_scale(field)
     return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
         (field.low < low, field.high > high), "neither"
@@ -175,7 +175,7 @@ def _panel(field: Slices, index: int) -> str:
 
 
 def _keep_on_page(axes: Any) -> None:
-    """Narrow the picture from the left where numbers of five and more digits would push the label off the page."""
+    """Narrow the picture from the left if numbers of five or more digits would push the label off the page."""
     figure = axes.figure
     over = -axes.yaxis.get_tightbbox(figure.canvas.get_renderer()).x0 / figure.bbox.width
     if over > 0:
@@ -203,7 +203,7 @@ def shape_of(field: Slices) -> float:
 
 
 def _aspect(field: Slices) -> str:
-    """Equal lengths look equal where the dims have one unit and the picture does not become a thread."""
+    """The aspect: "equal" if the dims have one unit and the picture does not become too thin, else "auto"."""
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
     return "equal" if field.coord_units[0] == field.coord_units[1] and 0.2 <= rows / columns <= 5 else "auto"
 

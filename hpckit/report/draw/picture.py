@@ -20,8 +20,8 @@ KINDS = ("png", "svg", "pdf")
 def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3) -> Path:
     """Draw a 2-D field of the run at `times` times, the first and the last among them, in one row with one color scale.
 
-    `variable`: which one; by default a temperature perturbation if there is one, else the first. The kind of picture
-    follows from the name of `file` (png, svg, pdf). Raises `InputError` for a run without such a field or an unknown
+    `variable`: its name; by default a temperature perturbation if there is one, else the first. The name of `file`
+    decides the format (png, svg, pdf). Raises `InputError` for a run without such a field or an unknown
     kind, `SetupError` without matplotlib or when the file cannot be written.
     """
     file = Path(file)

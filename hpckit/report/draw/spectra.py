@@ -5,7 +5,7 @@ transformed. In two dims the energy is summed over rings of the wavenumber k = s
 least wavenumber of the domain: E(k) dk is the variance in a ring.
 
 A dim that is not periodic is mirrored before the transform, which makes it a cosine transform (Denis, Côté and Laprise
-2002, Mon. Wea. Rev. 130, 1812-1829): no window, no trend to take off, and the variance stays what it is. A velocity on
+2002, Mon. Wea. Rev. 130, 1812-1829): no window, no detrending, and the variance is preserved. A velocity on
 faces that is zero at its walls is mirrored with its sign changed (sine transform).
 """
 
@@ -23,7 +23,7 @@ from hpckit.report.field_file import SLAB_BYTES, Dim, FieldFile, Variable, evenl
 
 Array = npt.NDArray[Any]
 MOST_TIMES = 4
-MOST_LEVELS = 24  # of those averaged over
+MOST_LEVELS = 24  # that are averaged
 PLANE_POINTS = 3_000_000  # beyond, lines along the last dim are transformed in place of planes
 LINES = 512
 FIT_END, FIT_LEAST = 12.0, 5  # shortest wavelength that a power law is fitted to, in cells; least number of bins
@@ -40,7 +40,7 @@ class Spectrum:
 
     `k` (rad/m) at the middle of rings of width `dk`, without k = 0; `density` [times, rings], the variance (or kinetic
     energy per mass) per wavenumber; `variance` [times], its integral. `spacing`: the widest cell of the dims
-    transformed, m. `rings`: how many lie below the shortest wave of every dim; beyond, rings have gaps.
+    transformed, m. `rings`: the number below the shortest wave of every dim; rings beyond have gaps.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Fit:
-    """A power law C k**slope over `first` to `last` rad/m, and where the spectrum falls off it for good (rad/m).
+    """A power law C k**slope over `first` to `last` rad/m, and the wavenumber of its end (rad/m).
 
-    `cutoff` is None where it does not, up to the shortest wave.
+    Above `cutoff` the spectrum stays below the law; None if it follows the law to the shortest wave.
     """
 
     slope: float
@@ -79,9 +79,9 @@ class Fit:
 
 
 def mirrored(values: Array, dim: Dim, axis: int) -> Array:
-    """Values over a whole period along `axis`: as they are where the dim is periodic, else with their mirror image.
+    """Values over a whole period along `axis`: unchanged for a periodic dim, else with their mirror image.
 
-    Centers repeat beyond the wall; faces, which hold both walls, are mirrored at them, with the other sign where they
+    Centers repeat beyond the wall; faces, which hold both walls, are mirrored at them, with the sign changed if they
     are zero there.
     """
     if dim.periodic:
@@ -110,7 +110,7 @@ def rings_of(values: Array, dims: Sequence[Dim]) -> tuple[Array, Array, float]:
         squares += (wave**2).reshape([-1 if a == axis else 1 for a in range(len(waves))])
     ring = np.rint(np.sqrt(squares) / dk).astype(int)
     power.flat[0] = 0.0  # the mean
-    # What lies within half a ring of k = 0 belongs to the first.
+    # Waves within half a ring of k = 0 belong to the first ring.
     sums = np.bincount(np.maximum(ring, 1).ravel(), weights=power.ravel())
     return dk * np.arange(1, len(sums)), sums[1:] / dk, dk
 
@@ -158,12 +158,12 @@ def binned(k: Array, density: Array) -> tuple[Array, Array]:
 
 
 def fit(k: Array, density: Array, spacing: float) -> Fit | None:
-    """A power law between the spectrum's peak and waves of 12 cells, and where the spectrum falls off it.
+    """A power law between the spectrum's peak and waves of 12 cells, and the wavenumber of its end.
 
-    k and density [rings] are joined to bins first; None where too few of them lie between, where the spectrum falls
-    faster than any law of turbulence or does not fall, and where it is no line at all (a comb). The wavenumber from
-    which on the spectrum stays below half of the law marks the effective resolution (after Skamarock 2004, Mon. Wea.
-    Rev. 132, 3019-3032).
+    k and density [rings] are joined to bins first; None if too few of them lie in this range, if the spectrum falls
+    faster than any law of turbulence or not at all, and if it scatters too widely about a line (a comb). The
+    wavenumber beyond which the spectrum stays below half of the law marks the effective resolution (after Skamarock
+    2004, Mon. Wea. Rev. 132, 3019-3032).
     """
     if not (density > 0).any():
         return None
@@ -212,7 +212,7 @@ def _added(a: Array, b: Array) -> Array:
 
 
 def _said(variable: Variable, dims: Sequence[Dim]) -> str:
-    """How the spectrum was made, for its caption."""
+    """The method of the spectrum in words, for its caption."""
     axes = " and ".join(dim.axis for dim in dims)
     text = f"transformed along {axes}" + (", summed over rings of wavenumber" if len(dims) > 1 else "")
     others = [axis for axis in variable.axes if axis not in {dim.axis for dim in dims}]

@@ -31,8 +31,8 @@ class Wind:
 
 
 def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: Mapping[str, int]) -> Wind | None:
-    """The flow on the two dims `kept`, others fixed at the indices of `cut`; None where the run has no such velocities
-    or they are 0.
+    """The flow on the two dims `kept`, others fixed at the indices of `cut`; None if the run has no such velocities or
+    they are 0.
     """
     if len(kept) != 2 or any(dim.face for dim in kept):
         return None

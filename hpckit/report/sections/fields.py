@@ -14,7 +14,9 @@ from hpckit.report.sections.slices import Slices, middle_of, read_slice, sharing
 from hpckit.report.units import moment, number, pretty, with_units
 
 CUT_TIMES = 3
-READ_BYTES = 600_000_000  # of the main field to look for extremes in; beyond, the last time or the middle has to do
+READ_BYTES = (
+    600_000_000  # of the main field that are searched for extremes; larger fields use the last time or the middle
+)
 
 
 def extremum(file: FieldFile, variable: Variable, frame: int) -> tuple[int, ...]:
@@ -49,7 +51,7 @@ def cut_place(file: FieldFile, variable: Variable, how: str) -> tuple[int, ...]:
 
 def cross_sections(file: FieldFile, variable: Variable, how: str, most_points: int) -> list[Slices]:
     """The main field of a 3-D run on the planes across each of its dims at up to three times, with the flow in them and
-    one color scale; each time is cut through its own extremum, or all in the middle.
+    one color scale; each time is cut through its own extremum, or all times in the middle.
     """
     if len(variable.dims) != 3:
         return []
@@ -106,7 +108,7 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
     if cuts:
         field = cuts[0]
         heading = f"sections through {field.long_name}"
-        said = f"{number(field.low)} to {number(field.high)}; each time through its own place"
+        said = f"{number(field.low)} to {number(field.high)}; cut at each time where the field is most extreme"
         parts.append(f"<h3>{escape(with_units(heading, field.units))} <span>{escape(said)}</span></h3>")
         parts.append(colorbar(field))
         parts += [grid(panels(one)) + _notes(one) for one in cuts]
@@ -116,7 +118,7 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
         said = f"{number(field.low)} to {number(field.high)}" + (f"; {field.note}" if field.note else "")
         parts.append(f"<h3>{escape(with_units(field.long_name, field.units))} <span>{escape(said)}</span></h3>")
         if field.low == field.high:
-            parts.append(caption("The same value everywhere at all times shown."))
+            parts.append(caption("The field is uniform at all times shown."))
             continue
         parts += [colorbar(field), grid(panels(field)) if field.values.ndim > 2 else "".join(panels(field))]
         parts.append(_notes(field))
@@ -124,7 +126,7 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
 
 
 def _notes(field: Slices) -> str:
-    """What the panels do not say themselves."""
+    """Notes below the panels: arrows and times left out."""
     said = []
     if field.wind is not None and field.values.ndim > 2:
         said.append(

@@ -1,4 +1,4 @@
-"""What a reader should know at once: each finding with the measured loss and what to do about it."""
+"""The findings at the top of the page, each with the measured loss and advice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Record = dict[str, Any]
 IMBALANCE = 0.10  # of the mean compute time
 WAIT = 0.15  # of the wall time
 LATE = 0.05  # of the wall time, for one rank
-WRITING = ("output", "sample")  # phases in which others wait for rank 0 as they must
+WRITING = ("output", "sample")  # phases in which other ranks wait for rank 0 by design
 OUTPUT = 0.20
 MASS = 1e-12
-SHORT = 2.0  # s of wall time, below which shares of it say little
+SHORT = 2.0  # s of wall time; shares of a shorter one mean little
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Finding:
     do: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """As plain values, for JSON."""
+        """Convert to plain values for JSON."""
         return asdict(self)
 
 
 def find(numbers: Record) -> list[Finding]:
-    """All findings, the gravest first."""
+    """All findings, the most serious first."""
     every = [*_numerics(numbers), *_speed(numbers), *_records(numbers)]
     return sorted(every, key=lambda finding: ("error", "warning", "note").index(finding.level))
 
@@ -54,7 +54,7 @@ def _numerics(numbers: Record) -> Iterator[Finding]:
     if mass and abs(mass.get("relative_change") or 0.0) > MASS:
         yield Finding(
             "note",
-            f"mass changed by {number(mass['relative_change'], 3)} relative: right for open walls, not for closed ones",
+            f"mass changed by {number(mass['relative_change'], 3)} relative: right only for open walls",
         )
 
 
@@ -91,7 +91,7 @@ def _speed(numbers: Record) -> Iterator[Finding]:
 
 
 def _late(numbers: Record, wall: Any, crowded: bool) -> Iterator[Finding]:
-    """One rank for which the others wait, beyond the time that rank 0 writes or a network writes a text on it."""
+    """The rank that the others wait for most, apart from phases in which rank 0 writes output or samples text."""
     waits = numbers.get("waits")
     if not waits or waits["worst"] is None or not is_number(wall) or crowded:
         return
@@ -129,11 +129,9 @@ def _records(numbers: Record) -> Iterator[Finding]:
     if numbers["status"] == "stopped":
         yield Finding("note", "the run was ended early on purpose; its files are complete", "hpckit resume DIR goes on")
     if numbers["status"] in ("running", "unknown"):
-        yield Finding("note", "the run has not ended, or was killed before it could say so")
+        yield Finding("note", "the run has not ended, or was killed before it could record its end")
     git = (numbers["provenance"] or {}).get("git")
     if isinstance(git, dict) and git.get("dirty"):
-        yield Finding(
-            "note", "the code had changes that are in no commit", "commit before runs that are to be repeated"
-        )
+        yield Finding("note", "the code had uncommitted changes", "commit before runs that must be repeatable")
     for problem in numbers["unreadable"]:
         yield Finding("warning", problem)

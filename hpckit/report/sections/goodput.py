@@ -1,4 +1,4 @@
-"""What the time of a run went into: steps that count, checkpoints, steps lost to failures; and how often to save."""
+"""The use of a run's time: useful steps, checkpoints, steps lost to failures; and the best checkpoint interval."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def daly_interval(cost: float, between_failures: float) -> float:
 def goodput(run: RunData) -> Record | None:
     """Seconds of all attempts: `useful`, `checkpoints`, `lost` and their `total`; `goodput` is useful over total.
 
-    Lost are the steps that an attempt had told of and the next one did again, at the speed of the attempt. None for a
-    run without a time loop or checkpoints.
+    Lost are the steps that an attempt had reported and the next one repeated, at the attempt's speed. None for a run
+    without a time loop or checkpoints.
     """
     attempts = [_attempt(path) for path in sorted(run.directory.glob(ATTEMPTS))]
     if not attempts:
@@ -68,7 +68,7 @@ def goodput(run: RunData) -> Record | None:
 
 
 def goodput_section(record: Record | None) -> str:
-    """The same as a table, with the advice below; '' for none."""
+    """The goodput as a table, with the advice below; '' for none."""
     if not record:
         return ""
     names = (("steps that count", "useful"), ("waiting for checkpoints", "checkpoints"), ("steps done again", "lost"))
@@ -87,7 +87,7 @@ def goodput_section(record: Record | None) -> str:
 
 
 def _attempt(path: Path) -> Record:
-    """What a start left: its seconds, steps, checkpoints, whether it failed, and the step that it went on from."""
+    """The record of one start: its seconds, steps, checkpoints, failure, and the step that it restarted from."""
     found: Record = {"failed": (path / "failure.json").is_file()}
     summary, progress, resumed = (_read(path / f"{name}.json") for name in ("summary", "progress", "resumed"))
     found |= _told(progress)
@@ -101,7 +101,7 @@ def _told(progress: Record) -> Record:
 
 
 def _lost(before: Record, after: Record) -> float:
-    """Seconds of the steps of an attempt that the next one did again."""
+    """Seconds of an attempt's steps that the next one repeated."""
     done = (before.get("steps") or 0) - before["from"]
     again = (before.get("steps") or 0) - after["from"]
     seconds = before.get("wall_seconds") or 0.0

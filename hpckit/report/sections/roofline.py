@@ -1,5 +1,5 @@
-"""The roofline of a run: what its phases reach, beside what the node was measured to do at most (Williams, Waterman and
-Patterson 2009, Commun. ACM 52, 65-76).
+"""The roofline of a run: the rates of its phases and the measured peaks of the node (Williams, Waterman and Patterson
+2009, Commun. ACM 52, 65-76).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ FORMULAS = (
     "flop per byte = flop per cell-step / bytes per cell-step; GFLOP/s = flop per cell-step times cells times steps"
     " over the seconds of the phase (the mean over ranks); t_eff the same with bytes; roof = the lesser of the peak"
     " GFLOP/s and flop per byte times GB/s from memory. Bytes are those that must move, as in t_eff; flops are the"
-    " additions, multiplications, divisions, roots and powers of the reference kernel. What lies above the slope of"
-    " memory keeps its data in a cache, or moves less than an algorithm without fusing would have to."
+    " additions, multiplications, divisions, roots and powers of the reference kernel. Points above the memory slope"
+    " keep their data in a cache, or move less than an algorithm without fused phases would."
 )
 FIGURE = (5.6, 3.2)  # inches
-DISTURBED = " Other processes had part of the cores while this was measured: the peaks are higher."
+DISTURBED = " Other processes used the cores during this measurement: the true peaks are higher."
 
 
 def roofline(values: Record, work: Sequence[Work], machine: Record) -> Record | None:
-    """Points and peaks: everything drawn, or `{"reason": …}`; None for an app that does not tell its work.
+    """Points and peaks: everything drawn, or `{"reason": …}`; None for an app that does not state its work.
 
     `values` are the numbers of the report, `machine` as `hpckit.run.peaks.machine_of` gives it.
     """
@@ -104,7 +104,7 @@ def roofline_section(record: Record | None) -> str:
     cores = f"{peaks['cores']} core" + "s" * (peaks["cores"] != 1)
     said = (
         f"Measured on {cores} of {peaks['cpu']}"
-        + (f" ({peaks['nodes']} nodes, taken to be alike)" if peaks["nodes"] > 1 else "")
+        + (f" ({peaks['nodes']} nodes, assumed equal)" if peaks["nodes"] > 1 else "")
         + f": copy {number(peaks['copy'], 3)} GB/s, triad {number(peaks['triad'], 3)} GB/s from memory{caches};"
         f" {number(peaks['flops'], 3)} GFLOP/s of multiply-adds in double precision."
     )

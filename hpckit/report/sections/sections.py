@@ -1,4 +1,4 @@
-"""The parts of the report, from top to bottom; each is a function of the numbers and '' where it has nothing to say."""
+"""The parts of the report, from top to bottom; each is a function of the numbers, '' without content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def verdict(numbers: Record) -> str:
     for name, record in numbers["conserved"].items():
         change = record.get("relative_change")
         if change is not None:
-            said = f"changed by {number(change, 2)} of itself" if change else "is the same to the last bit"
+            said = f"changed by {number(change, 2)} of its initial value" if change else "is the same to the last bit"
             parts.append(f"{name.capitalize()} {said}.")
     if numbers["cfl"]:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
@@ -107,7 +107,7 @@ def findings(found: Sequence[Finding]) -> str:
 
 
 def conservation(run: RunData, numbers: Record) -> str:
-    """What must stay, and how well it did."""
+    """The conserved quantities and their changes."""
     rows = [
         (
             run.with_unit(name),
@@ -118,13 +118,13 @@ def conservation(run: RunData, numbers: Record) -> str:
         )
         for name, record in numbers["conserved"].items()
     ]
-    head = ("quantity", "initial", "final", "relative change", "largest on the way")
+    head = ("quantity", "initial", "final", "relative change", "largest change")
     pictures = [charts.relative_change(run, name) for name in numbers["conserved"]]
     return section("Conservation", grid(pictures), table(head, rows, (1, 2, 3, 4)))
 
 
 def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
-    """The time step and its CFL number, extremes, and whatever else the app measured; `drawn` are in other charts."""
+    """The time step and its CFL number, extremes, and the app's other metrics; those in `drawn` are in other charts."""
     names = [name for name in numbers["metrics"] if name not in numbers["conserved"]]
     first = [name for name in ("cfl", "dt") if name in names]
     groups = charts.metric_groups(first + [name for name in names if name not in first])
@@ -148,7 +148,7 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
     short = sum(line.get("dt") != 0 for line in run.metrics) - len(steps.metrics)
     said = "The charts of the CFL number and the time step leave out steps that were shortened to end on a frame;"
     return section(
-        "CFL and extremes" if numbers["cfl"] else "Measured on the way",
+        "CFL and extremes" if numbers["cfl"] else "Metrics over time",
         grid(pictures),
         caption(f"{said} the table has them." if short else ""),
         numbers_table,
@@ -156,7 +156,7 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
 
 
 def phases(numbers: Record) -> str:
-    """Where the time went, over ranks."""
+    """The time per phase, over ranks."""
     rows = numbers["phases"]
     if not rows:
         return ""
@@ -182,18 +182,18 @@ def phases(numbers: Record) -> str:
 
 
 def phase_texts(row: Record) -> tuple[str, ...]:
-    """Least, mean and largest seconds of a phase over ranks, its imbalance and its share, as they are shown."""
+    """Least, mean and largest seconds of a phase over ranks, its imbalance and its share, as texts."""
     share = "" if row["share"] is None else percent(row["share"])
     return (*(number(row[key], 3) for key in ("min", "mean", "max")), percent(row["imbalance"]), share)
 
 
 def waits_text(waits: Record | None) -> str:
-    """What the ranks waited for, in a sentence; '' where they did not."""
+    """The waiting times in a sentence; '' if there are none."""
     if not waits:
         return ""
     text = (
         f"Waiting took {number(waits['seconds'], 3)} s a rank, in whatever phase: {number(waits['late'], 3)} s for"
-        f" peers that came late, {number(waits['transfer'], 3)} s for the messages themselves."
+        f" late peers, {number(waits['transfer'], 3)} s for the messages themselves."
     )
     if waits["worst"] is not None:
         text += f" Most waited for: rank {waits['worst']}, which cost the others {number(waits['by_worst'], 3)} s."
@@ -201,7 +201,7 @@ def waits_text(waits: Record | None) -> str:
 
 
 def decomposition(numbers: Record) -> str:
-    """Which rank holds what, and where it ran."""
+    """The blocks of the ranks and their hosts."""
     record = numbers["decomposition"] or {}
     picture = charts.decomposition_picture(record)
     if not picture:
@@ -226,7 +226,7 @@ def decomposition(numbers: Record) -> str:
 
 
 def provenance(numbers: Record) -> str:
-    """Versions, hosts and command, as the run recorded them."""
+    """The recorded versions, hosts and command of the run."""
     flat = flatten({k: v for k, v in (numbers["provenance"] or {}).items() if k != "placement"})
     rows = [(name, _plain(value)) for name, value in flat.items() if value not in (None, "", [], {})]
     places = [
@@ -245,7 +245,7 @@ def provenance(numbers: Record) -> str:
 
 
 def configuration(numbers: Record) -> str:
-    """Every setting and where it was said; those that are no defaults stand first."""
+    """Every setting and where it was set; settings that differ from their default come first."""
     settings = sorted(numbers["configuration"], key=lambda item: item["origin"] in ("default", ""))
     rows = [(item["key"], _plain(item["value"]), item["origin"]) for item in settings]
     chosen = [row for row in rows if row[2] not in ("default", "")]
@@ -278,7 +278,7 @@ def _card(value: str, what: str) -> str:
 
 
 def _simulated(numbers: Record) -> str:
-    """How long a time was simulated, in words: seconds, or whatever unit the app has; '' where it is not told."""
+    """The simulated time in words, in seconds or the app's own unit; '' if unknown."""
     if "simulated_seconds" in numbers:
         return duration(numbers["simulated_seconds"])
     if "simulated_time" not in numbers:
@@ -288,7 +288,7 @@ def _simulated(numbers: Record) -> str:
 
 
 def _constant(values: Sequence[float]) -> bool:
-    """Values that stay the same but for rounding: no chart."""
+    """Whether values stay equal but for rounding, and need no chart."""
     low, high = (end((value for value in values if math.isfinite(value)), default=0.0) for end in (min, max))
     return high - low <= 1e-9 * max(abs(high), abs(low))
 

@@ -1,4 +1,4 @@
-"""Fields of a run as pictures need them: few times, two dims, few points."""
+"""Fields of a run reduced for pictures: few times, two dims, few points."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hpckit.report.units import pretty, scaled_place
 Array = npt.NDArray[Any]
 SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
 SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
-DIVERGING = "RdBu_r"  # white where nothing happens, as the page is
-TAILS = (0.01, 0.995)  # quantiles of all times that a sequential scale ends at, so that one peak does not bleach it
+DIVERGING = "RdBu_r"  # white, like the page, where the deviation is 0
+TAILS = (0.01, 0.995)  # quantiles over all times that bound a sequential scale, so that one peak does not bleach it
 BLANK = 1e-3  # of the range of all times: a time with less of its own would be a panel of one color
 
 
@@ -25,9 +25,9 @@ class Slices:
     """A variable at several times: `values` [times, rows, columns] (or [times, columns] in 1-D), thinned out.
 
     `low`, `high` are the extremes of all values shown; `note` says how a 3-D field was cut; `blank` are the times left
-    out because the field is the same everywhere. `center` is the value that deviations are seen from, where the reader
-    of the file knows it; `scale` (low, high, color map) comes before the field's own. `ends` is where the first and the
-    last cell of the last dim end, where points were joined.
+    out because the field is the same everywhere. `center` is the reference value of deviations, if known;
+    `scale` (low, high, color map) overrides the field's own. `ends` are the outer ends of the first and last cell of
+    the last dim, if points were joined.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Slices:
 
     @property
     def middle(self) -> float | None:
-        """The value that deviations are seen from: 0 for perturbations and values of both signs, the start value of a
-        field that was uniform at first, None for others.
+        """The reference value of deviations: 0 for perturbations and values of both signs, the initial value of a field
+        that was uniform at first, None for others.
         """
         if self.center is not None:
             return self.center
@@ -71,9 +71,9 @@ def middle_of(words: str, low: float, high: float, first: Array) -> float | None
 def color_scale(field: Slices) -> tuple[float, float, str]:
     """Lowest and highest value of the scale and the name of the color map.
 
-    Fields with a middle get one that is white there; a few values (0.2 %) may then lie beyond its ends, where that
-    makes the rest visible. Of others the lowest 1 % and the highest 0.5 % lie beyond; temperatures get warm colors.
-    A field that brings its own scale keeps it.
+    Fields with a middle get a map that is white there; a few values (0.2 %) may exceed its ends if that makes the
+    rest visible. For others the lowest 1 % and the highest 0.5 % exceed it; temperatures get warm colors. A field
+    with its own scale keeps it.
     """
     if field.scale is not None:
         return field.scale
@@ -88,13 +88,13 @@ def color_scale(field: Slices) -> tuple[float, float, str]:
         return middle - (limit or 1.0), middle + (limit or 1.0), DIVERGING
     cmap = WARM if field.units in ("K", "degC") or "temperature" in field.long_name.lower() else SEQUENTIAL
     low, high = (float(end) for end in np.quantile(values, TAILS))
-    if not high > low:  # nearly the same everywhere: the exception is what there is to see
+    if not high > low:  # nearly uniform: the full range shows the exception
         low, high = float(values.min()), float(values.max())
     return (low, high, cmap) if high > low else (low - 0.5, low + 0.5, cmap)
 
 
 def sharing_scale(made: list[Slices]) -> list[Slices]:
-    """The same fields with one color scale, that of all of them together."""
+    """The same fields with one color scale over all of them."""
     if not made:
         return []
     low, high = min(one.low for one in made), max(one.high for one in made)
@@ -166,7 +166,7 @@ def read_slice(
 
 
 def thin(values: Array, steps: list[int]) -> Array:
-    """Means over blocks of `steps` points; what does not fill a block at the end is left out."""
+    """Means over blocks of `steps` points; an incomplete last block is left out."""
     for axis, step in enumerate(steps):
         if step > 1:
             whole = values.shape[axis] // step

@@ -40,7 +40,7 @@ def density_units(units: str) -> str:
 
 
 def spectra_section(made: Sequence[Spectrum]) -> str:
-    """The spectra side by side, each with what was found in it."""
+    """The spectra side by side, each with its slope and resolution."""
     if not made:
         return ""
     notes = [f"{one.name.capitalize()}: {one.said}. {_found(one, law_of(one))}" for one in made]

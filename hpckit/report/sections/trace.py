@@ -1,4 +1,4 @@
-"""Some steps of the timeline of a run (`hpckit run --trace`): what each rank did when, and its messages."""
+"""Some steps of the timeline of a run (`hpckit run --trace`): the phases of each rank, and its messages."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def trace_section(directory: Path) -> str:
         "Timeline",
         picture,
         caption(
-            "Usual steps of the run; dark lines are messages, from where they left to where they"
-            f" were there. All of it is in {FILE}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing."
+            "Typical steps of the run; dark lines are messages from departure to arrival."
+            f" The whole timeline is in {FILE}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing."
         ),
     )
 
 
 def _window(events: list[dict[str, Any]]) -> tuple[float, float]:
-    """Begin and end, in µs, of some phases of rank 0 that are like most of its others, without output if there are."""
+    """Begin and end, in µs, of some typical phases of rank 0, without output if possible."""
     spans = sorted(
         (event["ts"], event["ts"] + event["dur"], event["name"])
         for event in events

@@ -27,7 +27,7 @@ Shape = tuple[int, int] | None
 
 
 class _Neighbors:
-    """The slots of a round: the buffer, then one for what each neighbor sends."""
+    """The slots of a round: the buffer, then one for each neighbor's message."""
 
     def __init__(self, values: Any, neighbors: int) -> None:
         self.kind = values
@@ -47,17 +47,17 @@ def gossip(
     shape: Shape = None,
     kind: str | None = None,
 ) -> Request:
-    """Replace the buffer by the mean of it and those of the neighbors on a graph of the ranks: one round.
+    """One round: replace the buffer by the mean of itself and the neighbors' buffers on a graph of the ranks.
 
     graph, turn, shape: see `gossip_plan`; count the rounds in `turn` for the graph "exponential". The mean over all
-    ranks stays as it is, up to rounding. kind: see `Reduction`. Raises `InputError` for integers, which have no mean.
+    ranks is preserved up to rounding. kind: see `Reduction`. Raises `InputError` for integers, which have no mean.
     """
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = Reduction(given.array.dtype, "mean", None, kind)
     plan, program = _round(graph, axis.size, turn, shape, axis.rank)
     neighbors = sorted({move.recv_from for move in program.moves} - {NOBODY, axis.rank})
-    # On the exponential graph rounds have neighbors of their own.
+    # On the exponential graph each round has its own neighbors.
     number = turn % max(1, (axis.size - 1).bit_length()) if graph == "exponential" else 0
     what = ("gossip", graph, f"round {number}") if number else ("gossip", graph)
     told = axis.given, what, given.array.dtype, given.size, -1, neighbors
@@ -78,8 +78,8 @@ class LocalSGD:
             parameters -= rate * gradient(parameters)
             averaging.step(parameters)
 
-    With every=1, no graph and equal parameters at the start it is synchronous SGD. `plan` is what an averaging runs,
-    to be proved, priced and drawn. Raises `InputError` for numbers and names that cannot be.
+    With every=1, no graph and equal parameters at the start it is synchronous SGD. `plan` is the plan of an averaging,
+    to be proved, priced and drawn. Raises `InputError` for invalid numbers and names.
     """
 
     def __init__(self, mesh_axis: Any, every: int = 1, graph: str | None = None, *, shape: Shape = None) -> None:
@@ -88,7 +88,7 @@ class LocalSGD:
             raise InputError(f"averaging every {every} steps", do="give 1 or more")
         self._axis, self._graph, self._shape = mesh_axis, graph, shape
         self.steps = self.turns = 0
-        self.plan  # noqa: B018 (a graph that cannot be is found now)
+        self.plan  # noqa: B018 (an impossible graph is refused now)
 
     @property
     def plan(self) -> CollectivePlan:
@@ -99,7 +99,7 @@ class LocalSGD:
         return gossip_plan(self._graph, ranks, self.turns, shape=self._shape)
 
     def step(self, *parameters: Any) -> bool:
-        """A step was made: average the arrays if it is time to. Returns whether it was; collective then."""
+        """Call after each step: average the arrays if due, and return whether it did; collective then."""
         self.steps += 1
         if self.steps % self.every:
             return False

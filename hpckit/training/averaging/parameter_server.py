@@ -29,7 +29,7 @@ __communicates__ = True  # its frames are not call sites
 
 Update = Callable[[np.ndarray, np.ndarray], object]
 PUSH, PULL, REPLY, DONE = range(4)  # tags
-SPIN, LONGEST_SLEEP = 1e-4, 1e-3  # s that a server polls at full speed, then with sleeps that grow up to so long
+SPIN, LONGEST_SLEEP = 1e-4, 1e-3  # s: a server polls at full speed, then with sleeps that grow up to the second
 
 
 class ParameterServer:
@@ -41,14 +41,14 @@ class ParameterServer:
                 server.push(gradient(parameters))
         server.pull(parameters)  # in the end, on all ranks: the last ones
 
-    update(part, gradient): changes the server's part of the parameters in place; it may keep state for its part, as a
-    momentum. staleness: how many pushes a worker may be ahead of the slowest; 0 is synchronous: one update with the
+    update(part, gradient): changes the server's part of the parameters in place; it may keep state for its part, such
+    as a momentum. staleness: pushes by which a worker may lead the slowest one; 0 is synchronous: one update with the
     mean of all workers for each clock. Above 0, every push is an update at once, with the gradient over the number of
     workers, in the order of arrival. None: no bound (fully asynchronous).
 
-    Servers work when the block ends: until all workers have left theirs. Workers push equally often where the staleness
-    is 0. Collective over the axis, with equal parameters on all ranks. Raises `InputError` for what cannot be, on every
-    rank alike.
+    Servers work at the end of the block, until all workers have left theirs. With a staleness of 0 workers must push
+    equally often. Collective over the axis, with equal parameters on all ranks. Raises `InputError` on every rank for
+    invalid arguments.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class ParameterServer:
         self._clock += 1
 
     def close(self) -> None:
-        """Workers say that they are done, servers serve until all have, and all get the last parameters. Collective.
+        """Workers finish, servers serve until all have, and all ranks get the last parameters. Collective.
 
-        Raises `InputError` where the staleness is 0 and workers have not pushed equally often.
+        Raises `InputError` if the staleness is 0 and workers have not pushed equally often.
         """
         if self._last is not None:
             return
@@ -162,7 +162,7 @@ class ParameterServer:
 
 
 class _Service:
-    """What a server does: takes pushes, and answers pulls as soon as the slowest worker allows."""
+    """The service of a server: it receives pushes, and answers pulls as soon as the slowest worker allows."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Service:
         MPI.Request.Waitall([request for request, _ in self._replies])
         if any(self._pushed):
             raise InputError(
-                f"workers pushed {', '.join(map(str, self._clocks))} times, and with a staleness of 0 they push alike",
+                f"workers pushed {', '.join(map(str, self._clocks))} times; a staleness of 0 needs equal numbers",
                 do="make equally many steps on all workers, or allow a staleness",
             )
 
@@ -217,7 +217,7 @@ class _Service:
         self._answer()
 
     def _apply(self, worker: int, gradient: np.ndarray) -> None:
-        """Update: at once, or where all must be of one clock as soon as the last of them is there."""
+        """Update at once, or with a staleness of 0 as soon as the last gradient of a clock has arrived."""
         if self._staleness != 0:
             self._update(self.part, np.divide(gradient, gradient.dtype.type(self._workers), out=gradient))
             return
@@ -230,7 +230,7 @@ class _Service:
             self._update(self.part, first)
 
     def _answer(self) -> None:
-        """Answer the pulls of workers that are not too far ahead. One that is done holds nobody up."""
+        """Answer the pulls of workers that are not too far ahead. A finished worker delays no other."""
         slowest = min((c for c, done in zip(self._clocks, self._done, strict=True) if not done), default=None)
         self._replies = [pair for pair in self._replies if not pair[0].Test()]
         for worker, clock in list(self._waiting.items()):

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Optimizer(Protocol):
-    """What changes values by gradients: `AdamW`, `SGD`."""
+    """An optimizer, which updates values by gradients: `AdamW`, `SGD`."""
 
     def step(self, rate: float, scale: float = 1.0) -> None:
-        """Change the values."""
+        """Update the values."""
 
 
 class PartOfParameters:
@@ -41,7 +41,7 @@ class PartOfParameters:
                 self.offsets[parameter.name] = max(first - start, 0)
 
     def add_second_grads(self) -> None:
-        """Workers have added theirs before they push."""
+        """Do nothing: workers have added theirs before they push."""
 
 
 def parameter_server(
@@ -53,7 +53,7 @@ def parameter_server(
     servers: int = 1,
     staleness: int | None = 0,
 ) -> ParameterServer:
-    """A `ParameterServer` whose updates are steps of an optimizer, each server's on its part of the parameters.
+    """A `ParameterServer` that updates by optimizer steps, each server on its part of the parameters.
 
         with hp.training.parameter_server(comm, parameters, AdamW, lambda step: 1e-3, staleness=2) as server:
             for share in ... if server.is_worker else ():
@@ -63,8 +63,8 @@ def parameter_server(
                 server.push(parameters.grads)
 
     optimizer: makes one of `Parameters`, as `AdamW` does. rate: the learning rate of update number 0, 1, … of a server.
-    servers, staleness: as of `ParameterServer`; 0 is synchronous, to the bit. Collective, with equal parameters on all
-    ranks. Raises `InputError` for what cannot be.
+    servers, staleness: see `ParameterServer`; 0 is synchronous, to the bit. Collective, with equal parameters on all
+    ranks. Raises `InputError` for invalid arguments.
     """
     rank = axis_of(mesh_axis).rank
     made: list[tuple[PartOfParameters, Optimizer]] = []

@@ -59,7 +59,9 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
     files = [is_file_of_numbers(path) for path in (a, b)]
     if any(files):
         if not all(files):
-            raise InputError(f"{b if files[0] else a} is no HDF5 file", do="hpckit compare FILE.h5 FILE.h5, or DIR DIR")
+            raise InputError(
+                f"{b if files[0] else a} is not an HDF5 file", do="hpckit compare FILE.h5 FILE.h5, or DIR DIR"
+            )
         return {"a": [str(a)], "b": [str(b)], **_fields(a, b)}
     left, right = _runs(a), _runs(b)
     first, other = left[0], right[0]

@@ -23,7 +23,7 @@ from hpckit.report.units import counted
 from hpckit.settings.table import bytes_text, print_table
 
 ROWS = 10  # of the table
-# So many messages are priced; splits that send more bytes than those are then only counted.
+# The most messages that are priced; splits that send more bytes are then only counted.
 MOST_MESSAGES = 20_000_000
 
 
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Row:
-    """A split with its price, if it was asked for; chosen: by a mesh of its own accord."""
+    """A split with its price, if priced; chosen: a mesh chooses it by default."""
 
     def __init__(self, split: Split, plan: HaloPlan, chosen: bool, setting: Setting, priced: bool) -> None:
         self.split, self.plan, self.chosen, self._itemsize = split, plan, chosen, setting.itemsize
@@ -78,19 +78,19 @@ class Row:
 
 
 def _rows(splits: list[Split], mesh: Split, setting: Setting) -> list[Row]:
-    """All splits, the quickest first; those that are not priced behind them, the fewest bytes first."""
+    """All splits, the quickest first, then those without a price, the fewest bytes first."""
     rows, left = [], MOST_MESSAGES
     for split in [mesh, *(split for split in splits if split is not mesh)]:
         plan = halo_plan(split.decomposition)
         messages = 2 * setting.ranks * len(plan.order)
         rows.append(Row(split, plan, split is mesh, setting, priced=messages <= left or split is mesh))
         left -= messages
-    # Between equals what a mesh takes of its own accord, then the order of the splits.
+    # Among equals the mesh's own choice comes first, then the order of the splits.
     return sorted(rows, key=lambda row: (_rounded(row.seconds), not row.chosen))
 
 
 def _rounded(seconds: float) -> float:
-    """Times that differ by rounding alone are one."""
+    """A time rounded so that times equal but for rounding compare equal."""
     return float(f"{seconds:.9g}")
 
 
@@ -173,7 +173,7 @@ def _print(rows: list[Row], setting: Setting) -> None:
     print_table(head, table)
     _tell_choice(rows, setting)
     if len(shown) < len(rows):
-        print(f"{len(rows) - len(shown)} more ways to split it: --json tells them all")
+        print(f"{len(rows) - len(shown)} more ways to split it: --json lists them all")
     unpriced = sum(row.price is None for row in rows)
     if unpriced:
         print(f"not priced, as they send no less than those above: {unpriced}; --split fixes an axis, and prices them")
@@ -189,7 +189,7 @@ def _name(topology: Topology) -> str:
 
 
 def _tell_choice(rows: list[Row], setting: Setting) -> None:
-    """What a mesh takes of its own accord, and how to have the best."""
+    """Print the mesh's own choice, and how to get the best split."""
     mesh, best = next(row for row in rows if row.chosen), rows[0]
     axes = ", ".join(f"{name}={size}" for name, size in setting.axes.items())
     print(f"* what hpckit chooses: Mesh(comm, {axes}, shape=…, halo=…)")

@@ -1,4 +1,4 @@
-"""What `hpckit plan halo` is asked for: its options read, all mistakes at once."""
+"""The setting of `hpckit plan halo`: its options, checked with all mistakes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKS, MOST_RANKS = 16, 1 << 20
 
 @dataclass(frozen=True)
 class Setting:
-    """What is exchanged, and where. axes: ranks along each, 0 to be chosen; itemsize: bytes of a cell, all fields."""
+    """An exchange and its machine. axes: ranks along each, 0 to be chosen; itemsize: bytes of a cell, all fields."""
 
     shape: tuple[int, ...]
     ranks: int
@@ -67,7 +67,7 @@ def read_setting(options: argparse.Namespace) -> Setting:
 def _whole(text: str, what: str, least: int) -> int:
     """A number from `least` on, which is 0 or more."""
     if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < least:
-        raise InputError(f"{what} {text!r} is no whole number from {least} on")
+        raise InputError(f"{what} {text!r} is not a whole number of {least} or more")
     return int(text)
 
 
@@ -126,5 +126,5 @@ def _dtype(text: str) -> np.dtype:
     except (TypeError, ValueError, SyntaxError):
         dtype = np.dtype("O")
     if dtype.kind not in "biufc":
-        raise InputError(f"--dtype {text!r} is no type of numbers", do="give one of f4, f8, c16, i4, …")
+        raise InputError(f"--dtype {text!r} is not a number type", do="give one of f4, f8, c16, i4, …")
     return dtype

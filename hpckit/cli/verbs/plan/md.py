@@ -1,4 +1,4 @@
-"""`hpckit plan md`: what molecular dynamics sends on so many ranks, proved, priced and drawn without MPI."""
+"""`hpckit plan md`: the communication of molecular dynamics, proved, priced and drawn without MPI."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hpckit.settings.table import bytes_text, print_table
 AXES = ("x", "y", "z")
 FINE = 1000  # parts of the longest edge, for a split with little surface
 PARTS = ("latency", "transfer", "contention")
-MOST_RANKS = 4096  # the domains of each are looked at
+MOST_RANKS = 4096  # every rank's domain is examined
 EXAMPLE = "hpckit plan md --ranks 64 --particles 1000000 --density 0.8442 --cutoff 2.5 --skin 0.3"
 
 
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--density", type=float, default=0.8442, help="particles per volume (default 0.8442)")
     it.add_argument("--cutoff", type=float, default=2.5, help="of the forces (default 2.5)")
     it.add_argument("--skin", type=float, default=0.3, help="by which lists reach further (default 0.3)")
-    it.add_argument("--box", default="1x1x1", metavar="EDGES", help="how the edges are to each other (default 1x1x1)")
+    it.add_argument("--box", default="1x1x1", metavar="EDGES", help="ratio of the edges (default 1x1x1)")
     it.add_argument("--periodic", default="x,y,z", metavar="AXES", help="axes that close on themselves (default x,y,z)")
     it.add_argument("--node-size", type=int, help="ranks of a node, which exchange in its shared memory")
     it.add_argument(

@@ -33,7 +33,7 @@ STAGES, MICROBATCHES = 4, 16
 
 @dataclass(frozen=True)
 class Setting:
-    """What all schedules are priced with. share: F, I and W of a rank's part of the network, s; tied: s."""
+    """The inputs of all prices. share: F, I and W of a rank's part of the network, s; tied: s."""
 
     machine: Machine | None
     nbytes: int
@@ -44,11 +44,11 @@ class Setting:
 
     @property
     def in_units(self) -> bool:
-        """Whether times are in units of F: nothing was given that has seconds."""
+        """Whether times are in units of F, because no option gives seconds."""
         return self.share is None and not self.layers and self.machine is None
 
     def partition(self, schedule: Schedule) -> Partition:
-        """The layers dealt to the stages; where one rank has the first and the last, its weight is there once."""
+        """The layers dealt to the stages; a tied weight is stored once if one rank has the first and last stage."""
         tied = self.tied if schedule.rank_of[0] != schedule.rank_of[-1] else 0.0
         return partition_layers([layer.seconds for layer in self.layers], schedule.stages, tied)
 
@@ -61,7 +61,7 @@ class Setting:
         parts = self.partition(schedule)
         forward = parts.sums([layer.forward for layer in self.layers])
         backward_input = parts.sums([layer.backward_input for layer in self.layers])
-        # W with the tie: what a load has more than its layers.
+        # W with the tie: the load beyond the layers' own.
         weight = [load - f - i for load, f, i in zip(parts.loads, forward, backward_input, strict=True)]
         return StageTimes(forward, backward_input, [max(time, 0.0) for time in weight])
 
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
             possible.append(schedule)
         except InputError as error:
             refused.append((schedule.name, error))
-    if not options.schedule:  # where nothing is possible, the simplest schedule says why
+    if not options.schedule:  # if none is possible, the simplest schedule says why
         refused.sort(key=lambda pair: list(SCHEDULES).index(pair[0]))
     if not possible or (options.schedule and refused):
         raise refused[0][1]
@@ -145,13 +145,13 @@ def _setting(options: argparse.Namespace) -> Setting:
         try:
             forward, backward_input, weight = (float(text) / 1e3 for text in options.times.split(","))
         except ValueError:
-            raise InputError(f"{options.times!r} are no three times", do="write F,I,W in ms, as in 2.1,2,1.9") from None
+            raise InputError(f"{options.times!r} is not three times", do="write F,I,W in ms, as in 2.1,2,1.9") from None
         share = (forward, backward_input, weight)
         StageTimes(*share)
         if options.layers:
             raise InputError("times of the stages and of the layers exclude each other", do="give --times or --layers")
     if not 0 <= options.tied < float("inf"):
-        raise InputError(f"--tied {options.tied:g} is no time", do="give ms, 0 or more")
+        raise InputError(f"--tied {options.tied:g} is not a time", do="give ms, 0 or more")
     if options.tied and not options.layers:
         raise InputError("--tied is for layers that are dealt to stages", do="give --layers FILE.csv too")
     machine = machine_of(options.machine) if options.machine else None
@@ -160,7 +160,7 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 
 def _schedules(options: argparse.Namespace) -> tuple[list[Schedule], list[tuple[str, InputError]]]:
-    """The schedules that were asked for, by default all, and those that cannot be, with the reason."""
+    """The requested schedules, by default all, and the impossible ones with the reason."""
     ranks = STAGES if options.stages is None else options.stages
     microbatches = MICROBATCHES if options.microbatches is None else options.microbatches
     found, refused = [], []

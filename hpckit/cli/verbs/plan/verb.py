@@ -24,14 +24,14 @@ from hpckit.plan.prove import prove
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import print_table
 
-# Plans of more steps that are all unlike are priced only when they are asked for by name: it takes a while.
+# Plans of more steps without repetition are priced only when asked for by name: it takes a while.
 MOST_STEPS = 10_000
 MOST_RANKS = 10_000_000  # a step is arrays over all of them
-# Plans of more messages that have to be looked at one by one are priced only where they may be the quickest of all.
+# Plans of more messages that must be priced one by one are priced only if they may be the quickest.
 MOST_MESSAGES = 40_000_000
-# The spectral gap of gossip is told up to so many ranks.
+# The spectral gap of gossip is printed up to this number of ranks.
 MOST_GAPS = 1024
-# So many ranks may share a node; each then looks at all others.
+# The most ranks of a node, as each of them is compared with all others.
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _all_of(operation: str, ranks: int, node_size: int) -> list[str]:
-    """The algorithms of an operation that so many ranks can run on nodes of `node_size`."""
+    """The algorithms of an operation that `ranks` ranks can run on nodes of `node_size`."""
     if operation != GOSSIP:
         shared = [name for name in IN_MEMORY.get(operation, {}) if name != "nodes"]
         if 1 < node_size < ranks and ranks % node_size == 0 and operation == "all_reduce":
@@ -157,7 +157,7 @@ def _priced(plans: list[CollectivePlan], machine: Machine, nbytes: int, asked_fo
 
 
 def _gap(plan: GossipPlan) -> float:
-    """The spectral gap of a round, on average over the rounds after which the graph is the same again."""
+    """The spectral gap of a round, averaged over one period of the graph's rounds."""
     turns = max((plan.ranks - 1).bit_length(), 1) if plan.algorithm == "exponential" else 1
     left = 1.0 - spectral_gap(*(gossip_plan(plan.algorithm, plan.ranks, turn) for turn in range(turns)))
     return 1.0 - max(left, 0.0) ** (1.0 / turns) if left > ROUNDING else 1.0
