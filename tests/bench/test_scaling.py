@@ -216,7 +216,7 @@ def test_fits_leave_out_what_shares_cores(made):
 def test_a_fit_that_is_no_fraction_says_so(made):
     assert "not a fraction" not in markdown(made)
     slow = {"law": "Amdahl", "serial": {"value": 1.5, "low": 1.1, "high": 1.6}}
-    assert "no fraction: more ranks take longer" in markdown({**made, "fit": slow})
+    assert "is not a fraction: more ranks take longer" in markdown({**made, "fit": slow})
 
 
 def test_rounds_that_other_programs_disturb_are_left_out_and_told(made):

@@ -418,7 +418,7 @@ def test_graphs_that_cannot_be_are_refused(tmp_path, tables, said):
         (["run", "study.toml", "--no-wait"], "are for --slurm", 2),
         (["draw", "study.toml", "--svg", "x.png"], "ends in .svg", 2),
         (["draw", "study.toml", "--svg", "nowhere/x.svg"], "there is no such folder", 3),
-        (["run", "bytes.toml"], "the graph is no UTF-8 text", 2),
+        (["run", "bytes.toml"], "not UTF-8 text", 2),
     ],
 )
 def test_options_that_cannot_be(words, said, code, here, capsys):

@@ -122,7 +122,7 @@ def test_all_mistakes_of_a_machine_file_at_once(tmp_path):
                  "level b: unknown speed", "latency (s) is a number 0 or more, not -1"):  # fmt: skip
         assert said in caught.value.do
     path.write_text("level = 3\n[")
-    with pytest.raises(InputError, match="no TOML"):
+    with pytest.raises(InputError, match="not TOML"):
         machine_of(path)
     with pytest.raises(InputError, match="no machine 'nix'") as caught:
         machine_of("nix")

@@ -78,7 +78,7 @@ if __name__ == "__main__":
             begin, stopped, many = step, False, saved.values.get("many", [])
             assert saved.values.get("seed", 7) == 7
             assert saved.values.get("rest", [0.0, 1.0]) == [0.0, 1.0]
-            for values, words in (({"v": {1, 2}}, "set is nothing"), ({"v": 1j}, "complex is nothing")):
+            for values, words in (({"v": {1, 2}}, "set"), ({"v": 1j}, "complex")):
                 refused(words, call=lambda values=values: saved.edge(1, **values))
             while step < last and not stopped:
                 advance(T, exchange)

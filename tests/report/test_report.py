@@ -144,7 +144,7 @@ def test_missing_and_broken_pieces_are_told(tmp_path):
     found = json.loads((gone / "report/report.json").read_text())["findings"]
     assert any("frames/000004/frame.h5" in finding["text"] for finding in found)
 
-    with pytest.raises(InputError, match="no run directory"):
+    with pytest.raises(InputError, match="not a run directory"):
         build_report(tmp_path)
 
 
