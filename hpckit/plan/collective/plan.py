@@ -138,11 +138,6 @@ class CollectivePlan:
             "all_gather": (own, every),
         }[self.operation]
 
-    def slot_starts(self, count: int) -> Ints:
-        """Where the slots start in a buffer of `count` elements, and its end: int64[slots + 1], or a row a rank."""
-        sizes = self.sizes(count)
-        return np.concatenate([np.zeros_like(sizes[..., :1]), np.cumsum(sizes, axis=-1)], axis=-1)
-
     def sizes(self, count: int) -> Ints:
         """Elements in each slot: int64[slots], or int64[ranks, slots] where ranks differ (all-to-all)."""
         if self.counts is not None:
