@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.comm.agree import all_of_ranks, max_of_ranks
-from hpckit.comm.device import Device, ranks_text
+from hpckit.comm.device import Device, sharing_text
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import SetupError
 
@@ -69,7 +69,7 @@ class Gpu(Device):
             needed = math.prod(shape) * np.dtype(dtype).itemsize
             raise SetupError(
                 f"{self.name} has no room for an array of {needed / 1e9:.3g} GB",
-                likely=f"it has {self.memory / 1e9:.3g} GB, and {ranks_text(self.ranks)}",
+                likely=f"it has {self.memory / 1e9:.3g} GB, and {sharing_text(self.ranks)}",
                 do="use more GPUs, or a smaller grid",
             ) from None
 
@@ -121,7 +121,7 @@ class Gpu(Device):
     def describe(self) -> str:
         """One line for a header."""
         way = "MPI takes its memory" if self.direct else "MPI staged through the host"
-        return f"{self.name}, {ranks_text(self.ranks)}, {way}"
+        return f"{self.name}, {sharing_text(self.ranks)}, {way}"
 
     def facts(self) -> dict[str, Any]:
         """What to keep with a run's figures."""
