@@ -28,6 +28,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 RANK_BYTES = 32 << 20  # of a rank without data: Python, NumPy, MPI
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and killing it
+PORTS_SECONDS = 3.0  # that a launcher may take from its first port to its last
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # Words of MPICH and Open MPI about a failed job: kept in launcher.log, and reported in our own words.
 NOISE = re.compile(
@@ -148,9 +149,10 @@ def run_job(
         ]
         for reader in readers:
             reader.start()
-        listens = is_alone()  # perhaps to the network, until we have seen to it
+        until = float("inf") if is_alone() else 0.0  # when no more ports of the launcher are expected
         while process.poll() is None:
-            listens = listens and not keep_to_loopback(process.pid)
+            if time.monotonic() < until and keep_to_loopback(process.pid):
+                until = min(until, time.monotonic() + PORTS_SECONDS)
             if len(asked) > end.stops:
                 end.stops += 1
                 on_stop(end.stops, process)

@@ -24,9 +24,9 @@ SEVERAL_NODES = (
     "PRTE_MCA_prte_default_hostfile",
 )
 # The user's own choice of a network, which is left alone.
-NETWORKS = ("UCX_TLS", "UCX_NET_DEVICES", "MPIR_CVAR_CH4_NETMOD")
-# UCX, MPICH's way between nodes, would open ports of each rank on every interface. Memory and GPUs remain.
-NO_NETWORK = {"UCX_TLS": "^tcp,ib"}
+NETWORKS = ("UCX_TLS", "UCX_NET_DEVICES", "MPIR_CVAR_CH4_NETMOD", "OMPI_MCA_btl", "OMPI_MCA_pml")
+# UCX, MPICH's way between nodes, and Open MPI would open ports of each rank on all interfaces. Memory and GPUs remain.
+NO_NETWORK = {"UCX_TLS": "^tcp,ib", "OMPI_MCA_btl": "^tcp"}
 PIDFD_GETFD = 438  # the number of the system call, the same on all architectures
 
 
@@ -53,8 +53,8 @@ def without_network(environment: Mapping[str, str]) -> dict[str, str]:
 def keep_to_loopback(pid: int) -> bool:
     """Bind the ports on which a process of ours listens to the loopback device; True once there was one.
 
-    MPICH's mpiexec listens on all interfaces for the proxies of its nodes, and no option changes that. Needs Linux 5.7
-    and the right to trace the process; without them nothing happens.
+    The mpiexec of MPICH and of Open MPI listen on all interfaces for their helpers on other nodes, and no option changes
+    that. Needs Linux 5.7 and the right to trace the process; without them nothing happens.
     """
     if sys.platform != "linux":
         return False
