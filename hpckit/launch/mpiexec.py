@@ -36,6 +36,9 @@ NOISE = re.compile(
     r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
     r"|\S+ noticed that process rank"
 )
+NO_START = re.compile(
+    r"Fatal error in internal_Init|MPI_INIT has failed|MPI_Init_thread"
+)  # in MPICH's, Open MPI's words
 ABORTED = re.compile(r"application called MPI_Abort|MPI_ABORT was invoked")
 # MPICH names the process of any rank, after it has killed all: we take only the signal from its message.
 LOST = (
@@ -47,7 +50,7 @@ LOST = (
 @dataclass
 class JobEnd:
     """How a job ended: mpiexec's exit code, facts about a lost rank, the number of the user's stop requests, the
-    launcher's output, and whether a rank called MPI_Abort.
+    launcher's output, whether a rank called MPI_Abort, and whether MPI failed to start on one.
     """
 
     code: int
@@ -55,6 +58,7 @@ class JobEnd:
     stops: int = 0
     noise: list[str] = field(default_factory=list)
     aborted: bool = False
+    unstarted: bool = False
 
 
 def find_mpiexec() -> str:
@@ -193,6 +197,15 @@ def kill(process: subprocess.Popen) -> None:
         process.wait()
 
 
+def no_start() -> SetupError:
+    """The error of a job in which MPI did not start; the library has said why."""
+    return SetupError(
+        "MPI did not start",
+        likely="shared memory (/dev/shm) is full or cannot be written, or a network that MPI was to use is not there",
+        do="hpckit doctor",
+    )
+
+
 def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
     """Pass on the lines of the ranks, and keep the launcher's own lines with the empty lines before them."""
     empty = 0
@@ -204,6 +217,7 @@ def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end
                 if found := pattern.search(text):
                     end.lost.update(found.groupdict())
         elif text:
+            end.unstarted |= is_error and NO_START.search(text) is not None
             for _ in range(empty):
                 on_line("", is_error)
             on_line(text, is_error)

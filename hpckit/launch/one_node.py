@@ -53,8 +53,8 @@ def without_network(environment: Mapping[str, str]) -> dict[str, str]:
 def keep_to_loopback(pid: int) -> bool:
     """Bind the ports on which a process of ours listens to the loopback device; True once there was one.
 
-    MPICH's and Open MPI's mpiexec listen on all interfaces for their helpers on other nodes, and no option changes that.
-    Needs Linux 5.7 and the right to trace the process; without them nothing happens.
+    The launchers of MPICH and Open MPI listen on all interfaces for their helpers on other nodes, and no option changes
+    it. Needs Linux 5.7 and the right to trace the process; without them nothing happens.
     """
     if sys.platform != "linux":
         return False
