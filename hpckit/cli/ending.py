@@ -13,7 +13,7 @@ from hpckit.cli.nested import CASES
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
-from hpckit.launch.mpiexec import JobEnd
+from hpckit.launch.mpiexec import JobEnd, no_start
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text
@@ -89,6 +89,8 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
         error = StallError(
             stall, where="reported by the watch", do=f"look at the lines named; {stalls_folder(directory)}"
         )
+    elif end.code and end.unstarted:
+        error = no_start()
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(

@@ -66,6 +66,8 @@ def run_program(
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; reported by the watch", do="look at the lines named")
+    if end.code and end.unstarted:
+        raise mpiexec.no_start()
     if code:  # an exception; how the launcher and the other ranks ended follows from it
         return code
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well

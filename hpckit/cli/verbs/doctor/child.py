@@ -162,6 +162,17 @@ def hdf5() -> None:
         say("hdf5", "fail", "a flipped bit is read back as good data")
 
 
+def hdf5_parallel() -> None:
+    """Whether h5py is built with MPI."""
+    import h5py
+
+    if h5py.get_config().mpi:
+        say("hdf5_parallel", "ok", 'h5py is built with MPI: the output driver "mpio" can be used')
+    else:
+        text = "h5py is built without MPI; the default output (a file a rank) does not need it"
+        say("hdf5_parallel", "skipped", text)
+
+
 def numba() -> None:
     """Compile a kernel and compare it with NumPy."""
     import numba as package
@@ -279,6 +290,7 @@ CHILDREN: dict[str, Callable[[], None]] = {
     "abi": abi,
     "ranks": ranks,
     "hdf5": hdf5,
+    "hdf5_parallel": hdf5_parallel,
     "numba": numba,
     "gpu": gpu,
     "gpu_mpi": gpu_mpi,
