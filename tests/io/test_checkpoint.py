@@ -311,6 +311,16 @@ def test_names_of_arrays_stay_within_the_file(tmp_path: Path) -> None:
         failpoints.breaking("shard.write:sing")
 
 
+def test_files_of_others_in_a_generation_stay(tmp_path: Path) -> None:
+    saved(tmp_path, 3)
+    own = {path.name for path in (tmp_path / "g000003").iterdir()}
+    (tmp_path / "g000001/thesis.tex").write_text("mine")
+    (tmp_path / "g000002/folder").mkdir()
+    assert mf.prune(tmp_path, 1) == [1, 2]
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("g*/*")}
+    assert left == {"g000001/thesis.tex", "g000002/folder", *(f"g000003/{name}" for name in own)}
+
+
 def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     saved(tmp_path, 5)
     assert mf.prune(tmp_path, 2) == [1, 2, 3]
