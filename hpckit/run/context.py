@@ -280,6 +280,7 @@ class Run:
                 "title": self.title,
                 "ranks": self.size,
                 **({"steps_replayed": self._replay.count} if self._replay else {}),
+                **({"stopped_by": "time.limit"} if status == "stopped" and self.stops.by_limit else {}),
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **checkpoints,
                 **summary,
