@@ -24,6 +24,7 @@ from hpckit.io.files import utc_now
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.run import trace
 from hpckit.run.directory import RunDirectory
+from hpckit.run.metrics import Metrics
 from hpckit.run.progress import Progress
 from hpckit.run.redundant_step import Replay
 from hpckit.run.step_boundary import StepEdge, Stops
@@ -114,7 +115,11 @@ class Run:
         self._keeper = keeper
         self.stops: Stops = Stops(self.directory, comm.rank, limit, keeper, None if parent is None else parent.stops)
         self._progress = Progress(self.directory, self.say if lines else None)
-        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
+        self._metrics = Metrics(self.directory)
+        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self._metrics.kept}
+        kept = self.kept("metrics")
+        mended = self._metrics.go_on(kept) if kept is not None and comm.rank == 0 else ""
+        self.notes = [mended] if mended else []  # on rank 0: what was changed in the directory, and is mended
         self._edge: StepEdge | None = None
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
@@ -174,7 +179,7 @@ class Run:
     def metric(self, **values: Any) -> None:
         """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
         if self.rank == 0:
-            self.directory.append_metrics(values)
+            self._metrics.append(values)
 
     @property
     def restored(self) -> Restored | None:
@@ -271,6 +276,7 @@ class Run:
                 "title": self.title,
                 "ranks": self.size,
                 **({"steps_replayed": self._replay.count} if self._replay else {}),
+                **({"stopped_by": "time.limit"} if status == "stopped" and self.stops.by_limit else {}),
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **checkpoints,
                 **summary,

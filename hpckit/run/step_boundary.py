@@ -37,6 +37,7 @@ class Stops:
         self._directory, self._rank, self._limit, self._keeper, self._outer = directory, rank, limit, keeper, outer
         self._began = time.monotonic()
         self._asked_here = False
+        self.by_limit = False  # on rank 0: only the elapsed time has asked
 
     def listen(self) -> None:
         """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
@@ -49,7 +50,9 @@ class Stops:
 
     def asked(self) -> bool:
         """Whether this rank knows of a request to stop this run or the run around it."""
-        asked = self._asked_here or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
+        asked = self._asked_here or (self._rank == 0 and self._directory.stop_requested())
+        if not asked and self._rank == 0 and self._time_is_up():
+            self.by_limit = asked = True
         return asked or (self._outer is not None and self._outer.asked())
 
     def _time_is_up(self) -> bool:

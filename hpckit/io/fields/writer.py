@@ -21,6 +21,7 @@ from hpckit.io.fields.hdf5 import write_mpio_frame
 from hpckit.io.fields.layout import make_layout
 from hpckit.io.fields.master import write_master
 from hpckit.io.files import sync_directory
+from hpckit.io.probe import problems
 from hpckit.plan.grid.decomposition import Decomposition
 
 Array = npt.NDArray[Any]
@@ -150,13 +151,16 @@ class FieldWriter:
     def _go_on(self, resume: Mapping[str, Any]) -> None:
         """Continue after the frames of an earlier writer; raises `CorruptDataError` if one is gone."""
         self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
-        for frame in self._frames:
-            if not (self.directory / frame.file).is_file():
-                raise CorruptDataError(
-                    f"the frame at {frame.time:g} s is gone",
-                    where=str(self.directory / frame.file),
-                    do="put it back, or start the run again: hpckit run DIR/run.toml",
-                )
+        do = "put it back, or start the run again: hpckit run DIR/run.toml"
+        files = [self.directory / frame.file for frame in self._frames]
+        for frame, file in zip(self._frames, files, strict=True):
+            if not file.is_file():
+                raise CorruptDataError(f"the frame at {frame.time:g} s is gone", where=str(file), do=do)
+        for frame, file, problem in zip(self._frames, files, problems(files), strict=True):
+            absent = [] if problem else fr.missing_sources(file)
+            if problem or absent:
+                problem = problem or f"{', '.join(absent)} is gone"
+                raise CorruptDataError(f"the frame at {frame.time:g} s is damaged: {problem}", where=str(file), do=do)
         self._last = self._frames[-1].time if self._frames else -math.inf
         self._dtypes = {name: np.dtype(text) for name, text in resume.get("dtypes", {}).items()}
 
