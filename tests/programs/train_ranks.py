@@ -125,7 +125,7 @@ def goes_on(first, second):
 def main():
     alone = WORLD.Split(WORLD.rank)
     if WORLD.rank == 0:
-        TEXT.write_text("the quick brown fox jumps over the lazy dog; " * 11)  # 4 batches: an epoch of TINY ends within a run
+        TEXT.write_text("the quick brown fox jumps over the lazy dog; " * 11)  # 4 batches of TINY
         BY_HEART["data"]["file"].write_text(PAGE)
     WORLD.Barrier()
     for name, changes in MESHES.items():
