@@ -29,7 +29,7 @@ LIBRARIES = {
     "hpckit.apps.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
+# Options on either processor; records on a GPU; vectors, numbers with a slope, tiles, and memory by its address.
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
@@ -42,6 +42,7 @@ COMPILER = {
         "compile.dual",
         "compile.vector_form",
         "particles.cuda_records",
+        "nn.tile.tile",
     )
 } | {"hpckit.comm.shared.compiled.atomics"}
 

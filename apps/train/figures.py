@@ -48,7 +48,7 @@ class Figures:
         found = {
             "loss": step.loss,
             "grad_norm": step.norm,
-            "rate": step.rate,
+            "lr": step.lr,
             "samples_per_second": rate,
             "tokens_per_second": rate * self.trainer.laid.window,
             "mfu": rate * self.flops / self.peak,
@@ -58,6 +58,8 @@ class Figures:
             found["bubble"] = measured.price.bubble
         if not self.trainer.laid.shape.is_language:
             del found["tokens_per_second"]
+        else:
+            found["tokens"] = step.seen
         for name, value in found.items():
             self.kept.setdefault(name, []).append(value)
         return found
