@@ -36,7 +36,12 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int) -> Evaluation:
     at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.laid.plan.microbatches))
     sums = np.zeros(3)  # loss, right ones, targets
     leaving: list[MPI.Request] = []
-    for begin in range(first, first + own, at_once):
+    most_own = block(samples, trainer.replicas, 0)[1]
+    for begin in range(first, first + most_own, at_once):
+        if begin >= first + own:  # other replicas have one sample more, and gather parameters with this one
+            for stage in trainer.laid.plan.stages_of(trainer.mesh["pp"].rank):
+                trainer.pipeline.need(stage)
+            continue
         x, targets = data.take(np.arange(begin, min(begin + at_once, first + own)))
         logits = _forward(trainer, x, leaving)
         if logits is not None:
@@ -61,6 +66,7 @@ def _forward(trainer: Trainer, x: np.ndarray, leaving: list[MPI.Request]) -> Any
             came = np.empty(form[form >= 0], trainer.config.precision)
             line.Recv(came, home[stage - 1], TAG)
             here = trainer.device.to_device(came)
+        trainer.pipeline.need(stage)
         for number in plan.partition.layers(stage):
             here = layers[number].forward(here, Pass(training=False))[0]
         if stage + 1 < len(home) and home[stage + 1] != line.rank:

@@ -16,7 +16,6 @@ from hpckit.apps.train.shape import CONFIG, Shape, hugging_face_config
 from hpckit.apps.train.trainer import Trainer
 from hpckit.io.files import replace_file, write_error
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
-from hpckit.kernels.device_array import set_from_host
 from hpckit.nn.layer import Sequential
 from hpckit.nn.parameters import Parameters
 
@@ -29,18 +28,26 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
 
     The ranks of the first replica send theirs.
     """
+    line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
+    saved = {parameter.name for parameter in trainer.saved}
+    for stage in plan.stages_of(line.rank):
+        trainer.pipeline.need(stage)
+        for number in plan.partition.layers(stage):
+            for parameter in trainer.laid.model.layers[number].parameters():
+                if parameter.name in saved and not trainer.replica:
+                    value = trainer.device.to_host(parameter.value)
+                    own[parameter.name] = value.copy() if trainer.pipeline.shards.gathers else value
     if trainer.replica:
         return None
-    line, own = trainer.mesh["pp"], {parameter.name for parameter in trainer.owned}
     every = trainer.laid.model.parameters()
     holders = np.array([line.rank if parameter.name in own else -1 for parameter in every])
     line.Allreduce(MPI.IN_PLACE, holders, MPI.MAX)
     found: dict[str, np.ndarray] = {}
     for parameter, holder in zip(every, holders.tolist(), strict=True):
         if holder == line.rank == 0:
-            found[parameter.name] = trainer.device.to_host(parameter.value)
+            found[parameter.name] = own[parameter.name]
         elif holder == line.rank:
-            line.Send(np.ascontiguousarray(trainer.device.to_host(parameter.value)), 0, TAG)
+            line.Send(np.ascontiguousarray(own[parameter.name]), 0, TAG)
         elif line.rank == 0:
             found[parameter.name] = np.empty(parameter.shape, trainer.config.precision)
             line.Recv(found[parameter.name], holder, TAG)
@@ -80,4 +87,6 @@ def load(trainer: Trainer, path: Path) -> None:
     tensors, held = Safetensors(path), trainer.pipeline.parameters.list
     require_fit(trainer.laid.shape, tensors, held)
     for parameter in held:
-        set_from_host(parameter.value, from_hugging_face(trainer.laid.shape, tensors, parameter.name))
+        value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
+        trainer.pipeline.parameters.set_value(parameter, value)
+    trainer.pipeline.parameters.updated()

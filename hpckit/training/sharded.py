@@ -125,6 +125,7 @@ class Shards:
         self._gathered: dict[int, tuple[Any, Request | None]] = {}  # units whose values are or come here
         longest = max((unit.end - unit.start for unit in self.units), default=0)
         count = (4 if self._partners else 2) * self.gathers
+        self._longest = longest * own.dtype.itemsize
         self._free = [zeros((longest,), dtype) for _ in range(count)]
         self._sums: list[Request] = []
         self._open: set[int] = set()  # units whose gradients are bound
@@ -178,6 +179,18 @@ class Shards:
         """Raise `MismatchError` unless all replicas hold the same values, to the bit."""
         if self.is_copied:
             self.replicas.require_equal(self.parameters.values)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of parameters and gradients on this rank: what a node holds once counts by equal parts."""
+        own, sizes = self.parameters, {"parameters": 0, "gradients": 0}
+        sizes["parameters"] = own.values.nbytes // (self.replicas.size if self.by_pointer else 1)
+        sizes["parameters"] += sum(each.nbytes for each in self._free) + len(self._gathered) * self._longest
+        sizes["gradients"] = own.grads.nbytes + sum(each.nbytes for each in self._buffers)
+        if self.gathers:
+            sizes["parameters"] += sum(part.values.nbytes for part in own.owned)
+        if self.stage > 1:
+            sizes["gradients"] += sum(part.grads.nbytes for part in own.owned)
+        return sizes
 
     # Gradients.
 
