@@ -12,6 +12,7 @@ from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
 from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
+from hpckit.comm.agree import all_of_ranks
 from hpckit.kernels.nn.memory import owned_bytes
 
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
@@ -76,6 +77,5 @@ def memory_of(trainer: Trainer) -> dict[str, Any]:
         "work": owned_bytes(),
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = np.empty((trainer.mesh.size, len(own)))
-    trainer.mesh.comm.Allgather(np.array([*own.values()], np.float64), every)
+    every = all_of_ranks(trainer.mesh.comm, np.array([*own.values()], np.float64))
     return {name: every[:, column].tolist() for column, name in enumerate(own)}

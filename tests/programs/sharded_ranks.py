@@ -1,7 +1,6 @@
 """Sharded replicas on 4 ranks, in one node and in several, have the bits of whole ones: ZeRO-1, -2 and -3."""
 
 import hashlib
-from itertools import product
 
 import numpy as np
 from mpi4py import MPI
@@ -44,7 +43,7 @@ def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BAT
     it.initialize(3)
     optimizer, told = kind(it.parameters), []
     share = hp.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
-    for step in range(3):
+    for step in range(2):
         it.zero_grads()
         own = WORDS[share.indices]
         result = it.run(own[:, :-1], own[:, 1:], Pass(step=step, seed=1, first_sample=share.first_sample))
@@ -67,7 +66,7 @@ def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BAT
 
 def stages_have_the_bits_of_whole_replicas():
     cases = [
-        *product([(4, 1, "looped_bfs", 2)], (False, True), [AdamW], (BATCH,)),
+        ((4, 1, "looped_bfs", 2), True, AdamW, BATCH),
         ((2, 2, "1f1b", 3), True, AdamW, BATCH),
         ((2, 2, "zb_v", 3), True, SGD, 13),
         ((4, 1, "1f1b", 1), False, AdamW, 3),  # a replica has no sample
@@ -91,7 +90,10 @@ def data_parallel_shards_the_optimizer():
     x, targets = np.random.default_rng(1).standard_normal((8, 7)).astype(np.float32), np.arange(8) % 5
     found = []
     for sharding, bucket in ((0, None), (1, None), (1, 0), (1, 6000)):
-        data, loss = hp.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket), CrossEntropy(5)
+        data, loss = (
+            hp.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket),
+            CrossEntropy(5),
+        )
         data.initialize(3)
         optimizer = AdamW(data.parameters)
         own = slice(2 * WORLD.rank, 2 * WORLD.rank + 2)
