@@ -1,5 +1,7 @@
 """Shards of flat vectors without MPI: where they are cut, which boxes they are, which buffers units take."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,9 @@ def test_boxes_cover_a_range_in_its_order():
 def test_cuts_lie_between_chunks_and_are_even(replicas):
     parameters = Parameters(mlp([70, 300, 200, 9]).parameters())
     bounds = shard_bounds(parameters, 0, parameters.size, replicas)
-    assert bounds[0] == 0 and bounds[-1] == parameters.size and (np.diff(bounds) >= 0).all()
+    assert bounds[0] == 0
+    assert bounds[-1] == parameters.size
+    assert (np.diff(bounds) >= 0).all()
     assert (abs(np.diff(bounds) - parameters.size / replicas) <= 2 * CHUNK).all()
     edges = {0, parameters.size}
     for p in parameters.list:
@@ -47,7 +51,7 @@ def test_the_norm_of_shards_is_that_of_the_whole_to_the_bit():
     for replicas in (2, 3, 5):
         bounds = shard_bounds(parameters, 0, parameters.size, replicas)
         total = 0
-        for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, end in itertools.pairwise(bounds):
             part = parameters.owned[0]._replace(
                 start=start, end=end, values=parameters.values[start:end], grads=parameters.grads[start:end]
             )
