@@ -121,7 +121,15 @@ class RunData:
         if "{dims}" in unit:
             shape = (self.summary.get("decomposition") or {}).get("shape") or []
             unit = unit.replace("{dims}", str(len(shape))) if shape else ""
-        return with_units(title or name, unit)
+        return with_units(title or self.words(name), unit)
+
+    def words(self, name: str) -> str:
+        """The title of a metric: the app's words (`titles` in its records), else its name without underscores."""
+        for record in (self.resolved, self.summary):
+            titles = record.get("titles")
+            if isinstance(titles, dict) and titles.get(name):
+                return str(titles[name])
+        return name.replace("_", " ")
 
 
 def is_number(value: Any) -> TypeGuard[float]:

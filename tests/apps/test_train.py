@@ -16,12 +16,12 @@ import hpckit.apps.train.report as extension
 from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
 from hpckit.apps.train.data import Bytes, Pieces, Text, read_text
-from hpckit.apps.train.evaluation import chosen
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
 from hpckit.comm.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
+from hpckit.nn.gpt import chosen
 from hpckit.plan.pipeline.partition import Layer
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
