@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.train.data import Images, Text
 from hpckit.apps.train.trainer import Trainer
-from hpckit.nn.layer import Pass
+from hpckit.comm.agree import sum_of_ranks
 from hpckit.plan.blocks import block
 
-TAG = 1
-MOST_DIMS = 6
 MOST_MISREAD = 24  # images in it
 TEXT_SAMPLES = 64  # of a text at a validation, if the settings do not say
 
@@ -46,11 +43,10 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> 
     first, own = block(samples, trainer.replicas, trainer.replica)
     at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.laid.plan.microbatches))
     sums = np.zeros(3)  # loss, right ones, targets
-    leaving: list[MPI.Request] = []
     for begin in range(first, first + own, at_once):
         part = slice(begin, min(begin + at_once, first + own))
         x, targets = data.take(taken[part])
-        logits = _forward(trainer, x, leaving)
+        logits = trainer.pipeline.forward(x)
         if logits is not None:
             rows = logits.reshape(-1, logits.shape[-1])
             likeliest = trainer.device.to_host(rows[:, : trainer.laid.shape.vocab].argmax(axis=1))
@@ -58,10 +54,10 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> 
             if answers is not None:
                 answers[part] = likeliest
             sums += [float(trainer.loss.forward(logits, targets)[0]), right, targets.size]
-    MPI.Request.Waitall(leaving)
-    trainer.mesh.comm.Allreduce(MPI.IN_PLACE, sums)
+    trainer.pipeline.finish()
+    sum_of_ranks(trainer.mesh.comm, sums)
     if answers is not None:
-        trainer.mesh.comm.Allreduce(MPI.IN_PLACE, answers)
+        sum_of_ranks(trainer.mesh.comm, answers)
     return Evaluation(float(sums[0] / sums[2]), float(sums[1] / sums[2]), samples, answers)
 
 
@@ -79,25 +75,3 @@ def answers_record(data: Images, answers: np.ndarray, classes: int) -> dict[str,
         for i in wrong
     ]
     return {"confusion": confusion.tolist(), "misread": misread}
-
-
-def _forward(trainer: Trainer, x: np.ndarray, leaving: list[MPI.Request]) -> Any:
-    """The logits of a part of the data on the rank with the last stage, None on the others."""
-    line, plan, layers = trainer.mesh["pp"], trainer.laid.plan, trainer.laid.model.layers
-    home = plan.schedule.rank_of
-    here = trainer.device.to_device(x) if x.dtype.kind == "f" else x
-    for stage in plan.stages_of(line.rank):
-        if stage and home[stage - 1] != line.rank:
-            form = np.empty(MOST_DIMS, np.int64)
-            line.Recv(form, home[stage - 1], TAG)
-            came = np.empty(form[form >= 0], trainer.config.precision)
-            line.Recv(came, home[stage - 1], TAG)
-            here = trainer.device.to_device(came)
-        for number in plan.partition.layers(stage):
-            here = layers[number].forward(here, Pass(training=False))[0]
-        if stage + 1 < len(home) and home[stage + 1] != line.rank:
-            form = np.full(MOST_DIMS, -1, np.int64)
-            form[: here.ndim] = here.shape
-            here = np.ascontiguousarray(trainer.device.to_host(here))
-            leaving += [line.Isend(each, home[stage + 1], TAG) for each in (form, here)]
-    return here if home[-1] == line.rank else None

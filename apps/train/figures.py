@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.train.trainer import StepFigures, Trainer
+from hpckit.comm.agree import sum_of_ranks, wait_for_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.comm.simulated_gpu import SimulatedGpu
@@ -30,10 +30,8 @@ class Figures:
         self.trainer, laid = trainer, trainer.laid
         self.flops = laid.shape.training_flops(laid.window)
         comm = trainer.mesh.comm
-        comm.Barrier()
-        own, peak = np.array([gemm_peak(trainer.config.precision, trainer.device)]), np.empty(1)
-        comm.Allreduce(own, peak, MPI.SUM)
-        self.peak = float(peak[0])
+        wait_for_ranks(comm)
+        self.peak = float(sum_of_ranks(comm, np.array(gemm_peak(trainer.config.precision, trainer.device))))
         self.kept: dict[str, list[float]] = {}
         self.computing: list[float] = []  # of each measured step's forward and backward, the share without waiting
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy.typing as npt
 
-from hpckit.comm.agree import share_json
+from hpckit.comm.agree import share_json, together
 from hpckit.comm.mesh import Mesh, world
 from hpckit.errors import InputError
 from hpckit.io.checkpoint.manifest import committed
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.io.together import together
 from hpckit.launch.failure import failure_file, failure_record
 from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance, record_places
@@ -89,7 +88,9 @@ class ProgramRun(Run):
 
     def kept(self, name: str) -> Any:
         """As for any run; in a resumed one without checkpoints {}: its files start anew."""
-        return {} if self._keeper is None and self.directory.attempt_number else super().kept(name)
+        if self._keeper is None and self.directory.attempt_number and not committed(self.directory.checkpoints):
+            return {}
+        return super().kept(name)
 
     def metric(self, **values: Any) -> None:
         """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
@@ -131,8 +132,6 @@ def _begin(path: Path, record: dict[str, Any], held: contextlib.ExitStack) -> in
             raise InputError(f"the run in {path} is done", do="give another folder, or remove this one to run it again")
         held.enter_context(locked(directory, f"run {program[0]}"))
         number = directory.begin_attempt()
-        if not committed(directory.checkpoints):
-            directory.cut_metrics(0)
     else:
         directory, number = RunDirectory.create(path), 0
         held.enter_context(locked(directory, f"run {program[0]}"))

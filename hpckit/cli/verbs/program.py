@@ -15,6 +15,7 @@ from hpckit.cli.user_rank import (
     ENDS,
     Guests,
     OwnLines,
+    exit_code_of,
     program_ends,
     run_words,
     start_watch,
@@ -77,13 +78,18 @@ def run_program(
         end = mpiexec.run_job(command, mpiexec.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
         on_tick()
         stall, code = stall_that_ended(Path(folder, "watch")), failed.code
+        first = end.before(failed.rank) if code == RankLostError.exit_code else {}
         ends = json.loads(Path(folder, ENDS).read_text("utf-8")) if Path(folder, ENDS).exists() else {}
-    if not end.code:
+    if not end.code and ends:
         return tell_ends(ends, words, ranks)
     if end.stops:
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; reported by the watch", do="look at the lines named")
+    if end.code and end.unstarted:
+        raise mpiexec.no_start()
+    if first:  # the exception was that of a survivor, whose peer had gone
+        raise RankLostError(f"{program}: {lost_rank(first)}", likely=likely(first), do="hpckit explain HPK-700")
     if code:  # an exception; how the launcher and the other ranks ended follows from it
         return code
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well
@@ -121,8 +127,9 @@ def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> 
     except HpckitError as error:
         print(user_lines(error), end="", file=sys.stderr)  # the front end says the rest
         raise
-    except SystemExit as end:
-        if end.code:
-            raise
+    except SystemExit as error:
+        if code := exit_code_of(error):  # the other ranks may wait for this one
+            print(end="", flush=True)
+            MPI.COMM_WORLD.Abort(code)
     ends = program_ends()
     return tell_ends(ends, words, above.size) if above.rank == 0 else EXIT_STOPPED if ends.get("stopped") else 0
