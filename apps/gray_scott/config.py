@@ -20,7 +20,7 @@ class Grid(Section):
 
 
 class Reaction(Section):
-    """u + 2 v -> 3 v, while u is fed and v decays."""
+    """u + 2 v -> 3 v, while u is fed and v decays; a step is a second."""
 
     feed: float = Field(0.037, ge=0, le=0.1, description="feed rate of u, per step")
     kill: float = Field(0.060, ge=0, le=0.1, description="decay rate of v beyond the feed rate, per step")

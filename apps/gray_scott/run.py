@@ -70,7 +70,6 @@ def run(config: Config, run: Run) -> None:
                 "steps": step,
                 "cells": math.prod(shape),
                 "wall_seconds": seconds,
-                "units": {"time": "steps"},
                 "decomposition": part,
             },
             "done" if step == config.time.steps else "stopped",

@@ -64,8 +64,11 @@ class RunData:
     @property
     def time_unit(self) -> str:
         """The unit of times in metrics: seconds, unless the app says another in the summary's `units`."""
-        units = self.summary.get("units")
-        return str(units.get("time", "s")) if isinstance(units, dict) else "s"
+        for record in (self.summary, self.resolved):
+            units = record.get("units")
+            if isinstance(units, dict) and "time" in units:
+                return str(units["time"])
+        return "s"
 
     def tell(self, text: str) -> None:
         """Note a problem, once; the page shows it."""

@@ -49,9 +49,8 @@ def verdict(numbers: Record) -> str:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
     if numbers.get("result"):
         parts.append(str(numbers["result"]))
-    return " ".join(parts) or {"failed": "The run failed before it had results."}.get(
-        numbers["status"], "No results yet."
-    )
+    otherwise = {"failed": "The run failed before it had results.", "done": "All steps are done."}
+    return " ".join(parts) or otherwise.get(numbers["status"], "No results yet.")
 
 
 def failure(numbers: Record) -> str:
