@@ -10,7 +10,7 @@ from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION
 from hpckit.cli.nested import CASES
-from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
+from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError, visible
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
 from hpckit.launch.mpiexec import JobEnd
@@ -51,7 +51,7 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
         return code
     _print_phases(summary)
     for line in _headline(summary):
-        print(line)
+        print(visible(line))
     _print_checks(directory)
     if report:
         for picture in (directory.read_json(VALIDATION) or {}).get("pictures", []):
@@ -140,7 +140,7 @@ def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str,
     resolved = directory.read_json("resolved.json") or {}
     known = summary or {name: resolved.get(name) for name in ("app", "title", "ranks")}
     directory.write_json("summary.json", {**known, "status": "failed", "exit_code": code, "error": failure["error"]})
-    print(failure["report"], file=sys.stderr)
+    print(visible(str(failure["report"])), file=sys.stderr)
     print(f"failed with exit code {code}: {directory.path / failure_file(directory)}", file=sys.stderr, flush=True)
     return code
 

@@ -85,7 +85,7 @@ make(sys.argv[1])
         assert "cannot be laid over axes" in said
         assert '"mine.py", line 6' in said
         assert "mesh.py" not in said
-        outcome = hpckit("run", "mine.py", "exit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under)
+        outcome = hpckit("run", "mine.py", *([] if under else ["-n", 2]), "exit", cwd=tmp_path, under=under)
         assert outcome.code == 17, outcome.stderr
         assert "rank 1 failed" in outcome.stderr
         assert '"mine.py", line 8' in outcome.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from pathlib import Path
@@ -10,13 +9,14 @@ from pathlib import Path
 from hpckit.errors import InputError, SetupError
 from hpckit.settings.apps import apps, find_preset
 from hpckit.settings.config import load
+from hpckit.settings.table import Parser
 
 NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, and an empty user file
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    it = argparse.ArgumentParser(prog="hpckit init", description="Write a commented run file with every setting.")
+    it = Parser(prog="hpckit init", description="Write a commented run file with every setting.")
     it.add_argument("name", nargs="?", metavar="APP|PRESET", help="whose settings; left out: list apps and presets")
     it.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file to make (NAME.toml)")
     it.epilog = "settings to change in it may follow as key=value, as for `hpckit run`"
