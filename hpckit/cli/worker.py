@@ -225,6 +225,13 @@ class _RankLog(logging.FileHandler):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; a log that cannot be opened does not end the run."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
     def handleError(self, record: logging.LogRecord) -> None:
         """Say in one line that the log cannot be written, once."""
         if not self._has_said:

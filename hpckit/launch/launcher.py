@@ -25,7 +25,7 @@ LAUNCHERS = (
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
 )
-MOST_MEMORY = 1 << 46  # bytes of a rank: 64 TiB
+MOST_MEMORY = 1 << 50  # bytes of a rank: 1 PiB
 MPICH, OPEN_MPI = "MPICH", "Open MPI"
 PMI = {MPICH: "pmi2", OPEN_MPI: "pmix"}
 

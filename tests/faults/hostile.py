@@ -160,7 +160,11 @@ def random_hostile(random: Random, folder: Path) -> str:
     name = random.choice(sorted(CONTENTS))
     if random.random() < 0.35:
         return _in_a_run(random, place, name)
-    where = random.choice(sorted(GIVEN))
+    return given(name, random.choice(sorted(GIVEN)), place, random)
+
+
+def given(name: str, where: str, place: Path, random: Random) -> str:
+    """Give a file of this content in a place of `GIVEN`. Raises `AssertionError` unless it is refused well."""
     file, words = GIVEN[where]
     CONTENTS[name](place / file, random)
     _judge(f"{name} as {where}", words(place / file), (*REFUSED, 0, 3) if where in ANYTHING else REFUSED)

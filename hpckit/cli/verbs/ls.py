@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
         )
         try:
             with records_of(path):
+                (path / "resolved.json").is_file()  # raises where the folder may not be entered
                 directory = RunDirectory(path, foreign=True)
                 rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
         except HpckitError as error:

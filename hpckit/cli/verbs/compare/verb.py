@@ -15,7 +15,7 @@ import numpy as np
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
 from hpckit.comm.agree import plain
-from hpckit.errors import InputError
+from hpckit.errors import InputError, visible
 from hpckit.plan.text import parse_json
 from hpckit.report.units import counted
 from hpckit.run.directory import METRICS, RunDirectory
