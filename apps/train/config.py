@@ -185,11 +185,13 @@ class Optimizer(Section):
     """The optimizer."""
 
     kind: Literal["adamw", "sgd"] = Field("adamw", description="AdamW, or SGD with momentum")
-    rate: float = Field(1e-3, gt=0, description="peak learning rate")
+    lr: float = Field(1e-3, gt=0, description="peak learning rate")
     warmup: int | None = Field(
-        None, ge=0, description="steps over which the rate grows to its peak; omitted: 20, at most a fifth of all steps"
+        None,
+        ge=0,
+        description="steps over which the learning rate grows to its peak; omitted: 20, at most a fifth of all steps",
     )
-    floor: float = Field(0.1, ge=0, le=1, description="final rate over the peak rate (cosine decay); 1: constant")
+    floor: float = Field(0.1, ge=0, le=1, description="final learning rate over its peak (cosine decay); 1: constant")
     betas: tuple[float, float] = Field((0.9, 0.95), description="decay rates of the moments (adamw)")
     eps: float = Field(1e-8, gt=0, description="added to the square root (adamw)")
     weight_decay: float = Field(0.1, ge=0, description="weight decay of matrices; vectors do not decay")
@@ -210,7 +212,11 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
     monitor: int = Field(1, ge=1, description="steps between metric lines")
     validate_every: int = Field(50, ge=0, description="steps between validations; 0: only at the end")
-    validate_samples: int = Field(64, ge=1, description="most samples of a validation; the last one takes all images")
+    validate_samples: int | None = Field(
+        None,
+        ge=1,
+        description="most samples of a validation, the same at each; omitted: 64 windows of a text, all images",
+    )
 
 
 class Sample(Section):
@@ -291,7 +297,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": {"kind": "cnn"},
             "batch": {"size": 64},
             "time": {"steps": 300, "validate_every": 50},
-            "optimizer": {"rate": 4e-3},
+            "optimizer": {"lr": 4e-3},
         },
     ),
     "digits_mlp": (
@@ -300,7 +306,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": {"kind": "mlp", "layers": 2, "width": 128},
             "batch": {"size": 64},
             "time": {"steps": 300, "validate_every": 50},
-            "optimizer": {"rate": 2e-3},
+            "optimizer": {"lr": 2e-3},
         },
     ),
 }

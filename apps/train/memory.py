@@ -12,6 +12,7 @@ from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
 from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
+from hpckit.comm.agree import all_of_ranks
 from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.parameters import Parameters
 
@@ -75,6 +76,5 @@ def memory_of(trainer: Trainer) -> dict[str, Any]:
         "work": owned_bytes(),
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = np.empty((trainer.mesh.size, len(own)))
-    trainer.mesh.comm.Allgather(np.array([*own.values()], np.float64), every)
+    every = all_of_ranks(trainer.mesh.comm, np.array([*own.values()], np.float64))
     return {name: every[:, column].tolist() for column, name in enumerate(own)}

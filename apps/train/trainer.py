@@ -32,15 +32,16 @@ from hpckit.training.sampler import Sampler
 class StepFigures:
     """One step, the same on every rank but for `seconds`.
 
-    loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. rate: of learning.
-    seconds: of forward and backward.
+    loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. lr: the learning
+    rate. seen: tokens, or images, of all steps so far. seconds: of forward and backward.
     """
 
     step: int
     loss: float
     norm: float
-    rate: float
+    lr: float
     samples: int
+    seen: int
     seconds: float
 
 
@@ -66,16 +67,21 @@ class Trainer:
         """One step of the optimizer. Raises `BlowUpError` on every rank if the loss is not finite."""
         with timer("data"):
             share = self.sampler.take(self.replica, self.replicas)
-            x, targets = self.laid.data.training.take(share.indices)
+            x, targets = self.laid.data.training.take(share.indices, share.epoch)
         with timer("compute"):
             self.pipeline.zero_grads()
             result = self.pipeline.run(x, targets, Pass(True, self.config.seed, self.done, share.first_sample))
         with timer("optimizer"):
-            squared, rate = self.pipeline.squared_norm(), self._rate()
+            squared, lr = self.pipeline.squared_norm(), self._lr()
             self._require_finite(result.loss, squared)
-            self.optimizer.step(rate, clip_scale(squared, self.config.optimizer.clip))
+            self.optimizer.step(lr, clip_scale(squared, self.config.optimizer.clip))
         self.done += 1
-        return StepFigures(self.done, result.loss, math.sqrt(squared), rate, share.total, result.seconds)
+        return StepFigures(self.done, result.loss, math.sqrt(squared), lr, share.total, self._seen, result.seconds)
+
+    @property
+    def _seen(self) -> int:
+        """Tokens, or images, of all steps so far."""
+        return self.sampler.position * self.laid.window
 
     @property
     def owned(self) -> list[Parameter]:
@@ -135,10 +141,10 @@ class Trainer:
         self.optimizer = _optimizer(self.config, self.pipeline)
         self.pipeline.reset_times()
 
-    def _rate(self) -> float:
+    def _lr(self) -> float:
         settings = self.config.optimizer
         return warmup_cosine(
-            self.done, settings.rate, self.config.warmup, self.config.time.steps, settings.floor * settings.rate
+            self.done, settings.lr, self.config.warmup, self.config.time.steps, settings.floor * settings.lr
         )
 
     def _require_finite(self, loss: float, squared: float) -> None:
@@ -150,7 +156,7 @@ class Trainer:
             likely="a learning rate that is too high"
             if self.config.optimizer.clip
             else "gradients that are not clipped",
-            do="lower optimizer.rate, lengthen optimizer.warmup"
+            do="lower optimizer.lr, lengthen optimizer.warmup"
             + ("" if self.config.optimizer.clip else ", or set optimizer.clip = 1.0"),
         )
 

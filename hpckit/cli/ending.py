@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -13,7 +13,8 @@ from hpckit.cli.nested import CASES
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError, visible
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
-from hpckit.launch.mpiexec import JobEnd
+from hpckit.launch.mpiexec import JobEnd, no_start
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text
@@ -100,6 +101,8 @@ def _rank_lost(directory: RunDirectory, end: JobEnd, survivor: dict[str, Any] | 
         error = StallError(
             stall, where="reported by the watch", do=f"look at the lines named; {stalls_folder(directory)}"
         )
+    elif end.code and end.unstarted:
+        error = no_start()
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
@@ -128,9 +131,10 @@ def _rank_lost(directory: RunDirectory, end: JobEnd, survivor: dict[str, Any] | 
 def stall_that_ended(folder: Path) -> str:
     """The report, in the watch's folder, of the stall for which it ended the job; '' without one."""
     for path in sorted(folder.glob("node-*/stall.json")):
-        report = json.loads(path.read_text(encoding="utf-8"))
-        if report["ended"]:
-            return report["text"]
+        with contextlib.suppress(HpckitError, ValueError):
+            report = parse_json(read_bytes(path, "the report of the watch"))
+            if isinstance(report, dict) and report.get("ended"):
+                return str(report["text"])
     return ""
 
 

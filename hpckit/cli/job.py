@@ -17,6 +17,7 @@ from hpckit.errors import HpckitError, InputError
 from hpckit.launch import mpiexec
 from hpckit.launch.first_exit import FirstExit
 from hpckit.launch.launcher import Joined, check_world, joined, leave
+from hpckit.launch.leftovers import sweep
 from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance
 from hpckit.launch.scratch import scratch
@@ -104,6 +105,7 @@ def run_joined(
     message: dict[str, Any] = {}
     with contextlib.ExitStack() as held:  # the lock, until the end
         if comm.rank == 0:
+            sweep()
             try:
                 if directory is not None:
                     held.enter_context(locked(directory, verb))

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.comm.agree import plain, share_json
+from hpckit.comm.agree import plain, share_json, wait_for_ranks
 from hpckit.errors import BlowUpError, InputError
 from hpckit.launch.failure import failure_file, failure_record
 from hpckit.run.context import Run
@@ -72,7 +72,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         raise
     if run.status == "running":
         run.finish({})
-    outer.comm.Barrier()  # rank 0 has written its records
+    wait_for_ranks(outer.comm)  # rank 0 has written its records
     return directory
 
 

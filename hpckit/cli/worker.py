@@ -130,7 +130,7 @@ def _check_size(expected: int, size: int) -> None:
 def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
     """The device of this rank: the host, or a GPU if the run asked for one. Collective."""
     from hpckit.comm.device import HOST
-    from hpckit.comm.gpu_choice import find_gpu
+    from hpckit.comm.gpu import find_gpu
 
     return HOST if mpi is None else find_gpu(comm, mpi)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.agree import gather_json, share_json
+from hpckit.comm.agree import gather_json, max_of_ranks, share_json
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.timer import PhaseTimer
@@ -233,11 +233,7 @@ class Run:
         """Collective: whether the user (stop file in the run directory) or the batch system (signal to any rank) asks
         for an early, complete end. The answer is the same on every rank.
         """
-        from mpi4py import MPI
-
-        flag = np.array([self.stops.asked()], dtype=np.int32)
-        self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
-        return bool(flag[0])
+        return bool(max_of_ranks(self.comm, np.array([self.stops.asked()], np.int32))[0])
 
     def nested(self, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
         """Collective: run another app to its end in the folder `cases/NAME` of this run; returns that run's directory.

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.agree import plain
+from hpckit.comm.agree import first_of_ranks, plain
 from hpckit.errors import SilentCorruptionError
 from hpckit.io.checkpoint.state import MakeState, Restored, State
-from hpckit.run.nan_guard import first_of_ranks
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpckit.comm.agree import max_of_ranks
 from hpckit.io.checkpoint.state import MakeState
 from hpckit.run.nan_guard import require_finite
 
@@ -102,13 +103,11 @@ class StepEdge:
 
     def _agree(self, step: int) -> tuple[bool, bool, bool]:
         """Collective: any rank was asked to stop; a checkpoint is due on rank 0's clock; any rank is still writing."""
-        from mpi4py import MPI
-
         keeper, root = self._keeper, self._comm.rank == 0
         due = keeper is not None and root and keeper.is_due_now()
         busy = keeper is not None and not keeper.is_written
         flags = np.array([self._asked(), due, busy, self._steps_to_next(step) if root else 0], np.int64)
-        self._comm.Allreduce(MPI.IN_PLACE, flags, op=MPI.MAX)
+        max_of_ranks(self._comm, flags)
         self._next = step + int(flags[3])
         return bool(flags[0]), bool(flags[1]), bool(flags[2])
 

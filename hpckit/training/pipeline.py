@@ -11,6 +11,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from hpckit.collectives import all_reduce
+from hpckit.collectives.whole import rows_of_ranks
+from hpckit.comm.agree import share_json
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
@@ -73,7 +75,7 @@ class Pipeline:
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
+        self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
         self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
@@ -153,6 +155,30 @@ class Pipeline:
                 observer.act(str(action), start, end)
         return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
+    def forward(self, x: Any) -> Any:
+        """The output for x without training, on the rank of the last stage; None on the others.
+
+        x: as for `run`, at most as many samples as in a microbatch. Stages hand on one x after another: while a stage
+        works on one, the next stage works on the x before. Collective over the pipeline; call `finish` after the last.
+        """
+        own, rank_of = self._own, self.plan.schedule.rank_of
+        y = self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x
+        self._learn_forms(y)
+        given, sent = form_of(y), len(own.messages.sent)
+        for stage, each in own.stages.items():
+            if stage and rank_of[stage - 1] != own.rank:
+                posted = own.messages.post(rank_of[stage - 1], *own.forms[given][stage][0])
+                y = own.messages.wait(posted, f"{stage}F")
+            y = each.output(y)
+            if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
+                own.messages.send(rank_of[stage + 1], y)
+        del own.messages.sent[sent:]  # they are no messages of a step
+        return y if rank_of[-1] == own.rank else None
+
+    def finish(self) -> None:
+        """Wait until the messages of `forward` have left."""
+        self._own.messages.finish()
+
     def squared_norm(self) -> float:
         """The sum of squares of all gradients of the model, each parameter's counted once; the same on all ranks.
 
@@ -183,9 +209,9 @@ class Pipeline:
         sums = [(stage, *each.mean_times()) for stage, each in self._own.stages.items()]
         return MeasuredStep.of(
             self.plan.schedule,
-            self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 5)),
-            self._own.messages.gather(np.array(sent, np.float64)),
-            self._own.messages.gather(np.array(sums, np.float64).reshape(-1, 4)),
+            rows_of_ranks(np.array(rows, np.float64).reshape(-1, 5), self._line),
+            rows_of_ranks(np.array(sent, np.float64), self._line),
+            rows_of_ranks(np.array(sums, np.float64).reshape(-1, 4), self._line),
         )
 
     def layer_times(self) -> list[LayerTimes]:
@@ -198,7 +224,7 @@ class Pipeline:
             for stage, each in self._own.stages.items()
             for number, times in zip(self.plan.partition.layers(stage), each.means().tolist(), strict=True)
         ]
-        every = np.concatenate(self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 4)))
+        every = np.concatenate(rows_of_ranks(np.array(rows, np.float64).reshape(-1, 4), self._line))
         every = every[np.argsort(every[:, 0])]
         return [LayerTimes(self._names[int(number)], *times) for number, *times in every.tolist()]
 
@@ -213,18 +239,14 @@ class Pipeline:
         if form in self._own.forms or self.plan.pp == 1 or not len(x):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        rank_of, y = self.plan.schedule.rank_of, x
-        for stage, each in self._own.stages.items():
-            before = rank_of[stage - 1] if stage else self._own.rank
-            if before != self._own.rank:
-                y = self.device.zeros(*self._own.messages.hear_form(before))
-            came = form_of(y)
-            y, _ = each.forward(y, Pass(training=False))
-            forms[stage] = came, form_of(y)
-            if stage + 1 < len(rank_of) and rank_of[stage + 1] != self._own.rank:
-                self._own.messages.tell_form(rank_of[stage + 1], y)
+        y, came = x, form
+        for stage, home in enumerate(self.plan.schedule.rank_of):
+            if home == self._own.rank:
+                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came))
+                forms[stage] = came, form_of(y)
+            shape, dtype = share_json(self._line, [y.shape, y.dtype.name], home)
+            came = tuple(shape), np.dtype(dtype)
         self._own.forms[form] = forms
-        self.reset_times()
 
     def _mean_loss(self, step: Step) -> float:
         """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""

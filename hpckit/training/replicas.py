@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.collectives import Request, all_reduce, broadcast
 from hpckit.collectives.axis import axis_of
+from hpckit.comm.agree import first_other
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
@@ -72,13 +71,10 @@ class Replicas:
 
     def require_equal(self, values: Any, what: str = "the parameters") -> None:
         """Raise `MismatchError` on all replicas unless `values` are the same bytes on all. Collective."""
-        mine = np.frombuffer(hashlib.sha256(np.ascontiguousarray(to_host(values)).data).digest(), np.uint8)
-        every = np.empty((self.size, mine.size), np.uint8)
-        self.comm.Allgather([mine, MPI.BYTE], [every, MPI.BYTE])
-        other = np.flatnonzero((every != every[0]).any(axis=1))
-        if other.size:
+        other = first_other(self.comm, np.ascontiguousarray(to_host(values)).data)
+        if other is not None:
             raise MismatchError(
-                f"{what} of replica {other[0]} differ from those of replica 0",
+                f"{what} of replica {other} differ from those of replica 0",
                 where=f"axis of {self.size} ranks, bytes by SHA-256",
                 likely="only some replicas made an update, or made it with other gradients",
                 do="broadcast them from one replica, or start again from a checkpoint",

@@ -67,6 +67,8 @@ def run_program(
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; reported by the watch", do="look at the lines named")
+    if end.code and end.unstarted:
+        raise mpiexec.no_start()
     if first:  # the exception was that of a survivor, whose peer had gone
         raise RankLostError(f"{program}: {lost_rank(first)}", likely=likely(first), do="hpckit explain HPK-700")
     if code:  # an exception; how the launcher and the other ranks ended follows from it

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
-from hpckit.comm.gpu_driver import missing, no_gpu
+from hpckit.comm.gpu import missing, no_gpu
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec

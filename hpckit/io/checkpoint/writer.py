@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.agree import gather_json
-from hpckit.errors import HpckitError, InputError, SetupError
+from hpckit.comm.agree import gather_json, together
+from hpckit.errors import HpckitError, InputError, SetupError, write_error
 from hpckit.io import disk
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.hashes import BEST, PIECE
 from hpckit.io.checkpoint.shard import shard_name, write_shard
 from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.stream import PAGE, pages
-from hpckit.io.files import utc_now, write_error
-from hpckit.io.together import together
+from hpckit.io.files import utc_now
 
 # Bytes beyond the values, at most: of a rank's file and its entry in the manifest, of each piece, for each hash.
 ROOM_RANK, ROOM_PIECE, ROOM_HASH = 32 << 10, 8 << 10, 80

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.comm.agree import share_json
+from hpckit.collectives.whole import gather_blocks
+from hpckit.comm.agree import all_of_ranks, share_json, together
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
@@ -21,7 +22,6 @@ from hpckit.io.fields.layout import make_layout
 from hpckit.io.fields.master import write_master
 from hpckit.io.files import sync_directory
 from hpckit.io.probe import problems
-from hpckit.io.together import together
 from hpckit.plan.grid.decomposition import Decomposition
 
 Array = npt.NDArray[Any]
@@ -215,9 +215,7 @@ class FieldWriter:
         if self._dtypes:
             return
         mine = np.array([values.dtype.itemsize for values in blocks.values()], np.int64)
-        every = np.empty((self.comm.size, mine.size), np.int64)
-        self.comm.Allgather(mine, every)
-        for name, sizes in zip(blocks, every.T, strict=True):
+        for name, sizes in zip(blocks, all_of_ranks(self.comm, mine).T, strict=True):
             if len(set(sizes.tolist())) > 1:
                 raise InputError(f"{name} has {sizes.tolist()} bytes a value on ranks 0 to {self.comm.size - 1}")
         self._dtypes = {name: values.dtype for name, values in blocks.items()}
@@ -242,16 +240,9 @@ class FieldWriter:
         """All blocks on rank 0, put in place."""
         whole: Blocks = {}
         for name, values in blocks.items():
-            where = self.layout.variables[name].decomposition
-            if self.comm.rank:
-                self.comm.Send(values, dest=0)
-                continue
-            whole[name] = np.empty(where.global_shape, values.dtype)
-            whole[name][where.global_slices(0)] = values
-            for rank in range(1, self.comm.size):
-                block = np.empty(where.owned(rank), values.dtype)
-                self.comm.Recv(block, source=rank)
-                whole[name][where.global_slices(rank)] = block
+            found = gather_blocks(values, self.layout.variables[name].decomposition, self.comm)
+            if found is not None:
+                whole[name] = found
         return whole
 
     def _publish(self, path: Path, time: float) -> int:

@@ -16,9 +16,9 @@ import h5py
 import numpy as np
 
 import hpckit
-from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.errors import CorruptDataError, InputError, SetupError, write_error
 from hpckit.io.fields.hdf5 import FORMAT, Source, memory_file, store_virtual
-from hpckit.io.files import replace_file, replacing, write_error
+from hpckit.io.files import replace_file, replacing
 from hpckit.io.probe import problems
 from hpckit.plan.particles.snapshot import Snapshot
 

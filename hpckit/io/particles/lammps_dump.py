@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit.errors import CorruptDataError
-from hpckit.io.files import write_error
+from hpckit.errors import CorruptDataError, write_error
 from hpckit.io.particles.text import Lines
 from hpckit.plan.particles.snapshot import Floats, Snapshot, sorted_by_id
 
