@@ -35,7 +35,7 @@ def open_regular(path: str | Path, what: str, do: str = "") -> BinaryIO:
         raise InputError(f"{what} {str(path)!r} cannot be read: {error}", do=do) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise InputError(f"{what} {path} is not a regular file", do=do)
+        raise InputError(f"{what} {path} cannot be read: it is not a regular file", do=do)
     return open(file, "rb")
 
 
