@@ -170,14 +170,26 @@ class Ranks(Section):
 class Pipeline(Section):
     """The schedule of a pipeline."""
 
-    schedule: str = Field(
-        "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table"
+    schedule: str | None = Field(
+        None,
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table; omitted:"
+        " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
     chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
     balance: Literal["measured", "arithmetic"] = Field(
         "measured",
         description="split the layers into stages of equal time, measured at the start, or of equal operations (always"
         " on GPUs)",
+    )
+
+
+class Sharding(Section):
+    """What the replicas hold in shards (ZeRO); it changes memory and messages, and no bit of a result."""
+
+    stage: Literal[0, 1, 2, 3] = Field(
+        0,
+        description="0: nothing; 1: the optimizer's state; 2: and the gradients; 3: and the parameters, which within a"
+        " node exist once from 1 on",
     )
 
 
@@ -237,6 +249,7 @@ class Config(Section):
     batch: Batch = Field(default_factory=Batch, description="samples of a step")
     mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
     pipeline: Pipeline = Field(default_factory=Pipeline, description="schedule of a pipeline")
+    sharding: Sharding = Field(default_factory=Sharding, description="what the replicas hold in shards")
     optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")
     time: Time = Field(default_factory=Time, description="duration")
     sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")

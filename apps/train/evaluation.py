@@ -45,8 +45,9 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> 
     first, own = block(samples, trainer.replicas, trainer.replica)
     at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.laid.plan.microbatches))
     sums = np.zeros(3)  # loss, right ones, targets
-    for begin in range(first, first + own, at_once):
-        part = slice(begin, min(begin + at_once, first + own))
+    most_own = block(samples, trainer.replicas, 0)[1]
+    for begin in range(first, first + most_own, at_once):  # as often on all replicas, which gather shards together
+        part = slice(min(begin, first + own), min(begin + at_once, first + own))
         x, targets = data.take(taken[part])
         logits = trainer.pipeline.forward(x)
         if logits is not None:
