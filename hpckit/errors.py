@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+LONGEST_LINE = 2000  # characters
+
 
 class HpckitError(Exception):
     """A failure with a code of its own (`HPK-…`), reported in four parts: message, where, likely cause, what to do.
@@ -33,7 +35,7 @@ class HpckitError(Exception):
             for name, text in (("where", self.where), ("likely", self.likely), ("do", self.do))
             if text
         ]
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def to_dict(self) -> dict[str, object]:
         """The same as plain values, for `failure.json`."""
@@ -46,6 +48,18 @@ class HpckitError(Exception):
             "do": self.do,
             "exit_code": self.exit_code,
         }
+
+
+def visible(text: str) -> str:
+    """`text` as a terminal may get it: escapes in place of characters that it obeys or does not show, except ends of
+    lines and tabs; long lines are cut short.
+    """
+    lines = (line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…" for line in text.split("\n"))
+    return "\n".join(line if line.isprintable() else "".join(map(_visible, line)) for line in lines)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() or character == "\t" else ascii(character)[1:-1]
 
 
 def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str:

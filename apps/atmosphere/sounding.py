@@ -13,6 +13,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import CP, P0, RD
+from hpckit.plan.text import read_bytes
 
 KNOT = 1852 / 3600  # m s-1
 ZERO_CELSIUS = 273.15  # K
@@ -118,14 +119,7 @@ def read_sounding(path: Path) -> Sounding:
 
 def _lines(path: Path) -> list[_Line]:
     """The lines that are not blank, decoded."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path.stat().st_size} bytes are too many for a sounding", where=str(path), do=EXPECTED)
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"the sounding cannot be read: {error.strerror}", where=str(path), do="check base.file and its permissions"
-        ) from error
+    data = read_bytes(path, "the sounding", LARGEST, do=EXPECTED)
     binary = re.search(rb"[\x00-\x08\x0e-\x1f]", data)
     if binary:
         number = data.count(b"\n", 0, binary.start()) + 1

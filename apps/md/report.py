@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.report_charts import lines, picture
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
@@ -62,7 +62,7 @@ def _found(run: RunData, config: Config) -> dict[str, Any]:
     output = run.directory / "output"
     path = output / FILE
     if path.is_file():
-        return dict(json.loads(path.read_text()))
+        return dict(parse_json(read_bytes(path, "the results")))
     return from_files(config, output)
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import hpckit
 from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
+from hpckit.plan.text import read_bytes
 from hpckit.training.sampler import permuted
 
 ANSWERS = "answers.json"  # in the output of a run that classifies images
+MOST_TEXT = 4 << 30  # bytes
 SPLIT_SEED = 1  # the validation digits do not depend on the run's seed
 PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
 
@@ -202,7 +204,7 @@ def read_text(path: Path | None) -> str:
         home = Path(str(hpckit.__file__)).parent
         return "\n".join(file.read_text(encoding="utf-8") for file in sorted(home.rglob("*.py")))
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, "the text", MOST_TEXT).decode()
     except UnicodeDecodeError as problem:
         raise InputError(
             f"{path} is not UTF-8 text: byte {problem.start} is 0x{problem.object[problem.start]:02x}",

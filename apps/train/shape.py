@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any
 from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
 from hpckit.nn.rotary import RopeScaling
+from hpckit.plan.text import parse_json, read_bytes
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
@@ -127,7 +127,9 @@ def read_shape(weights: Path, kind: str) -> Shape:
     """The shape of a checkpoint, from the config.json in its folder. Raises `InputError`."""
     path = (weights if weights.is_dir() else weights.parent) / CONFIG
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        if not path.exists():
+            raise FileNotFoundError
+        given = parse_json(read_bytes(path, "the description"))
         found = str(given["model_type"])
         if found != kind:
             raise InputError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hpckit.plan.pipeline.price import Interval, MeasuredStep, SchedulePrice
 from hpckit.plan.pipeline.schedule import Action, Schedule
 from hpckit.plan.pipeline.times import StageTimes
+from hpckit.plan.text import parse_json, read_bytes
 
 TIMELINE = "timeline.json"  # in the run's output
 
@@ -31,7 +31,7 @@ def record_of(step: MeasuredStep) -> dict[str, Any]:
 
 def read_timeline(path: Path) -> MeasuredStep:
     """The step that `record_of` made plain."""
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = parse_json(read_bytes(path, "the timeline"))
     actions = tuple(tuple(map(Action.parse, actions)) for actions in record["actions"])
     intervals = (Interval(rank, Action.parse(action), begin, end) for rank, action, begin, end in record["step"])
     return MeasuredStep(

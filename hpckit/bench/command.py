@@ -13,7 +13,7 @@ from typing import Any
 
 from hpckit.comm.agree import plain
 from hpckit.errors import EXIT_MISSED, HpckitError
-from hpckit.settings.table import print_table
+from hpckit.settings.table import Parser, print_table
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_only(parser: Any, parts: Sequence[str], metavar: str = "KEY") -> tuple[s
 
 def main_of(module: Any, prog: str, arguments: Sequence[str]) -> int:
     """Run a benchmark that has no verb; errors are printed as `hpckit` prints them. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog=prog, description=(module.__doc__ or "").partition("\n")[0])
+    parser = Parser(prog=prog, description=(module.__doc__ or "").partition("\n")[0])
     add_common(parser)
     try:
         return perform(module, parser, parser.parse_args, arguments)

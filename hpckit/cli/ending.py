@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -10,10 +10,11 @@ from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION
 from hpckit.cli.nested import CASES
-from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
+from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError, visible
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
 from hpckit.launch.mpiexec import JobEnd, no_start
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text
@@ -51,7 +52,7 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
         return code
     _print_phases(summary)
     for line in _headline(summary):
-        print(line)
+        print(visible(line))
     _print_checks(directory)
     if report:
         for picture in (directory.read_json(VALIDATION) or {}).get("pictures", []):
@@ -130,9 +131,10 @@ def _rank_lost(directory: RunDirectory, end: JobEnd, survivor: dict[str, Any] | 
 def stall_that_ended(folder: Path) -> str:
     """The report, in the watch's folder, of the stall for which it ended the job; '' without one."""
     for path in sorted(folder.glob("node-*/stall.json")):
-        report = json.loads(path.read_text(encoding="utf-8"))
-        if report["ended"]:
-            return report["text"]
+        with contextlib.suppress(HpckitError, ValueError):
+            report = parse_json(read_bytes(path, "the report of the watch"))
+            if isinstance(report, dict) and report.get("ended"):
+                return str(report["text"])
     return ""
 
 
@@ -142,7 +144,7 @@ def _failed(directory: RunDirectory, failure: dict[str, Any], summary: dict[str,
     resolved = directory.read_json("resolved.json") or {}
     known = summary or {name: resolved.get(name) for name in ("app", "title", "ranks")}
     directory.write_json("summary.json", {**known, "status": "failed", "exit_code": code, "error": failure["error"]})
-    print(failure["report"], file=sys.stderr)
+    print(visible(str(failure["report"])), file=sys.stderr)
     print(f"failed with exit code {code}: {directory.path / failure_file(directory)}", file=sys.stderr, flush=True)
     return code
 

@@ -82,7 +82,8 @@ VERBS = {
 
 # System errors caused by the user's paths or permissions, not by the program.
 NO_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
-NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_PLACE = {errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -110,6 +111,8 @@ def main(argv: list[str] | None = None) -> int:
             )
         )
     except OSError as error:
+        if error.filename is None and error.errno in FULL:  # a write has no name
+            return _told(SetupError(f"a file cannot be written: {error.strerror}", do="free some space there"))
         if error.filename is None or error.errno not in NO_PATH | NO_PLACE:
             raise
         kind = InputError if error.errno in NO_PATH else SetupError

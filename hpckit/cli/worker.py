@@ -197,9 +197,24 @@ def _abort(
 class _RankLog(logging.FileHandler):
     """A log file that is never reached through a link."""
 
+    _has_said = False
+
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; a log that cannot be opened does not end the run."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say in one line that the log cannot be written, once."""
+        if not self._has_said:
+            self._has_said = True
+            print(f"warning: {self.baseFilename} cannot be written: {sys.exc_info()[1]}", file=sys.stderr, flush=True)
 
 
 def rank_logger(directory: RunDirectory, rank: int) -> None:

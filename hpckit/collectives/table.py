@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import InputError
+from hpckit.plan.text import parse_json, read_bytes
 
 SHIPPED = Path(__file__).with_name("table.json")
 TUNED = Path("~/.config/hpckit/collectives.json")
@@ -63,7 +64,7 @@ def shared_table(comm: MPI.Comm) -> Table:
     texts = [b"", b""]
     if comm.rank == 0:
         tuned = TUNED.expanduser()
-        texts = [tuned.read_bytes() if tuned.is_file() else b"[]", SHIPPED.read_bytes()]
+        texts = [read_bytes(tuned, "the table") if tuned.is_file() else b"[]", SHIPPED.read_bytes()]
     tables = [broadcast_bytes(comm, text, 0) for text in texts]
     own = parse(tables[0].decode(), str(TUNED))
     known = {(e.operation, e.layout, e.kind) for e in own}
@@ -75,7 +76,7 @@ def shared_table(comm: MPI.Comm) -> Table:
 def parse(text: str, name: str) -> Table:
     """A table from the text of its file. Raises `InputError`."""
     try:
-        return tuple(_entry(one) for one in json.loads(text))
+        return tuple(_entry(one) for one in parse_json(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"the table of collectives is not one that hpckit wrote: {error}",

@@ -22,12 +22,13 @@ MOST_JSON = 64 << 20  # bytes of a record: the manifest of a large job has some 
 class Folder:
     """An existing folder. File names are relative to it, and may lead only through its own folders.
 
-    Raises `InputError` if `path` is not a folder, is a link, or belongs to another user.
+    Raises `InputError` if `path` is not a folder, is a link, or belongs to another user; `foreign`: one of another user
+    may be read.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, foreign: bool = False) -> None:
         self.path = Path(path).absolute()
-        if not require_own(self.path, "give the run directory itself"):
+        if not require_own(self.path, "give the run directory itself", foreign):
             raise InputError(f"no run directory {self.path} (No such file or directory)", do="hpckit ls")
 
     def write_text(self, name: str, text: str) -> None:
@@ -108,9 +109,14 @@ class Folder:
             folder = inner
         return folder, parts[-1]
 
-    def read(self, name: str, most: int) -> bytes:
-        """The first `most` bytes of the file `name`. Raises `OSError`, also if it is a link or not a regular file."""
+    def read(self, name: str, most: int, last: bool = False) -> bytes:
+        """The first (or the last) `most` bytes of the file `name`.
+
+        Raises `OSError`, also if it is a link or not a regular file.
+        """
         with open(self._open(name, os.O_RDONLY), "rb") as file:
+            if last:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - most))
             return file.read(most)
 
     def append(self, name: str, content: bytes) -> None:
@@ -137,7 +143,7 @@ class Folder:
         return file
 
 
-def require_own(path: Path, do: str) -> bool:
+def require_own(path: Path, do: str, foreign: bool = False) -> bool:
     """Whether the folder `path` is there. Raises `InputError` if it is a link, no folder, or another user's.
 
     do: the advice in the error.
@@ -150,7 +156,7 @@ def require_own(path: Path, do: str) -> bool:
         raise InputError(f"{path} cannot be read: {error.strerror}", do=do) from None
     if not stat.S_ISDIR(status.st_mode):
         raise InputError(f"{path} is not a folder, or is a link to one", do=do)
-    if status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid() and not foreign:
         raise InputError(f"{path} belongs to another user", do="copy it, or give a directory of your own")
     return True
 

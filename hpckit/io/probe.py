@@ -34,7 +34,10 @@ def require_sound(paths: Iterable[Path]) -> None:
     It refuses links to other files, values in files outside of its folder, filters that are not installed and sizes
     that the file cannot hold. Beyond 1 GiB of values it checks only the structure. Takes 0.3 s, and 10 ms per file.
     """
-    unknown = [path for path in paths if _key(path) not in _sound]
+    try:
+        unknown = [path for path in paths if _key(path) not in _sound]
+    except OSError as error:
+        raise CorruptDataError(f"{error.filename} cannot be read: {error.strerror}") from None
     for path, problem in zip(unknown, problems(unknown), strict=True):
         if problem:
             raise CorruptDataError(

@@ -72,6 +72,8 @@ def read(path: str) -> None:
     """Every object of a file, its attributes and values. Raises `Refused`, and whatever HDF5 does."""
     import h5py
 
+    if not os.path.isfile(path):  # a pipe would wait for a writer
+        raise Refused("it is not a regular file")
     done = 0
     with h5py.File(path, "r") as file:
         for item in objects(file):

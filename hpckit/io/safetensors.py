@@ -18,6 +18,7 @@ import numpy as np
 
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file
+from hpckit.plan.text import parse_json, read_bytes
 
 NAMES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
@@ -122,25 +123,33 @@ def _files(path: Path) -> list[Path]:
             do=f"give a .safetensors file, or a folder with {SINGLE} or {INDEX}",
         )
     try:
-        held = json.loads((path / INDEX).read_text())["weight_map"].values()
-    except (ValueError, KeyError, AttributeError) as problem:
+        held = parse_json(read_bytes(path / INDEX, "the index", LARGEST_HEADER))["weight_map"].values()
+        files = [path / name for name in dict.fromkeys(held)]
+    except (ValueError, KeyError, AttributeError, TypeError) as problem:
         raise CorruptDataError(f"{path / INDEX} is not a checkpoint index: {problem}") from None
-    files = [path / name for name in dict.fromkeys(held)]
     missing = [file.name for file in files if file.parent != path or not file.is_file()]
     if missing:
         raise InputError(f"{path / INDEX} names files that are not there: {', '.join(missing)}", do="fetch them too")
     return files
 
 
+def _is_entry(entry: Any) -> bool:
+    """Whether it describes a tensor: the types of dtype, shape and place."""
+    numbers = [*entry["shape"], *entry["data_offsets"]] if {"dtype", "shape", "data_offsets"} <= set(entry) else [None]
+    counts = all(type(number) is int and 0 <= number < 2**62 for number in numbers)
+    return counts and type(entry["dtype"]) is str and len(entry["data_offsets"]) == 2
+
+
 def _header(file: Path) -> tuple[dict[str, Any], int]:
     """The table of a file, and where its tensors begin."""
-    with file.open("rb") as stream:
-        head = stream.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else LARGEST_HEADER + 1
-        text = stream.read(length) if length <= LARGEST_HEADER else b""
+    head = read_bytes(file, "the file", 8, whole=False)
+    length = struct.unpack("<Q", head)[0] if len(head) == 8 else LARGEST_HEADER + 1
+    text = read_bytes(file, "the file", 8 + length, whole=False)[8:] if length <= LARGEST_HEADER else b""
     try:
-        header = json.loads(text)
-        if all({"dtype", "shape", "data_offsets"} <= set(entry) for name, entry in header.items() if name[:2] != "__"):
+        header = parse_json(text)
+        if isinstance(header.get("__metadata__", {}), dict) and all(
+            _is_entry(entry) for name, entry in header.items() if name != "__metadata__"
+        ):
             return header, 8 + length
     except (ValueError, AttributeError, TypeError):
         pass

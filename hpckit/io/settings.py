@@ -60,6 +60,8 @@ def seconds_of(text: str) -> float:
 
     Raises `ValueError` for anything else and for 0 s.
     """
+    if len(text) > 100:
+        raise ValueError(f"{text[:20]!r}… is not a time span")
     if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         total = ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hpckit.errors import InputError
+from hpckit.plan.text import parse_toml, read_text
 
 # Characters allowed unquoted on an #SBATCH line: none ends a word, opens a quote or starts a comment.
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
@@ -148,11 +148,8 @@ def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:
 
     Raises `InputError`.
     """
+    text = read_text(path, what, do=do)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{what} {path} cannot be read: {error.strerror}", do=do) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{what} is not UTF-8 text: {error.reason}", where=str(path)) from None
+        return parse_toml(text)
     except ValueError as error:
         raise InputError(f"{what} is not TOML: {error}", where=str(path)) from None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import traceback
 from pathlib import Path
 
 from hpckit.errors import HpckitError, RankLostError
+from hpckit.io.files import write_error
 from hpckit.run.context import utc_now
 from hpckit.run.directory import RunDirectory
+
+# What a disk does, not the program.
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def failure_file(directory: RunDirectory) -> str:
@@ -39,6 +44,8 @@ def failure_record(
     place = f"rank {rank} of {size} on {socket.gethostname()}" + (f", step {step}" if step is not None else "")
     if isinstance(error, HpckitError):
         shown = error
+    elif isinstance(error, OSError) and error.errno in NO_PLACE:
+        shown = write_error(error, Path(str(error.filename or "a file of the run")))
     elif is_of_a_peer(error):
         shown = RankLostError(
             f"a message of rank {rank} failed: {error}",

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError, SetupError
+from hpckit.report.units import counted
 from hpckit.settings.apps import App
 from hpckit.settings.config import BEYOND
+from hpckit.settings.table import bytes_text
 
 # (variable with the number of ranks, variable with this rank, name of the launcher), the most certain first.
 LAUNCHERS = (
@@ -23,6 +25,7 @@ LAUNCHERS = (
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
 )
+MOST_MEMORY = 1 << 50  # bytes of a rank: 1 PiB
 MPICH, OPEN_MPI = "MPICH", "Open MPI"
 PMI = {MPICH: "pmi2", OPEN_MPI: "pmix"}
 
@@ -101,7 +104,7 @@ def mpi_kind(text: str) -> str:
 def check_plan(app: App, config: Any, ranks: int) -> Any:
     """The dry run of an app. Importing it may import MPI's binding, which must not start MPI in the front end.
 
-    Raises `InputError` if the settings do not fit this number of ranks.
+    Raises `InputError` if the settings do not fit this number of ranks, or need more memory than any node has.
     """
     import mpi4py
 
@@ -109,7 +112,7 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
     if joined(os.environ) is None:
         mpi4py.rc.initialize = False
     try:
-        return app.run_module.dry_run(config, ranks)
+        plan = app.run_module.dry_run(config, ranks)
     except ArithmeticError as error:
         raise InputError(
             f"{BEYOND}: {error}",
@@ -118,3 +121,10 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
         ) from None
     finally:
         mpi4py.rc.initialize = before
+    if plan.memory_per_rank > MOST_MEMORY:
+        raise InputError(
+            f"{counted(ranks, 'rank')} take {bytes_text(plan.memory_per_rank)} of memory each: no node has that",
+            likely="a length or count that is far too large",
+            do="look at the settings that are not defaults: hpckit run … --show-config",
+        )
+    return plan

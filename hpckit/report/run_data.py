@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from hpckit.errors import InputError
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.units import with_units
 
 Record = dict[str, Any]
 ATTEMPTS = "attempts/[0-9]*"
+MOST_RECORD, MOST_LINES = 64 << 20, 1 << 30  # bytes
 
 
 @dataclass
@@ -166,8 +167,8 @@ def _read_record(path: Path, problems: list[str]) -> Record:
     if not path.is_file():
         return {}
     try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as problem:
+        record = parse_json(read_bytes(path, "the record", MOST_RECORD))
+    except (InputError, ValueError) as problem:
         problems.append(f"{path.name} cannot be read: {problem}")
         return {}
     if isinstance(record, dict):
@@ -178,11 +179,15 @@ def _read_record(path: Path, problems: list[str]) -> Record:
 
 def _read_lines(path: Path, problems: list[str]) -> list[Record]:
     """The lines of a JSON-lines file; a last line that was cut off by a kill is left out silently."""
-    lines = path.read_text(errors="replace").splitlines()
+    try:
+        lines = read_bytes(path, "the table", MOST_LINES).decode(errors="replace").splitlines()
+    except InputError as problem:
+        problems.append(str(problem))
+        return []
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError:
             if number < len(lines):
                 problems.append(f"{path.name}, line {number} is not JSON")

@@ -39,13 +39,14 @@ class RunDirectory(Folder):
     """The folder of an existing run: its parts, its attempts, and its progress.
 
     Raises `InputError` if it, or a folder in it that a run writes to or deletes from, is a link or another user's.
+    With `foreign` another user's run may be read.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path | str, foreign: bool = False) -> None:
+        super().__init__(path, foreign)
         do = "a run keeps its files in folders of its own: put the folder itself here, or move the whole run"
         for name in OWN:
-            if require_own(self.path / name, do) and name in DEEP:
+            if require_own(self.path / name, do, foreign) and name in DEEP and not foreign:
                 for entry in os.scandir(self.path / name):
                     if entry.is_symlink() and entry.is_dir():
                         raise InputError(f"{entry.path} is a link to a folder", do=do)

@@ -27,6 +27,7 @@ from hpckit.settings.layers import (
 from hpckit.settings.run_file import Key, run_file_text
 from hpckit.settings.schema import Schema, dotted, repr_toml
 
+MOST_MISTAKES = 100  # that are looked into
 BEYOND = "these settings lead to numbers that the computer cannot hold"
 
 
@@ -117,7 +118,7 @@ def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, sour
     """Pydantic's errors as sentences with key, value given and values allowed; `source` where a mistake has no key."""
     return [
         Mistake(settings.place(path) or source, sentence)
-        for entry in error.errors(include_url=False)
+        for entry in error.errors(include_url=False)[:MOST_MISTAKES]
         for path in [_path_in(entry["loc"], settings.tree, schema)]
         for sentence in _sentence(entry, path, schema).splitlines()  # a check of all settings may tell several
     ]
@@ -189,14 +190,14 @@ def _base_layer(target: str) -> tuple[App, Layer, str, str]:
         where = layer.origin(("app",))
         near = did_you_mean(str(name), apps())
         raise InputError(f"{where}: no app {name!r}", likely=near, do=f"apps: {', '.join(apps())}")
-    return found, layer, path.read_bytes().decode("utf-8-sig"), path.stem
+    return found, layer, layer.text, path.stem
 
 
 def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
     """The table of `app` in the user file: `[weather.output]` there is `[output]` here."""
     given = environment.get("HPCKIT_CONFIG", "")
     path = Path(given) if given else USER_FILE.expanduser()
-    if not given and not path.exists():
+    if given == os.devnull or (not given and not path.exists()):
         return Layer("user file", {}, Path.cwd())
     layer = read_toml(path, str(path))
     unknown = [name for name in layer.tree if name not in (*apps(), app.name)]

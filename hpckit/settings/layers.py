@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
+from hpckit.plan.text import parse_toml, read_text
 from hpckit.settings.run_file import Key, key_lines, line_of
 from hpckit.settings.schema import Schema, dotted, repr_toml
 
 ENVIRONMENT_PREFIX = "HPCKIT_"
 RESERVED = {"HPCKIT_CONFIG", "HPCKIT_SITE"}  # variables of that prefix that are not settings
-MOST_BYTES = 16 << 20  # of a run file: /dev/zero has no end
+MOST_BYTES = 1 << 20  # of a run file
 PLACE = re.compile("[0-9]{1,6}")  # of a table in a list
 USER_FILE = Path("~/.config/hpckit/config.toml")
 
@@ -41,6 +42,7 @@ class Layer:
     tree: dict[str, Any]
     base: Path
     lines: dict[Key, int] = field(default_factory=dict)
+    text: str = ""
 
     def origin(self, path: Key) -> str:
         """Where the value at `path` was said: `weather.toml:12`."""
@@ -140,24 +142,16 @@ def read_toml(path: Path, shown: str) -> Layer:
     if path.is_dir():
         inner = path / "run.toml"
         raise InputError(f"{shown} is a folder", do=f"hpckit run {shlex.quote(str(inner))}" if inner.exists() else do)
+    if not path.exists():
+        raise InputError(f"there is no file {shown}", do=do)
+    text = read_text(path, "the run file", MOST_BYTES, do)
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise InputError(f"{shown} is not a run file: it has more than {MOST_BYTES >> 20} MiB", do=do)
-        text = content.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"there is no file {shown}", do=do) from None
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise InputError(f"{shown}:{line}: not UTF-8 text: {error.reason}", do="save it as UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{shown} cannot be read: {error.strerror}", do="look at its permissions") from None
-    try:
-        tree = tomllib.loads(text)
+        tree = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, shown) from None
-    return Layer(shown, tree, path.absolute().parent, key_lines(text))
+    except ValueError as error:  # beyond the limits
+        raise InputError(f"{shown} is not read: {error}", do=do) from None
+    return Layer(shown, tree, path.absolute().parent, key_lines(text), text)
 
 
 def environment_layer(environment: Mapping[str, str], schema: Schema) -> Layer:
@@ -207,8 +201,8 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
 def _value(text: str, schema: Schema, path: Key) -> Any:
     """`text` as a TOML value, or unchanged if it is not TOML or the schema wants text."""
     try:
-        value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"v = {text}")["v"]
+    except ValueError:
         return text
     return text if not isinstance(value, str) and schema.is_text(path) else value
 

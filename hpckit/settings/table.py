@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, NoReturn, Protocol, TextIO
 
+from hpckit.errors import visible
 from hpckit.run.progress import clock_text
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of a command line that shows words with control characters by escapes."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with 2."""
+        super().error(visible(message))
 
 
 class Display(Protocol):
@@ -135,7 +145,7 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_cell, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
 
 
 def _is_number(text: str) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from cli_command import hpckit
 from mpi4py import MPI
 
 from hpckit.cli.ending import end_of_run
+from hpckit.cli.main import VERBS, main
+from hpckit.cli.worker import _RankLog
 from hpckit.launch.failure import failure_record
 from hpckit.launch.mpiexec import JobEnd
 from hpckit.run.directory import RunDirectory
@@ -85,7 +90,7 @@ make(sys.argv[1])
         assert "cannot be laid over axes" in said
         assert '"mine.py", line 6' in said
         assert "mesh.py" not in said
-        outcome = hpckit("run", "mine.py", "exit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under)
+        outcome = hpckit("run", "mine.py", *([] if under else ["-n", 2]), "exit", cwd=tmp_path, under=under)
         assert outcome.code == 17, outcome.stderr
         assert "rank 1 failed" in outcome.stderr
         assert '"mine.py", line 8' in outcome.stderr
@@ -110,6 +115,34 @@ def test_a_survivor_is_not_the_rank_that_failed(tmp_path, capsys):
         kept = directory.read_json("attempts/000/failure.json")
         assert kept["exit_code"] == code
         assert ("survivor" in kept) is (told == "rank 1 on")
+
+
+def test_a_full_disk_is_no_defect_of_the_program(tmp_path, capsys, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    record = failure_record(full, 0, 2, 3, tmp_path / "failure.json")
+    assert (record["exit_code"], record["error"]["code"]) == (3, "HPK-300")
+    assert "the disk is full" in record["report"]
+
+    def write(*unused, **also):
+        raise full
+
+    monkeypatch.setattr(RunDirectory, "write_text", write)
+    directory = RunDirectory.create(tmp_path / "run")
+    end = JobEnd(7, {"rank": "0"}, noise=["a line of the launcher"])
+    monkeypatch.setitem(VERBS, "ls", ("here", "", ""))
+    monkeypatch.setitem(
+        sys.modules, "here", SimpleNamespace(main=lambda words: end_of_run(directory, end, report=False))
+    )
+    assert main(["ls"]) == 3
+    assert "No space left" in capsys.readouterr().err
+
+    handler = _RankLog(tmp_path / "log", delay=True)
+    monkeypatch.setattr(handler, "_open", write)
+    for _ in range(2):
+        handler.handle(logging.makeLogRecord({"msg": "a warning"}))
+    said = capsys.readouterr().err
+    assert said.count("cannot be written") == 1
+    assert "Traceback" not in said
 
 
 def test_a_run_that_its_time_limit_ends_says_so(tmp_path, capsys):

@@ -43,6 +43,12 @@ def test_a_run_that_cannot_fit_is_refused(
     launch.require_memory(1 << 60, 1)  # maybe on another node
 
 
+@pytest.mark.parametrize("ranks", ["1", "4096"])
+def test_what_no_node_has_is_refused_without_a_start(ranks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "melt", "system.cells=[1000000, 1000000, 1000000]", "--dry-run", "-n", ranks]) == 2
+    assert "of memory each: no node has that" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 @pytest.mark.parametrize("under", [0, 2])
 def test_ranks_look_at_their_nodes(under: int, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -146,6 +147,26 @@ def test_a_run_keeps_its_files_in_folders_of_its_own(
     path.write_text("a file")
     with pytest.raises(InputError, match=r"not a folder|Not a directory"):
         RunDirectory(directory.path)
+
+
+def test_the_list_shows_what_may_be_read_and_names_the_rest(
+    tmp_path: Path, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory.write_json("resolved.json", {"app": "\x1b[31mred", "ranks": 1})
+    (directory.path.parent / "closed").mkdir()
+    is_file, geteuid = Path.is_file, os.geteuid
+
+    def refuse(path: Path) -> bool:
+        if "closed" in path.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: geteuid() + 1)  # all of it is another user's
+    assert main(["ls", str(directory.path.parent)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert any(row.split()[:1] == ["one"] and "\\x1b[31mred" in row and "unreadable" not in row for row in rows)
+    assert any(row.split()[:1] == ["closed"] and "unreadable" in row and "Permission denied" in row for row in rows)
 
 
 def test_readers_see_the_old_file_or_the_new_one(directory: RunDirectory) -> None:

@@ -10,13 +10,14 @@ from hpckit.bench.measure import spread
 
 # Key -> kinds of cases: the share of them that went as they must.
 SHARES = {
-    "kills_bitwise": ("kill", "failpoint"),
+    "kills_bitwise": ("kill", "failpoint", "run kill"),
+    "files_noticed": ("run file",),
     "resize_bitwise": ("resize",),
     "hangs_named": ("hang",),
     "deaths_clean": ("death",),
     "lost_named": ("not finite",),
     "flips_named": ("flip", "message"),
-    "untrusted_refused": ("config", "data file"),
+    "untrusted_refused": ("config", "data file", "hostile"),
     "mutants_killed": ("mutant",),
 }
 

@@ -27,6 +27,7 @@ from tests.faults.kills import failing, kills
 from tests.faults.mutants import mutants
 from tests.faults.power_loss import power_loss
 from tests.faults.programs.cases import CASES, MORE
+from tests.faults.run_directories import run_files, run_kills
 from tests.faults.untrusted import untrusted
 
 CHECKPOINT, WATCH = "checkpoint", "watch"  # `--only` them: what they cost, nothing broken
@@ -37,6 +38,7 @@ Row = dict[str, Any]
 class Tier:
     """How many of each; hangs: places of each kind on 2 and on 4 ranks; power_loss: states of the disk at most.
 
+    hostile: files made to do harm; run_kills, run_files: runs that are killed, and files of a run that are changed.
     chains: of six rank-count pairs for each of `apps`; injected: rounds of changed values in them, and messages: the
     apps whose messages are changed.
     """
@@ -49,17 +51,25 @@ class Tier:
     deaths: int
     configs: int
     files: int
+    hostile: int
+    run_kills: int
+    run_files: int
     chains: int
     apps: tuple[str, ...]
     injected: int
     messages: tuple[str, ...]
 
 
+MESSAGES = ("diffusion", "md", "train", "pipeline")
 TIERS = {
-    "T0": Tier(24, 75, 200, 400, 1, 12, 500, 200, 1, tuple(CASES), 1, ("diffusion", "md", "train", "pipeline")),
-    "T1": Tier(240, 375, 5_000, 10_000, 3, 60, 20_000, 5_000, 4, (*CASES, *MORE), 5, (*CASES, "pipeline")),
+    "T0": Tier(
+        24, 75, 200, 400, 1, 12, 500, 200, 130, 4, 40, 1, tuple(CASES), 1, ("diffusion", "md", "train", "pipeline")
+    ),
+    "T1": Tier(
+        240, 375, 5_000, 10_000, 3, 60, 20_000, 5_000, 2_000, 100, 500, 4, (*CASES, *MORE), 5, (*CASES, "pipeline")
+    ),
 }
-QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40, 1, ("diffusion",), 1, ("diffusion",))
+QUICK = Tier(2, 6, 40, 60, 0, 1, 40, 40, 20, 1, 6, 1, ("diffusion",), 1, ("diffusion",))
 
 
 def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
@@ -156,6 +166,9 @@ _KINDS: dict[str, Callable[[Tier, int, Random], Iterable[Row]]] = {
     "mutant": lambda tier, seed, random: mutants(str(seed)),
     "config": lambda tier, seed, random: untrusted("config", seed, tier.configs),
     "data file": lambda tier, seed, random: untrusted("data file", seed, tier.files),
+    "hostile": lambda tier, seed, random: untrusted("hostile", seed, tier.hostile),
+    "run kill": lambda tier, seed, random: run_kills(random, tier.run_kills),
+    "run file": lambda tier, seed, random: run_files(random, tier.run_files),
     "death": lambda tier, seed, random: deaths(random, tier.deaths),
     "hang": lambda tier, seed, random: hangs(random, tier.hangs),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import pytest
 from hpckit.bench.command import main_of
 from hpckit.comm.observe.watcher import process_state
 from hpckit.errors import InputError
-from tests.faults import figures, hangs
+from tests.faults import figures, hangs, hostile
 from tests.faults import run as faults
 from tests.faults.deaths import again_if_slow, deaths
+from tests.faults.run_directories import run_files, run_kills
 from tests.faults.untrusted import untrusted
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +102,40 @@ def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -
         faults.run(quick=True, only="kills")
 
 
+# What it holds -> where it is given.
+HOSTILE = {
+    "brackets": ("run file", "site file", "weights"),
+    "digits": ("run file", "machine"),
+    "dotted key": ("run file", "graph"),
+    "quoted dotted key": ("site file",),
+    "many keys": ("run file",),
+    "memory": ("run file", "dump", "any trajectory", "sounding"),
+    "pipe": ("run file", "machine", "schedule", "layers", "dump", "extended XYZ", "H5MD", "compared files", "weights"),
+    "endless": ("run file", "graph", "atoms"),
+    "terminal, bare": ("machine", "schedule", "dump", "word", "option", "settings"),
+    "only digits": ("settings",),
+    "safetensors brackets": ("weights",),
+    "wide columns": ("extended XYZ",),
+    "positions of text": ("H5MD",),
+    "long line": ("schedule",),
+}
+
+
+def test_files_made_to_do_harm_are_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HPCKIT_CONFIG", os.devnull)
+    monkeypatch.setattr(hostile, "SECONDS", 60.0)  # here nothing is timed
+    for number, (name, place) in enumerate((name, place) for name, places in HOSTILE.items() for place in places):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        hostile.given(name, place, folder, Random(number))
+
+
+@pytest.mark.nightly
+def test_killed_runs_and_changed_run_directories() -> None:
+    rows = [*run_kills(Random(5), 4), *run_files(Random(5), 60)]
+    assert [(row["case"], row["problem"]) for row in rows if not row["passed"]] == []
+
+
 @pytest.mark.nightly
 def test_every_safeguard_of_checkpoints_is_tested() -> None:
     found = faults.run(quick=True, seed=1, only="mutant")
@@ -108,7 +144,7 @@ def test_every_safeguard_of_checkpoints_is_tested() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["config", "data file"])
+@pytest.mark.parametrize("kind", ["config", "data file", "hostile"])
 def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
     rows = list(untrusted(kind, 11, 30))
     assert len(rows) == 30

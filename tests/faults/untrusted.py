@@ -32,7 +32,7 @@ Case = Callable[[Random, Path], str]  # what was tried; raises what must not be 
 
 
 def untrusted(kind: str, seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """`count` cases of a kind ("config" or "data file"), a row each."""
+    """`count` cases of a kind ("config", "data file" or "hostile"), a row each."""
     ends = [count * part // AT_ONCE for part in range(AT_ONCE + 1)]
     for rows in at_once(partial(_part, kind, seed, *part) for part in pairwise(ends)):
         yield from rows
@@ -59,9 +59,10 @@ def _part(kind: str, seed: int, first: int, end: int) -> list[dict[str, Any]]:
 
 def main(kind: str, seed: int, first: int, end: int) -> None:
     """The cases from `first` on, each with a random stream of its own."""
+    from tests.faults.hostile import random_hostile
     from tests.faults.random_inputs import random_config, random_file
 
-    case: Case = {"config": random_config, "data file": random_file}[kind]
+    case: Case = {"config": random_config, "data file": random_file, "hostile": random_hostile}[kind]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, _too_long)
     signal.signal(signal.SIGALRM, _too_long)

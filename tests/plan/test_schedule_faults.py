@@ -171,7 +171,7 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_schedule(tmp_path / "none.csv")
     (tmp_path / "picture.csv").write_bytes(b"\xff\xfe\x00\xd8")
-    with pytest.raises(InputError, match="not text"):
+    with pytest.raises(InputError, match="not UTF-8 text"):
         read_schedule(tmp_path / "picture.csv")
     with pytest.raises(InputError, match="cannot be written"):
         write_schedule(pipeline_schedule("gpipe", 1, 1), tmp_path / "no" / "such.csv")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION
 from hpckit.io.fields.reader import find_fields
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.draw.maps import colorbar, panels
 from hpckit.report.extension import Section
 from hpckit.report.field_file import FieldFile
@@ -23,7 +23,7 @@ def sections(run: RunData) -> Iterable[Section]:
     path = run.directory / VALIDATION
     if not path.is_file():
         return
-    record = json.loads(path.read_text())
+    record = parse_json(read_bytes(path, "the record"))
     checks = record["checks"]
     passed = sum(check["passed"] for check in checks)
     numbers = {"passed": passed, "missed": len(checks) - passed, "checks": checks}

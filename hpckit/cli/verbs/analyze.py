@@ -23,6 +23,7 @@ from hpckit.md.units import UNITS
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.page import caption, escape, page, section
 from hpckit.report.units import with_error
+from hpckit.settings.table import Parser
 
 SPACINGS = 4.0  # mean distances between particles that g(r) reaches to by itself
 MOST_PLACES = 10**6  # bins, shells, slabs, lags
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit analyze",
         description="g(r), S(k), density, speeds, displacement and velocity correlation from a file of particles.",
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 
 from hpckit.bench import BENCHMARKS
 from hpckit.bench.command import add_common, perform
 from hpckit.errors import InputError, did_you_mean
+from hpckit.settings.table import Parser
 
 
 def main(arguments: list[str]) -> int:
     """The verb `bench`."""
-    it = argparse.ArgumentParser(prog="hpckit bench", description="Measure hpckit against its rivals on this machine.")
+    it = Parser(prog="hpckit bench", description="Measure hpckit against its rivals on this machine.")
     it.add_argument("name", nargs="?", metavar="NAME", help="which benchmark; left out: list them")
     add_common(it)
     options, _ = it.parse_known_args([word for word in arguments if word not in ("-h", "--help")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -11,14 +10,14 @@ from hpckit.io.checkpoint.manifest import committed, generations, is_refused, pr
 from hpckit.io.checkpoint.reader import open_generation
 from hpckit.launch.lock import locked
 from hpckit.run.directory import RunDirectory
-from hpckit.settings.table import bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, print_table
 
 RUN = ("resolved.json", "attempts", "ckpt")  # a run has one of these
 
 
 def main(arguments: list[str]) -> int:
     """The verb `ckpt`."""
-    it = argparse.ArgumentParser(prog="hpckit ckpt", description="List, check or remove the checkpoints of a run.")
+    it = Parser(prog="hpckit ckpt", description="List, check or remove the checkpoints of a run.")
     verbs = it.add_subparsers(dest="verb", required=True, metavar="ls|verify|prune")
     listing = verbs.add_parser("ls", help="the generations, each with its step, size and state")
     verify = verbs.add_parser("verify", help="read every byte and compare it with its hash; exit code 5 if one differs")

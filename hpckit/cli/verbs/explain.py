@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from textwrap import fill
 
 from hpckit.errors import EXIT_CODES, InputError, did_you_mean
+from hpckit.settings.table import Parser
 
 # Code -> (what it means, what causes it, what to do).
 EXPLANATIONS = {
@@ -92,7 +92,7 @@ EXPLANATIONS = {
 
 def main(arguments: list[str]) -> int:
     """The verb `explain`."""
-    it = argparse.ArgumentParser(prog="hpckit explain", description="What an error code or exit code means.")
+    it = Parser(prog="hpckit explain", description="What an error code or exit code means.")
     it.add_argument("code", nargs="?", metavar="CODE", help="HPK-201, 201, or an exit code; left out: list them")
     options = it.parse_args(arguments)
     if options.code is None:

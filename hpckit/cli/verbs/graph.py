@@ -27,7 +27,7 @@ from hpckit.jobs.process import cores
 from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import check_world, joined
-from hpckit.settings.table import print_table
+from hpckit.settings.table import Parser, print_table
 
 FAILED_CODE = 1
 WATCH_SECONDS = 2.0
@@ -35,7 +35,7 @@ WATCH_SECONDS = 2.0
 
 def parser() -> argparse.ArgumentParser:
     """The options of `hpckit graph`."""
-    it = argparse.ArgumentParser(prog="hpckit graph", description="Run a graph of tasks, or go on with it.")
+    it = Parser(prog="hpckit graph", description="Run a graph of tasks, or go on with it.")
     verbs = it.add_subparsers(dest="what", required=True, metavar="run|status|draw")
     one = verbs.add_parser("run", help="do all tasks that are not done; run it again after a failure or a kill")
     one.add_argument("file", type=Path, metavar="FILE")

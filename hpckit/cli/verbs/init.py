@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import shlex
@@ -11,6 +10,7 @@ from pathlib import Path
 from hpckit.errors import InputError, SetupError
 from hpckit.settings.apps import apps, find_preset
 from hpckit.settings.config import load
+from hpckit.settings.table import Parser
 
 EXAMPLE = "gray_scott"  # the app that `init --app` copies
 NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, and an empty user file
@@ -18,7 +18,7 @@ NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, an
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    it = argparse.ArgumentParser(prog="hpckit init", description="Write a commented run file with every setting.")
+    it = Parser(prog="hpckit init", description="Write a commented run file with every setting.")
     it.add_argument("name", nargs="?", metavar="APP|PRESET", help="whose settings; left out: list apps and presets")
     it.add_argument("--app", metavar="NAME", help="write a small app in full into the folder NAME, to start yours from")
     it.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file to make (NAME.toml)")

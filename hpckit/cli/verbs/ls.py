@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import socket
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.job import JOB, has_begun
-from hpckit.errors import CorruptDataError, HpckitError, InputError
+from hpckit.errors import CorruptDataError, HpckitError, InputError, SetupError
 from hpckit.jobs import slurm
 from hpckit.jobs.slurm import JobState
 from hpckit.launch.failure import failure_file
 from hpckit.run.directory import RunDirectory
-from hpckit.settings.table import print_table, rate_text
+from hpckit.settings.table import Parser, print_table, rate_text
 
 SILENT_SECONDS = 600.0  # a run without a sign of life for this long counts as lost
 GONE = JobState("GONE", "Slurm does not know it any more")
@@ -25,7 +24,7 @@ GONE = JobState("GONE", "Slurm does not know it any more")
 
 def main(arguments: list[str]) -> int:
     """The verb `ls`."""
-    it = argparse.ArgumentParser(prog="hpckit ls", description="List runs with their state.")
+    it = Parser(prog="hpckit ls", description="List runs with their state.")
     it.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="where to look (runs)")
     options = it.parse_args(arguments)
     if not options.directory.is_dir():
@@ -44,7 +43,8 @@ def main(arguments: list[str]) -> int:
         )
         try:
             with records_of(path):
-                directory = RunDirectory(path)
+                (path / "resolved.json").is_file()  # raises where the folder may not be entered
+                directory = RunDirectory(path, foreign=True)
                 rows.append((name, *describe(directory, jobs.get(job_of(directory)))))
         except HpckitError as error:
             rows.append((name, "", "", f"unreadable: {error.message}", "", "", "", ""))
@@ -85,7 +85,7 @@ def status_of(directory: RunDirectory, job: JobState | None) -> str:
 def _readable(paths: list[Path]) -> Iterator[RunDirectory]:
     for path in paths:
         with contextlib.suppress(HpckitError):
-            yield RunDirectory(path)
+            yield RunDirectory(path, foreign=True)
 
 
 def _status(directory: RunDirectory, summary: dict[str, Any], seen: float, gone: bool) -> str:
@@ -113,15 +113,24 @@ def _front_end_gone(provenance: dict[str, Any]) -> bool:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """`folder` itself if it is a run, and the runs in it and in its job arrays, without links."""
+    """`folder` itself if it is a run, and the runs in it and in its job arrays, without links; also folders that may
+    not be entered. Raises `SetupError` if `folder` may not be.
+    """
+    try:
+        inner = sorted(folder.iterdir())
+    except OSError as error:
+        raise SetupError(f"{folder}: {error.strerror}", do="look at its permissions") from None
     found = []
-    for path in [folder, *sorted(folder.iterdir())]:
-        if path.is_symlink() or not path.is_dir():
-            continue
-        if (path / "resolved.json").is_file():
+    for path in [folder, *inner]:
+        try:
+            if path.is_symlink() or not path.is_dir():
+                continue
+            if (path / "resolved.json").is_file():
+                found.append(path)
+            elif path != folder and (path / "000" / "resolved.json").is_file():
+                found += [task for task in sorted(path.iterdir()) if (task / "resolved.json").is_file()]
+        except OSError:  # it may not be entered: that is said when it is read
             found.append(path)
-        elif path != folder and (path / "000" / "resolved.json").is_file():
-            found += [task for task in sorted(path.iterdir()) if (task / "resolved.json").is_file()]
     return found
 
 
@@ -130,6 +139,8 @@ def records_of(path: Path | str) -> Iterator[None]:
     """A context for reading a run's records: raises `CorruptDataError` for malformed ones."""
     try:
         yield
+    except OSError as error:
+        raise SetupError(f"{error.filename or path}: {error.strerror}", do="look at its permissions") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptDataError(
             f"the records of {path} are damaged, or not those of a run ({error})",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,13 +10,14 @@ from hpckit.errors import HpckitError, InputError
 from hpckit.io.probe import require_sound
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import app_of
+from hpckit.settings.table import Parser
 
 CHOICES = {"cut": ("extremum", "center"), "hovmoeller": ("auto", "mean", "extremum", "off")}
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit report",
         description="Build report/index.html of a run directory. Options left out are those of the run file.",
     )

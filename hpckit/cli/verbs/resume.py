@@ -26,11 +26,12 @@ from hpckit.settings.config import check, mistakes_of
 from hpckit.settings.identity import CHANGEABLE, inputs, is_changeable
 from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.settings.schema import Schema, dotted
+from hpckit.settings.table import Parser
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `hpckit resume`."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit resume",
         description="Go on with a run that was stopped, killed or lost, from its newest whole checkpoint.",
         epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",

@@ -22,7 +22,7 @@ from hpckit.run.directory import RunDirectory, run_name
 from hpckit.run.settings import WatchSettings
 from hpckit.settings.apps import App, apps
 from hpckit.settings.identity import inputs
-from hpckit.settings.table import bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, print_table
 
 if TYPE_CHECKING:
     from hpckit.settings.config import Configuration
@@ -34,7 +34,7 @@ USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show
 
 def parser() -> argparse.ArgumentParser:
     """The options of `hpckit run`."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit run",
         usage=USAGE,
         description="Run an app from a run file or preset, or a Python program of your own, on MPI ranks.",

@@ -28,6 +28,7 @@ from hpckit.run.directory import RunDirectory, run_name, safe_name
 from hpckit.settings.apps import find_preset
 from hpckit.settings.config import is_run_file
 from hpckit.settings.layers import read_toml
+from hpckit.settings.table import Parser
 
 SITE_FILE = Path("~/.config/hpckit/site.toml")
 MOST_TASKS = 1000  # of an array
@@ -41,7 +42,7 @@ RESUME = ("hpckit", "resume", RUN)
 
 def parser() -> argparse.ArgumentParser:
     """The options of `hpckit submit`; unknown ones are passed on to `hpckit run`."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit submit",
         usage=USAGE,
         description="Write a Slurm script for a run and submit it. The run directory is made now, with its settings.",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import calendar
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -14,10 +12,12 @@ from typing import Any
 
 from hpckit.cli.verbs.ls import job_of, job_states, records_of, run_directories, status_of
 from hpckit.comm.observe.status_file import node_lines, read_nodes
-from hpckit.errors import EXIT_STOPPED, HpckitError, InputError
+from hpckit.errors import EXIT_STOPPED, HpckitError, InputError, visible
 from hpckit.jobs.slurm import JobState
-from hpckit.run.directory import RunDirectory
+from hpckit.plan.text import parse_json
+from hpckit.run.directory import METRICS, RunDirectory
 from hpckit.run.progress import clock_text
+from hpckit.settings.table import Parser
 
 TAIL_BYTES = 8192  # of metrics.jsonl: the last line is in it
 MOST_METRICS = 6
@@ -27,7 +27,7 @@ RECENT = 8  # samples that bound the time left
 
 def main(arguments: list[str]) -> int:
     """The verb `watch`; returns 0 when all runs are done, 75 where one was stopped, 1 where one failed."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit watch",
         description="Follow runs, queued or running, from any machine that sees their folder. Starts no MPI.",
     )
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         if options.json:
             print(json.dumps(states))
         else:
-            print("\n".join(line for state in states for line in lines(state)))
+            print(visible("\n".join(line for state in states for line in lines(state))))
         return _exit_code(states)
     return _follow(list(watches.values()), options.every)
 
@@ -135,15 +135,12 @@ def lines(state: dict[str, Any]) -> list[str]:
 def last_metrics(directory: RunDirectory) -> dict[str, Any]:
     """The last whole line of `metrics.jsonl`; empty if there is none yet."""
     try:
-        with open(os.open(directory.path / "metrics.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            whole = file.read().split(b"\n")[:-1]
+        whole = directory.read(METRICS, TAIL_BYTES, last=True).split(b"\n")[:-1]
     except OSError:
         return {}
     for line in reversed(whole):
         try:
-            values = json.loads(line)
+            values = parse_json(line)
         except ValueError:
             continue
         if isinstance(values, dict):
@@ -162,7 +159,7 @@ def _follow(watches: list[RunWatch], every: float) -> int:
     with Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else _Nothing() as live:
         while True:
             states = _look(watches)
-            texts = [lines(state) for state in states]
+            texts = [[visible(line) for line in lines(state)] for state in states]
             if isinstance(live, Live):
                 live.update(Text("\n".join(line for text in texts for line in text)), refresh=True)
             else:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.comm.observe.diagnosis import RUNNING, Rank
+from hpckit.errors import InputError
+from hpckit.plan.text import parse_json, read_bytes
 
 NAME = "ranks.json"
 EVERY = 10.0  # seconds between two writes: so few small files do not load a parallel file system
@@ -74,8 +76,8 @@ def read_nodes(watch_folder: Path) -> list[dict[str, Any]]:
     """The last status file of each node, in the order of their folders; unreadable files are left out."""
     found = []
     for path in sorted(watch_folder.glob(f"*/{NAME}")):
-        with suppress(OSError, ValueError):
-            values = json.loads(path.read_text(encoding="utf-8"))
+        with suppress(InputError, ValueError):
+            values = parse_json(read_bytes(path, "the status"))
             if isinstance(values, dict) and isinstance(values.get("ranks"), list):
                 found.append(values)
     return found

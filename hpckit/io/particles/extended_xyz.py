@@ -6,6 +6,8 @@ velocities travel as columns `id`, `type`, `image` and `velo` in the numbers of 
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ import numpy as np
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import replacing
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
+from hpckit.plan.text import open_regular
 
+MOST_COMMENT = 1 << 16  # characters
 MOST_DIGITS = 40  # of a number of particles, blanks and the end of the line among them
 
 
@@ -50,7 +54,7 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
 def _require_frames(path: Path) -> None:
     """Raise `InputError` unless the lines are frames: a number of particles, a comment, one line per particle."""
     line = 0
-    with path.open(encoding="utf-8") as file:
+    with io.TextIOWrapper(open_regular(path, "the file"), encoding="utf-8") as file:
         try:
             while text := file.readline():
                 line += 1
@@ -63,7 +67,9 @@ def _require_frames(path: Path) -> None:
                         f"expected a number of particles, found {text.strip()[:40]!r}", where=f"{path}, line {line}"
                     )
                 first, count = line, int(text)
-                for _ in range(count + 1):
+                _require_columns(file.readline(MOST_COMMENT), f"{path}, line {line + 1}")
+                line += 1
+                for _ in range(count):
                     if not file.readline():
                         raise InputError(
                             f"the file ends before the {count} particles of a frame",
@@ -71,8 +77,20 @@ def _require_frames(path: Path) -> None:
                             likely="it is cut off",
                         )
                     line += 1
+        except OSError as error:
+            raise InputError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
         except UnicodeDecodeError:
             raise InputError("expected text, found bytes that are not UTF-8", where=str(path)) from None
+
+
+def _require_columns(comment: str, where: str) -> None:
+    """Raise `InputError` for a comment that is too long, or names more columns than a line has: ASE believes it."""
+    if len(comment) >= MOST_COMMENT:
+        raise InputError(f"expected a comment of less than {MOST_COMMENT} characters", where=where)
+    named = re.search(r'properties\s*=\s*"?([^\s"]*)', comment, re.I)
+    for count in named[1].split(":")[2::3] if named else ():
+        if not re.fullmatch(r"[0-9]{1,3}", count):
+            raise InputError(f"expected Properties with 1 to 999 columns each, found {count[:40]!r}", where=where)
 
 
 def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -> None:

@@ -16,6 +16,7 @@ from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
 from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.plan.text import read_bytes
 
 # End of the name -> what reads the frames. Of another name the first bytes say it: LAMMPS users write `dump.melt`.
 READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {
@@ -63,9 +64,8 @@ def _reader_of(path: Path) -> Callable[[Path], Iterator[Snapshot]] | None:
     if reader is not None:
         return reader
     try:
-        with path.open("rb") as file:
-            head = file.read(8)
-    except OSError:
+        head = read_bytes(path, "the file", 8, whole=False)
+    except InputError:
         return None  # the reader says why
     if head.startswith(b"ITEM:"):
         return read_lammps_dump

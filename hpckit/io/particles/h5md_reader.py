@@ -10,8 +10,9 @@ import h5py
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.probe import is_hdf5, require_sound
+from hpckit.io.probe import SIGNATURE, require_sound
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
+from hpckit.plan.text import read_bytes
 
 
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:
@@ -22,11 +23,7 @@ def read_h5md(path: str | Path) -> Iterator[Snapshot]:
     damaged one: a child process reads it first.
     """
     path = Path(path)
-    try:
-        begins = is_hdf5(path)
-    except OSError as error:
-        raise InputError(f"{path.name} cannot be read: {error.strerror}", where=str(path)) from error
-    if not begins:
+    if read_bytes(path, "the file", len(SIGNATURE), whole=False) != SIGNATURE:
         raise InputError(f"{path.name} is not an HDF5 file: its first bytes differ", where=str(path))
     require_sound([path])
     with h5py.File(path, "r") as file:
@@ -35,7 +32,15 @@ def read_h5md(path: str | Path) -> Iterator[Snapshot]:
         if positions.ndim != 3 or positions.shape[2] != 3:
             raise InputError(f"expected positions [frames, particles, 3], found {positions.shape}", where=str(path))
         for number in range(positions.shape[0]):
-            yield _snapshot(file, group, number, path)
+            try:
+                snapshot = _snapshot(file, group, number, path)
+            except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                said = " ".join(str(error).split())
+                where = f"{path}, frame {number}"
+                raise InputError(f"an element is not such as H5MD has it: {said}", where=where) from None
+            yield snapshot
 
 
 def _group(file: h5py.File, path: Path) -> h5py.Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.particles.snapshot import Floats
+from hpckit.plan.text import open_regular
 
 # A longer line is not a line of numbers; it is not read into memory.
 LONGEST_LINE = 1 << 20
@@ -23,10 +25,7 @@ class Lines:
         self.path = path
         self.number = 0
         self._back: str | None = None
-        try:
-            self._file = path.open(encoding="utf-8", newline=None)
-        except OSError as error:
-            raise InputError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+        self._file = io.TextIOWrapper(open_regular(path, "the file"), encoding="utf-8")
 
     def close(self) -> None:
         """Close the file."""
@@ -40,6 +39,8 @@ class Lines:
             return line
         try:
             line = self._file.readline(LONGEST_LINE)
+        except OSError as error:
+            raise InputError(f"the file {self.path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise self.fault("text", "bytes that are not UTF-8", self.number + 1) from error
         if not line:

@@ -23,6 +23,7 @@ from typing import Any
 
 from hpckit.errors import InputError
 from hpckit.jobs.graph.graph import Graph, content_hash
+from hpckit.plan.text import parse_json, read_bytes
 
 FOLDER = ".hpckit-graph"
 LOG, ATTEMPT, DONE, FAILED = "log", "attempt.json", "done.json", "failed"  # FAILED keeps an attempt for its log
@@ -207,8 +208,8 @@ class GraphState:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None if there is no complete one."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        value = parse_json(read_bytes(path, "the record"))
+    except (InputError, ValueError):
         return None
     return value if isinstance(value, dict) else None
 

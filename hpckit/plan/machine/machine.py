@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.protocol import Floats, Ints
+from hpckit.plan.text import parse_toml, read_text
 
 SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
@@ -141,16 +141,13 @@ def machine_of(name: str | Path) -> Machine:
     path = Path(name)
     if not path.exists():
         path = SHIPPED / f"{name}.toml"
+    do = f"give a file, or one of {', '.join(shipped())}"
+    if not path.exists():
+        raise InputError(f"there is no machine {str(name)!r}", do=do)
+    text = read_text(path, "the machine file", do=do)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        known = ", ".join(shipped())
-        raise InputError(f"there is no machine {str(name)!r}", do=f"give a file, or one of {known}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"the machine file is not UTF-8 text: {error.reason}", where=str(path)) from error
-    try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        given = parse_toml(text)
+    except ValueError as error:
         raise InputError(f"the machine file is not TOML: {error}", where=str(path)) from error
     faults: list[str] = []
     machine = _machine(given, path.stem, faults)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.plan.numbers import count as whole
+from hpckit.plan.text import read_text
 
 Floats = npt.NDArray[np.float64]
 # Loads within this of the best count as the best: sums of the same costs differ in their last bits.
@@ -107,11 +108,7 @@ def read_layers(path: str | Path) -> list[Layer]:
 
     Lines that start with # are skipped. Raises `InputError` with every wrong line.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"the layers cannot be read: {reason}", where=str(path)) from error
+    lines = read_text(path, "the table of layers").splitlines()
     layers: list[Layer] = []
     faults = []
     for number, line in enumerate(lines, 1):

@@ -10,6 +10,7 @@ from hpckit.errors import InputError, PlanError
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedule import COMPUTE, MOST_FAULTS, NONE, Action, Schedule
 from hpckit.plan.prove import prove
+from hpckit.plan.text import read_text
 
 # A number beyond says a typing error, not a pipeline.
 MOST_NUMBER = 10_000
@@ -22,11 +23,7 @@ def read_schedule(path: str | Path) -> Schedule:
     skipped. Raises `InputError` with every cell that is not an action, `PlanError` if an action is missing, doubled or
     on two ranks, or if ranks wait for each other.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"the schedule table cannot be read: {reason}", where=str(path)) from error
+    text = read_text(path, "the schedule table")
     lists, faults = _actions(text)
     if faults or not any(lists):
         do = "mend: " + "; ".join(faults[:MOST_FAULTS]) if faults else "write a line a rank, as in 0F0,0F1,0B0,0B1"
@@ -73,7 +70,12 @@ def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         lists.append([])
-        for column, cell in enumerate(next(csv.reader([line])), 1):
+        try:
+            cells = next(csv.reader([line]))
+        except csv.Error as error:
+            faults.append(f"line {number}: {error}")
+            continue
+        for column, cell in enumerate(cells, 1):
             if not cell.strip():
                 continue
             try:

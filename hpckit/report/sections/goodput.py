@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from hpckit.errors import InputError
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.page import caption, section, table
 from hpckit.report.run_data import ATTEMPTS, RunData
 from hpckit.report.units import duration, number, percent
@@ -110,7 +111,7 @@ def _lost(before: Record, after: Record) -> float:
 
 def _read(path: Path) -> Record:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = parse_json(read_bytes(path, "the record"))
+    except (InputError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from hpckit.errors import InputError
+from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.draw.charts import phase_colors
 from hpckit.report.page import caption, section
 from hpckit.report.style import INK, MUTED, pyplot, to_svg
 
 FILE = "trace.json"
+MOST_BYTES = 1 << 28
 DRAWN = 24  # phases of a rank
 RARE = ("output", "diagnostics")
 ROWS = 16  # ranks that are drawn
@@ -23,10 +25,10 @@ def trace_section(directory: Path) -> str:
     if not path.is_file():
         return ""
     try:
-        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        events = parse_json(read_bytes(path, "the timeline", MOST_BYTES))["traceEvents"]
         window = _window(events)
         picture = _draw(events, *window)
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         return section("Timeline", caption(f"{FILE} cannot be drawn: {error}"))
     return section(
         "Timeline",

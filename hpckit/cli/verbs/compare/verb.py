@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
 import math
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,15 @@ from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, out
 from hpckit.cli.verbs.compare.report import write_comparison
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
 from hpckit.comm.agree import plain
-from hpckit.errors import InputError
+from hpckit.errors import InputError, visible
+from hpckit.plan.text import parse_json
 from hpckit.report.units import counted
-from hpckit.run.directory import RunDirectory
-from hpckit.settings.table import print_table
+from hpckit.run.directory import METRICS, RunDirectory
+from hpckit.settings.table import Parser, print_table
 
 SIGNIFICANT = 0.05  # the chance below which a difference of times is called one
 MOST_SHUFFLES = 10_000
+MOST_METRICS = 1 << 30  # bytes
 # Columns of metrics that are not compared: where the line stands, and how fast the machine was.
 NO_METRICS = {"step", "samples_per_second", "tokens_per_second", "mfu", "communication"}
 # Keys of resolved.json and summary.json that say nothing about what was computed.
@@ -33,7 +33,7 @@ ASIDE = {"ranks", "phases", "decomposition", "blocks", "checkpoints", "attempt",
 
 def main(arguments: list[str]) -> int:
     """The verb `compare`; returns 0 where both have the same fields with the same bits, 1 where not, or no fields."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit compare",
         description="What two runs differ in. Give folders of repeated runs to compare times with more certainty.",
     )
@@ -132,13 +132,12 @@ def metric_differences(a: RunDirectory, b: RunDirectory) -> list[dict[str, Any]]
 def _metric_lines(run: RunDirectory) -> list[dict[str, Any]]:
     lines = []
     try:
-        descriptor = os.open(run.path / "metrics.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        content = run.read(METRICS, MOST_METRICS)
     except OSError:
         return []
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            with contextlib.suppress(ValueError):  # the last line of a run that is going on
-                lines.append(json.loads(line))
+    for line in content.splitlines():
+        with contextlib.suppress(ValueError):  # the last line of a run that is going on
+            lines.append(parse_json(line))
     return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step"), int)]
 
 
@@ -252,7 +251,7 @@ def _phase_samples(runs: list[RunDirectory], repeats: bool) -> dict[str, list[fl
 
 def _print(found: dict[str, Any]) -> None:
     for side, state in zip("ab", found.get("state", ["", ""]), strict=True):
-        print(f"{side.upper()} {found[side][0]}{'  ' + state if state else ''}")
+        print(visible(f"{side.upper()} {found[side][0]}{'  ' + state if state else ''}"))
     for key in ("settings", "figures", "metrics"):
         if found.get(key):
             columns = [name.replace("_", " ") for name in found[key][0]]
@@ -278,7 +277,7 @@ def _print(found: dict[str, Any]) -> None:
         ]
         print_table(("field", "verdict", "frames", "values", "ulp", "largest", "rms", "rms/deviation"), rows)
     for name in found["only"]:
-        print(f"only one of them has {name}")
+        print(visible(f"only one of them has {name}"))
     if not found["fields"]:
         print("no fields to compare: they have none in common")
 

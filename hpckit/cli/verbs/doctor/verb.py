@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from hpckit.cli.verbs.doctor.node import Outcome
 from hpckit.cli.verbs.doctor.probes import PROBES, Place, Probe
 from hpckit.errors import InputError, SetupError
 from hpckit.launch.launcher import joined
+from hpckit.settings.table import Parser
 
 LIMIT_SECONDS = 120.0  # for a probe whose own limits have failed
 COLORS = {"ok": "32", "warn": "33", "fail": "31", "skipped": "90"}
@@ -36,7 +36,7 @@ class Finding:
 
 def main(arguments: list[str]) -> int:
     """The verb `doctor`: exit code 0 when nothing fails, else 3."""
-    it = argparse.ArgumentParser(prog="hpckit doctor", description="Test MPI, HDF5, GPU, file system and Slurm.")
+    it = Parser(prog="hpckit doctor", description="Test MPI, HDF5, GPU, file system and Slurm.")
     it.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     it.add_argument(
         "--directory",

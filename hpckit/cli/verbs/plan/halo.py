@@ -20,7 +20,7 @@ from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
-from hpckit.settings.table import bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, print_table
 
 ROWS = 10  # of the table
 # The most messages that are priced; splits that send more bytes are then only counted.
@@ -100,7 +100,7 @@ def _shown(rows: list[Row]) -> list[Row]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit plan halo",
         description="Compare the ways to split a grid over ranks by their halo exchange, or prove and draw it, without "
         "MPI.",

@@ -21,7 +21,7 @@ from hpckit.plan.protocol import NOBODY, Plan
 from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
-from hpckit.settings.table import bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, print_table
 
 AXES = ("x", "y", "z")
 FINE = 1000  # parts of the longest edge, for a split with little surface
@@ -117,7 +117,7 @@ def _draw(plans: dict[str, Plan], options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit plan md",
         description="Price, prove and draw what molecular dynamics sends, for particles spread evenly over a box, "
         "without MPI.",

@@ -25,7 +25,7 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.prove import prove
 from hpckit.report.units import counted
 from hpckit.settings.sizes import parse_bytes
-from hpckit.settings.table import print_table
+from hpckit.settings.table import Parser, print_table
 
 EXAMPLE = "hpckit plan pipeline --stages 4 --microbatches 16 --schedule zb_h1"
 STAGES, MICROBATCHES = 4, 16
@@ -113,7 +113,7 @@ def _show(schedule: Schedule, setting: Setting) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit plan pipeline",
         description="Compare the schedules of pipeline-parallel training, or prove, price and draw one, without MPI.",
         epilog=f"example: {EXAMPLE}",

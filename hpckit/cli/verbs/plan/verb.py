@@ -22,7 +22,7 @@ from hpckit.plan.machine.machine import Machine, machine_of, shipped
 from hpckit.plan.price import at_least, price, walk_length
 from hpckit.plan.prove import prove
 from hpckit.settings.sizes import parse_bytes
-from hpckit.settings.table import print_table
+from hpckit.settings.table import Parser, print_table
 
 # Plans of more steps without repetition are priced only when asked for by name: it takes a while.
 MOST_STEPS = 10_000
@@ -79,7 +79,7 @@ def _all_of(operation: str, ranks: int, node_size: int) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit plan",
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
         epilog=f"examples: {'; '.join([EXAMPLE, *(other.EXAMPLE for other in OTHERS.values())])}",
