@@ -87,6 +87,7 @@ class Axis:
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
+        self.compared: set[Any] = set()  # algorithms of the caller's own, known to be the same on all ranks
         self._nccl: list[Nccl | None] = []
         self.nodes: list[Any] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
         self.frees: list[Callable[[], None]] = []  # what was made for the axis, and goes with it
@@ -99,7 +100,7 @@ class Axis:
         all ranks; steps: of a run with a tag, which comes from the number of the call.
         """
         tag = (self.order.number + 1) % MOST_TAGS
-        return MessageRun(self.progress, steps(tag), result, what, self.order, key)
+        return MessageRun(self.progress, steps(tag), result, what, self.order, key, self.observer.compares)
 
     def tag(self) -> int:
         """The tag of the next collective, for one that is compared elsewhere."""

@@ -45,7 +45,7 @@ class Run(Protocol):
 class MessageRun:
     """A run of steps that send and receive messages. `finish` makes its result; what: as an observer is told of it.
 
-    order: that of the calls of its axis, and `key`: what must be the same on all ranks. An error is raised where the
+    order, key, anew: as of `CallOrder.begin`. An error is raised where the
     program waits for this run, not for another.
     """
 
@@ -57,12 +57,13 @@ class MessageRun:
         what: tuple[Any, ...] = (MPI.COMM_NULL, "a collective"),
         order: CallOrder | None = None,
         key: Hashable = None,
+        anew: bool = False,
     ) -> None:
         self._progress, self._finish, self._what, self.order = progress, finish, what, order
         self._site = call_site()
         self._call = None
         if order is not None:
-            self._call, steps = order.begin(key, what, self._site, steps)
+            self._call, steps = order.begin(key, what, self._site, steps, anew)
         self._steps = steps
         self._request: MPI.Request | None = None
         self._result: Any = None

@@ -79,12 +79,14 @@ class CallOrder:
         if self._comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self._comm.Free()
 
-    def begin(self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any]) -> tuple[Call, Iterator[Any]]:
-        """A call by messages, and its steps, after those of its comparison if it is new. key: what must be the same on
-        all ranks, of plain values.
+    def begin(
+        self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any], anew: bool
+    ) -> tuple[Call, Iterator[Any]]:
+        """A call by messages, and its steps, after those of its comparison if it is new, or if it is to be compared
+        `anew`. key: what must be the same on all ranks, of plain values.
         """
         self.number += 1
-        known = self._digests.get(key)
+        known = None if anew else self._digests.get(key)
         digest = _digest(key) if known is None else known
         call = Call(MESSAGES, self.number, self._entered(), self._compared, digest, what, site)
         self._calls.append(call)

@@ -31,6 +31,12 @@ def test_calls_that_differ_are_told_on_every_rank_and_the_axis_goes_on(mpirun, r
     assert "all good" in mpirun(ranks, "mismatches.py", paths).stdout
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6])
+def test_a_campaign_of_calls_at_random(mpirun, ranks):
+    assert "2000 calls good" in mpirun(ranks, "campaign.py", 2000, ranks, timeout=300).stdout
+
+
 @pytest.mark.parametrize("end", ["late", pytest.param("ended", marks=pytest.mark.nightly)])
 def test_what_nobody_waits_for_is_named_with_its_line_and_harms_nothing(mpirun, end):
     said = mpirun(2, "unfinished.py", end).stderr

@@ -107,6 +107,12 @@ def checked(comm, odd):
         for request in requests:
             request.start().wait()
         differs(comm, lambda: requests[odd == RANK].start().wait(), "sum", "max")
+        x, one, other = np.ones(4 * P), [4] * P, [4] * P
+        other[0], other[1] = 3, 5
+        cut = [hp.reduce_scatter_init(x, comm, "sum", None, "ring", counts=counts) for counts in (one, other)]
+        for request in cut:
+            request.start().wait()
+        differs(comm, lambda: cut[odd == RANK].start().wait())
         if EVERY:
             plant(comm, odd)
 
