@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.nccl import Nccl, nccl_of
-from hpckit.collectives.node import Calls
-from hpckit.collectives.request import progress
+from hpckit.collectives.node import Calls, entered
+from hpckit.collectives.request import MessageRun, Steps
 from hpckit.collectives.table import shared_table
+from hpckit.comm.call_order import CallOrder
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import observer_of
+from hpckit.comm.progress import progress
 from hpckit.comm.shared.group import NodeGroup, node_group
 from hpckit.errors import InputError, SetupError
 from hpckit.kernels.device_array import is_device_array
@@ -78,23 +80,32 @@ class Axis:
         self.given: Any = given
         self.observer, self.progress = observer_of(given), progress()
         self.group = _group(given)
-        self.calls = Calls(self.group, self.observer, self.progress)
+        self.order = CallOrder(given, lambda: entered(self.group, self.progress))
+        self.calls = Calls(self.group, self.observer, self.progress, self.order)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self.compared: set[Any] = set()  # algorithms of the caller's own, known to be the same on all ranks
-        self._sequence = 0
         self._nccl: list[Nccl | None] = []
         self.nodes: list[Any] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
         self.frees: list[Callable[[], None]] = []  # what was made for the axis, and goes with it
         self._host, self._device = Memory(), DeviceMemory()
 
+    def run(
+        self, what: tuple[Any, ...], key: Hashable, steps: Callable[[int], Steps], result: Callable[[], Any]
+    ) -> MessageRun:
+        """Run a collective by messages. what: as an observer is told of it; key: plain values that must be the same on
+        all ranks; steps: of a run with a tag, which comes from the number of the call.
+        """
+        tag = (self.order.number + 1) % MOST_TAGS
+        return MessageRun(self.progress, steps(tag), result, what, self.order, key, self.observer.compares)
+
     def tag(self) -> int:
-        """The tag of the next collective."""
-        self._sequence = (self._sequence + 1) % MOST_TAGS
-        return self._sequence
+        """The tag of the next collective, for one that is compared elsewhere."""
+        self.order.number += 1
+        return self.order.number % MOST_TAGS
 
     def memory_for(self, array: Any) -> Memory:
         """Scratch memory where the array is."""
@@ -121,6 +132,7 @@ class Axis:
             free()
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self.comm.Free()
+        self.order.free()
 
 
 def _group(comm: MPI.Intracomm) -> NodeGroup | None:

@@ -24,7 +24,7 @@ class Buffer:
     """
 
     def __init__(self, array: Any, what: str, written: bool = True) -> None:
-        self.array = _checked(array, what, written)
+        self.array, self._what, self._written = _checked(array, what, written), what, written
         self.staged = is_device_array(array) and not _direct(array)
         self.size, self.nbytes = int(array.size), int(array.nbytes)
 
@@ -34,7 +34,11 @@ class Buffer:
         return np.array(to_host(self.array)).reshape(-1) if self.staged else self.array.reshape(-1)
 
     def renew(self) -> None:
-        """The array may hold other values than before: forget the copy on the host."""
+        """The array may hold other values than before: forget the copy on the host. Raises `InputError` where it can no
+        longer be written to.
+        """
+        if self._written:
+            _check_writable(self.array, self._what)
         if self.staged:
             self.__dict__.pop("flat", None)
 
@@ -78,9 +82,14 @@ def _checked(array: Any, what: str, written: bool) -> Any:
             likely="a slice or a transposed view",
             do="copy it with np.ascontiguousarray, and copy the result back",
         )
-    if written and isinstance(array, np.ndarray) and not array.flags.writeable:
-        raise InputError(f"{what} cannot be written to", likely="a view of bytes, or a broadcast array", do="copy it")
+    if written:
+        _check_writable(array, what)
     return array
+
+
+def _check_writable(array: Any, what: str) -> None:
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise InputError(f"{what} cannot be written to", likely="a view of bytes, or a broadcast array", do="copy it")
 
 
 def _direct(array: Any) -> bool:

@@ -53,10 +53,20 @@ class Choice:
         """Operation and algorithm."""
         return self.operation, self.algorithm
 
+    @property
+    def text(self) -> str:
+        """The options, as a plain value."""
+        return text_of(self.options)
+
     def program(self, axis: Axis) -> RankProgram:
         """The moves of this rank."""
         hashable = {name: tuple(v) if isinstance(v, list | tuple) else v for name, v in self.options.items()}
         return rank_program(self.operation, self.algorithm, axis.size, axis.rank, tuple(sorted(hashable.items())))
+
+
+def text_of(options: Mapping[str, Any]) -> str:
+    """Options of an algorithm as a plain value."""
+    return "" if not options else " ".join(f"{name}={options[name]}" for name in sorted(options))
 
 
 def choose(

@@ -90,6 +90,7 @@ class StreamRun:
     """
 
     __slots__ = ("_array", "_event", "done")
+    error = None
 
     def __init__(self, array: Any, event: Any) -> None:
         self._array, self._event, self.done = array, event, False
@@ -102,6 +103,9 @@ class StreamRun:
     def wait(self) -> Any:
         """The array."""
         return self._array
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """It is in the stream already."""
 
 
 def nccl_of(comm: MPI.Comm, array: Any) -> Nccl | None:

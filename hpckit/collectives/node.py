@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives.request import Finished, Progress, Request, Run
+from hpckit.collectives.request import Finished, MessageRun, Request, Run
+from hpckit.comm.call_order import CallOrder
 from hpckit.comm.observe.observer import Observer
+from hpckit.comm.progress import Progress, Unfinished, call_site, told
 from hpckit.comm.shared.calls import Call, prepare
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
@@ -41,11 +43,19 @@ class Prepared:
     receives. copies: the buffer is copied, since what is received lies over it.
     """
 
-    __slots__ = ("_last", "call", "copies", "observer", "own", "progress", "run", "small", "what")
+    __slots__ = ("_last", "call", "copies", "observer", "order", "own", "progress", "run", "small", "what")
 
     def __init__(
-        self, call: Call, observer: Observer, progress: Progress, what: tuple, own: slice | None, copies: bool
+        self,
+        call: Call,
+        observer: Observer,
+        progress: Progress,
+        order: CallOrder,
+        what: tuple,
+        own: slice | None,
+        copies: bool,
     ) -> None:
+        self.order = order
         self.call, self.run, self.observer, self.progress = call, call.run, observer, progress
         self.what, self.own, self.copies = what, own, copies
         sizes = call.record[c.SENT + c.BYTES], call.record[c.TAKEN + c.BYTES]
@@ -73,6 +83,8 @@ class Prepared:
             if status == c.GOOD:
                 return self.finished(buffer, out)
             self.call.came(status)
+        elif status := self.call.fits(buffer, out):
+            self.call.came(status)  # raises now, not on this rank alone in `wait`
         return NodeRun(self, buffer, out)
 
     def finished(self, buffer: Any, out: Any) -> Finished:
@@ -97,8 +109,9 @@ class Calls:
     where buffers are symmetric.
     """
 
-    def __init__(self, group: NodeGroup | None, observer: Observer, progress: Progress) -> None:
-        self._group, self._observer, self._progress, self._runs = group, observer, progress, progress.runs
+    def __init__(self, group: NodeGroup | None, observer: Observer, progress: Progress, order: CallOrder) -> None:
+        self._group, self._observer, self._order = group, observer, order
+        self._progress, self._runs = progress, progress.runs
         self._latest: dict[Hashable, Prepared] = {}  # by the names alone: looked up in half the time
         self._kept: dict[Hashable, list[Prepared]] = {}
 
@@ -148,7 +161,7 @@ class Calls:
         copies = out is not None and _lies_over(self._group, operation, buffer, out, options.get("counts"))
         source = buffer.copy() if copies else buffer
         call = prepare(self._group, operation, source, out=out, algorithm=algorithm, **options)
-        made = Prepared(call, self._observer, self._progress, what, own, copies)
+        made = Prepared(call, self._observer, self._progress, self._order, what, own, copies)
         if how is not None and not copies:
             self._keep(how, made, buffer, out)
         return made
@@ -188,31 +201,48 @@ def key_of(counts: Any) -> tuple | None:
     return sizes.dtype.char, sizes.shape, sizes.tobytes()
 
 
+def entered(group: NodeGroup | None, progress: Progress) -> int:
+    """How many collectives of a group in shared memory this rank has begun."""
+    if group is None:
+        return 0
+    waiting = [run for run in progress.runs if isinstance(run, NodeRun) and run._prepared.call.group is group]
+    return int(group.record[c.SEQUENCE]) + len(waiting)
+
+
 class NodeRun:
     """A run of a call on two arrays, which live as long. Those of the same ranks run in the order of their starts."""
 
-    __slots__ = ("_arrays", "_prepared", "done")
+    __slots__ = ("_arrays", "_call", "_instead", "_prepared", "_site", "done", "error", "order")
 
     def __init__(self, prepared: Prepared, buffer: Any, out: Any) -> None:
-        self._prepared, self._arrays = prepared, (buffer, out)
+        self._prepared, self._arrays, self.order = prepared, (buffer, out), prepared.order
+        self._site = call_site()
         self.done = False
+        self.error: Exception | None = None
+        self._instead: MessageRun | None = None  # the comparison with ranks that make another call
         prepared.progress.runs.append(self)
+        self._call = prepared.order.in_memory(prepared.what, self._site)
 
     def test(self) -> bool:
         """Whether it is done; lets it and all others go on as far as they can without waiting."""
         if not self.done:
             self._prepared.progress.advance()
-        return self.done
+        return self.done or (self._instead is not None and self._instead.done)
 
     def wait(self) -> Any:
         """Its result, once it is done."""
         tries, progress = 0, self._prepared.progress
         while not self.done:
+            if self._instead is not None:
+                return self._instead.wait()
             if not (self.advance() if len(progress.runs) == 1 else progress.advance()):
                 tries += 1
                 if tries > TRIES:  # let MPI and other processes go on
                     MPI.COMM_WORLD.Iprobe()
                     os.sched_yield()
+                    progress.listen()
+        if self.error is not None:
+            raise self.error
         return self._prepared.result_of(*self._arrays)
 
     def advance(self) -> bool:
@@ -222,10 +252,33 @@ class NodeRun:
             return False
         try:
             self.done = call.came(call.run(*self._arrays))
-        except BaseException:
-            self.done = True
-            runs.remove(self)
-            raise
+        except Exception as error:  # raised where the program waits for this run
+            self.error, self.done = error, True
         if self.done:
             runs.remove(self)
         return self.done
+
+    def listen(self) -> None:
+        """The rank waits in vain: hear whether others make another call, and compare with them then."""
+        comparison = self.order.listen(self._call)
+        if comparison is not None:
+            self._leave()
+            self._instead = MessageRun(self._prepared.progress, comparison, lambda: None, self._prepared.what)
+
+    def unfinished(self) -> Unfinished:
+        """What it is."""
+        return Unfinished(told(self._prepared.what), self._site)
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """Take back that this rank has come to it."""
+        if self._instead is not None:
+            self._instead.abandon(error)
+        elif not self.done:
+            self._leave()
+            self.error, self.done = error, True
+
+    def _leave(self) -> None:
+        runs, group = self._prepared.progress.runs, self._prepared.call.group
+        if next(run for run in runs if isinstance(run, NodeRun) and run._prepared.call.group is group) is self:
+            group.step_back()
+        runs.remove(self)

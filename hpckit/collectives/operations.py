@@ -18,10 +18,10 @@ import numpy as np
 from hpckit.collectives import moving, reducing
 from hpckit.collectives.axis import Axis, axis_of
 from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
-from hpckit.collectives.choice import IN_NODE, choose
+from hpckit.collectives.choice import IN_NODE, choose, text_of
 from hpckit.collectives.node import key_of
 from hpckit.collectives.reduction import reduction_of
-from hpckit.collectives.request import MessageRun, Request, Run, Steps
+from hpckit.collectives.request import Request, Run, Steps
 from hpckit.comm.shared.calls import BYTES
 from hpckit.plan.numbers import checked_root
 
@@ -84,7 +84,13 @@ def all_reduce_init(
     if chosen.algorithm in IN_NODE:
         return axis.calls.make(*chosen.names, what, how, buffer, None, **reduction.for_node()).request(buffer, None)
     return _by_messages(
-        axis, what, [given], lambda tag: reducing.all_reduce(axis, tag, given.flat, reduction, chosen), given.put_back
+        axis,
+        what,
+        [given],
+        lambda tag: reducing.all_reduce(axis, tag, given.flat, reduction, chosen),
+        given.put_back,
+        chosen.text,
+        kind,
     )
 
 
@@ -113,6 +119,8 @@ def reduce(
         [given],
         lambda tag: reducing.reduce(axis, tag, given.flat, reduction, root, chosen),
         result,
+        chosen.text,
+        kind,
     ).start()
 
 
@@ -182,7 +190,7 @@ def reduce_scatter_init(
         into = None if target is None else target.flat
         return reducing.reduce_scatter(axis, tag, given.flat, into, sizes, reduction, chosen)
 
-    return _by_messages(axis, what, [given, target], steps, result)
+    return _by_messages(axis, what, [given, target], steps, result, chosen.text, kind, sizes.tobytes())
 
 
 def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Request:
@@ -213,7 +221,15 @@ def broadcast_init(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = 
         # Bytes, whatever the ranks take them for.
         return axis.calls.make(*chosen.names, what, how, buffer, None, root=root, kind=BYTES).request(buffer, None)
     result = given.put_back if axis.rank != root else lambda: given.array
-    return _by_messages(axis, what, [given], lambda tag: moving.broadcast(axis, tag, given.flat, chosen), result)
+    return _by_messages(
+        axis,
+        what,
+        [given],
+        lambda tag: moving.broadcast(axis, tag, given.flat, chosen),
+        result,
+        chosen.text,
+        data=given.nbytes,
+    )
 
 
 def all_gather(
@@ -269,7 +285,7 @@ def all_gather_init(
             return axis.calls.make(*chosen.names, what, how, block, whole, counts=sizes).request(block, whole)
     run = moving.Gather(axis, given, target, sizes, algorithm, options)
     what = _told(axis, ("all_gather", algorithm), given, count=-1)
-    return _by_messages(axis, what, [given, target], run.steps, run.result)
+    return _by_messages(axis, what, [given, target], run.steps, run.result, text_of(options), bytes_of(sizes))
 
 
 def scatter(
@@ -301,7 +317,8 @@ def scatter(
             moving.sized(source, int(sizes.sum()), source, "the buffer")
     run = moving.Scatter(axis, source, target, sizes, algorithm, options, root)
     what = _told(axis, ("scatter", algorithm), target, count=-1, root=root)
-    return _by_messages(axis, what, [source, target], run.steps, target.put_back).start()
+    same = text_of(options), bytes_of(sizes)
+    return _by_messages(axis, what, [source, target], run.steps, target.put_back, *same).start()
 
 
 def gather(
@@ -333,7 +350,8 @@ def gather(
             moving.sized(target, int(sizes.sum()), target)
     run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
     what = _told(axis, ("gather", algorithm), given, count=-1, root=root)
-    return _by_messages(axis, what, [given, target], run.steps, run.result).start()
+    same = text_of(options), bytes_of(sizes)
+    return _by_messages(axis, what, [given, target], run.steps, run.result, *same).start()
 
 
 def all_to_all(
@@ -390,7 +408,8 @@ def all_to_all_init(
             return call.request(buffer, blocks)
     run = moving.AllToAll(axis, given, target, sizes, taken, algorithm, options)
     what = _told(axis, ("all_to_all", algorithm), given, count=-1)
-    return _by_messages(axis, what, [given, target], run.steps, run.result)
+    form = given.size if counts is None else taken is None  # the sizes themselves may be new at every call
+    return _by_messages(axis, what, [given, target], run.steps, run.result, text_of(options), form)
 
 
 def _again(mesh_axis: Any, how: Hashable, buffer: Any, out: Any) -> Request | None:
@@ -406,6 +425,11 @@ def _again(mesh_axis: Any, how: Hashable, buffer: Any, out: Any) -> Request | No
         return None
 
 
+def bytes_of(sizes: np.ndarray | None) -> bytes | None:
+    """Sizes of blocks as a plain value."""
+    return None if sizes is None else sizes.tobytes()
+
+
 def _told(axis: Axis, name: tuple[str, ...], given: Buffer, count: int | None = None, root: int = -1) -> tuple:
     """What an observer is told: count is -1 where ranks may differ."""
     return axis.given, name, given.array.dtype, given.size if count is None else count, root
@@ -417,12 +441,18 @@ def _by_messages(
     buffers: Sequence[Buffer | None],
     steps: Callable[[int], Steps],
     result: Callable[[], Any],
+    *same: Any,
+    data: Any = None,
 ) -> Request:
-    """A request that runs by messages. steps: of a run with a tag."""
+    """A request that runs by messages. steps: of a run with a tag. What must be the same on all ranks besides `what`:
+    plain values `same`; data: instead of dtype and count.
+    """
+    _, name, dtype, count, root = what
+    key = (name, data or (dtype.str, count), root, *same)
 
     def begin() -> Run:
         for buffer in filter(None, buffers):
             buffer.renew()
-        return MessageRun(axis.progress, steps(axis.tag()), result)
+        return axis.run(what, key, steps, result)
 
     return Request(axis.observer, what, begin)

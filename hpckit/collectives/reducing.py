@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import PairedSlots, Slots, counted_slots, even_slots, flat_like, segmented_slots
 from hpckit.collectives.choice import Choice
 from hpckit.collectives.rank_program import rank_program
-from hpckit.collectives.reduction import Reduction
+from hpckit.collectives.reduction import UFUNCS, Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
 from hpckit.plan.protocol import NOBODY
@@ -22,6 +23,7 @@ __communicates__ = True  # its frames are not call sites
 MPI_OPS = {
     "sum": MPI.SUM, "mean": MPI.SUM, "average": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN,
 }  # fmt: skip
+NAN_OPS = ("max", "min")  # of floats: the library's own lose a nan on some ranks and keep it on others
 # Bytes of a piece: what a rank takes of it from the others stays in its cache.
 PIECE = 1 << 20
 
@@ -38,7 +40,7 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
     if choice.algorithm == "mpi":
         working = reduction.own(values, keep=False)
         numbers = working.view(np.uint8) if working.dtype == bool else working
-        reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI_OPS[reduction.op])  # at once, as `_weights` says
+        reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, _op_of(reduction))  # at once, as `_weights` says
         yield told
         yield reduced
         reduction.finish(working, weights)
@@ -53,6 +55,25 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
     yield from Runner(axis, tag, program, even_slots(working, program.slots), reduction.combine).steps()
     reduction.finish(working, weights)
     reduction.narrow(working, values)
+
+
+def _op_of(reduction: Reduction) -> MPI.Op:
+    """The library's operation."""
+    if reduction.op in NAN_OPS and reduction.working.kind == "f":
+        return _nan_op(reduction.op, reduction.working)
+    return MPI_OPS[reduction.op]
+
+
+@functools.cache
+def _nan_op(name: str, dtype: np.dtype) -> MPI.Op:
+    """The maximum or minimum of floats as NumPy has it: nan where any number is."""
+    combine = UFUNCS[name]
+
+    def combined(incoming: Any, total: Any, _: MPI.Datatype) -> None:
+        values = np.frombuffer(total, dtype)
+        combine(np.frombuffer(incoming, dtype), values, out=values)
+
+    return MPI.Op.Create(combined, commute=True)
 
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:

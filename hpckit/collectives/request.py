@@ -1,16 +1,17 @@
-"""Collectives as requests: started, tested, waited for; and the progress of all that a rank has under way."""
+"""Collectives as requests: started, tested, waited for."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
-from hpckit.comm.observe.observer import Observer
-from hpckit.errors import InputError
+from hpckit.comm.call_order import CallOrder
+from hpckit.comm.observe.observer import Observer, Operation
+from hpckit.comm.progress import Progress, Unfinished, call_site, progress, told
+from hpckit.errors import InputError, MismatchError
 
 __communicates__ = True  # its frames are not call sites
 
@@ -23,57 +24,53 @@ PATIENCE = 50
 class Run(Protocol):
     """One run of a collective."""
 
-    done: bool
+    @property
+    def done(self) -> bool:
+        """Whether it is done, or has failed."""
+
+    @property
+    def error(self) -> Exception | None:
+        """What it raises."""
 
     def wait(self) -> Any:
         """Its result, once it is done."""
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """Give it up."""
 
     def test(self) -> bool:
         """Whether it is done; goes on as far as possible without waiting."""
 
 
-class Progress:
-    """All that this rank has started and not finished, in the order of starting. There is one a process, as of MPI: a
-    rank that waits for one collective must go on with the others, which other ranks may wait for first.
+class MessageRun:
+    """A run of steps that send and receive messages. `finish` makes its result; what: as an observer is told of it.
+
+    order, key, anew: as of `CallOrder.begin`. An error is raised where the
+    program waits for this run, not for another.
     """
 
-    def __init__(self) -> None:
-        self.runs: list[Any] = []
-
-    def advance(self) -> bool:
-        """Let all that is under way go on; whether anything moved."""
-        return any([run.advance() for run in tuple(self.runs)])
-
-
-@functools.cache
-def _attribute() -> int:
-    return MPI.Comm.Create_keyval()
-
-
-def progress() -> Progress:
-    """The progress of this process; it is kept on MPI's communicator of it."""
-    found: Any = MPI.COMM_SELF.Get_attr(_attribute())
-    if found is None:
-        found = Progress()
-        MPI.COMM_SELF.Set_attr(_attribute(), found)
-    return found
-
-
-class MessageRun:
-    """A run of steps that send and receive messages. `finish` makes its result."""
-
-    def __init__(self, progress: Progress, steps: Steps, finish: Callable[[], Any]) -> None:
-        self._progress, self._steps, self._finish = progress, steps, finish
+    def __init__(
+        self,
+        progress: Progress,
+        steps: Steps,
+        finish: Callable[[], Any],
+        what: tuple[Any, ...] = (MPI.COMM_NULL, "a collective"),
+        order: CallOrder | None = None,
+        key: Hashable = None,
+        anew: bool = False,
+    ) -> None:
+        self._progress, self._finish, self._what, self.order = progress, finish, what, order
+        self._site = call_site()
+        self._call = None
+        if order is not None:
+            self._call, steps = order.begin(key, what, self._site, steps, anew)
+        self._steps = steps
         self._request: MPI.Request | None = None
         self._result: Any = None
+        self.error: Exception | None = None
         self.done = False
         progress.runs.append(self)
-        try:
-            self.advance()  # the first messages leave
-        except BaseException:
-            if self in progress.runs:
-                progress.runs.remove(self)
-            raise
+        self.advance()  # the first messages leave
 
     def test(self) -> bool:
         """Whether it is done; lets it and all others go on as far as they can without waiting."""
@@ -83,26 +80,130 @@ class MessageRun:
 
     def wait(self) -> Any:
         """Its result, once it is done."""
-        idle = 0
+        idle, progress = 0, self._progress
         while not self.done:
-            if len(self._progress.runs) == 1 and self._request is not None:
-                self._request.Wait()
-            idle = 0 if self._progress.advance() else idle + 1
-            if idle > PATIENCE:
-                os.sched_yield()
+            if self.advance() if len(progress.runs) == 1 else progress.advance():
+                idle = 0
+            else:
+                idle += 1
+                if idle > PATIENCE:
+                    os.sched_yield()
+                    progress.listen()
+        if self.error is not None:
+            raise self.error
         return self._result
 
     def advance(self) -> bool:
         """Go on as far as possible without waiting; whether anything moved."""
         moved = False
-        while self._request is None or self._request.Test():
-            moved = True
-            self._request = next(self._steps, None)
-            if self._request is None:
-                self._result, self.done = self._finish(), True
-                self._progress.runs.remove(self)
-                break
+        try:
+            while self._request is None or self._request.Test():
+                moved = True
+                self._request = next(self._steps, None)
+                if self._request is None:
+                    self._result = self._finish()
+                    self._end()
+                    break
+        except MismatchError as error:  # calls that were begun after the one that differs come to nothing
+            runs = self._progress.runs
+            for run in runs[runs.index(self) :]:
+                if run.order is self.order and run is not self:
+                    run.abandon(error)
+            self._end(error)
+        except Exception as error:
+            self._end(error)
         return moved
+
+    def listen(self) -> None:
+        """The rank waits in vain: hear whether others make another call, and compare with them then."""
+        if self.order is None or self._call is None:
+            return
+        comparison = self.order.listen(self._call)
+        if comparison is not None:
+            self._call_off()
+            self._steps, self._request = comparison, None
+
+    def unfinished(self) -> Unfinished:
+        """What it is."""
+        return Unfinished(told(self._what), self._site)
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """Cancel what can be, and keep the memory of the rest."""
+        self._call_off()
+        self._end(error)
+
+    def _call_off(self) -> None:
+        self._steps.close()  # type: ignore[attr-defined]
+        if self._request is not None and not self._request.Test():  # the library's own
+            self._progress.keep(self._request)  # which holds its buffers
+
+    def _end(self, error: Exception | None = None) -> None:
+        self.error, self.done = error, True
+        self._progress.runs.remove(self)
+
+
+class Compared:
+    """A run that begins once the listeners of its operation have found that all ranks make this call. Those of one
+    communicator begin in the order of their starts.
+    """
+
+    order = None
+
+    def __init__(self, progress: Progress, operation: Operation, begin: Callable[[], Run]) -> None:
+        self._progress, self._operation, self._begin, self._comm = progress, operation, begin, operation.comm
+        self._run: Run | None = None
+        self.error: Exception | None = None
+        progress.runs.append(self)
+
+    @property
+    def done(self) -> bool:
+        """Whether it is done."""
+        return self.error is not None or (self._run is not None and self._run.done)
+
+    def test(self) -> bool:
+        """Whether it is done; goes on as far as possible without waiting."""
+        if self._run is None and self.error is None:
+            self._progress.advance()
+        return self.done if self._run is None else self._run.test()
+
+    def wait(self) -> Any:
+        """Its result, once it is done."""
+        while self._run is None and self.error is None:
+            if not self._progress.advance():
+                os.sched_yield()
+        if self._run is None:
+            raise self.error or AssertionError
+        return self._run.wait()
+
+    def advance(self) -> bool:
+        """Begin, if all ranks agree and none of the same communicator was started before."""
+        runs = self._progress.runs
+        if next(run for run in runs if isinstance(run, Compared) and run._comm is self._comm) is not self:
+            return False
+        try:
+            if not self._operation.agreed():
+                return False
+            runs.remove(self)
+            self._run = self._begin()
+        except Exception as error:
+            self.abandon(error)
+        return True
+
+    def listen(self) -> None:
+        """Nothing to hear: its listeners compare."""
+
+    def unfinished(self) -> Unfinished:
+        """What it is."""
+        it = self._operation
+        return Unfinished(told((it.comm, it.name, it.dtype, it.count, it.root)), None)
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """Give it up."""
+        self.error = error
+        if self in self._progress.runs:
+            self._progress.runs.remove(self)
+        elif self._run is not None:
+            self._run.abandon(error)
 
 
 class Request:
@@ -144,18 +245,22 @@ class Request:
         if self._run is not None and not (self.done or self._waited):
             raise InputError("the request is under way", do="wait for it before it is started again")
         self._waited = self.done = False
+        self._run = None
         observer = self._observer
-        self._operation = observer.begin(*self._what) if observer is not None and observer.on else None
-        try:
+        if observer is None or not observer.on:
             self._run = self._begin()
+            self.done = self._run.done and self._run.error is None
+            return self
+        self._operation = observer.begin(*self._what)
+        try:
+            if observer.compares:  # before any message leaves
+                self._run = Compared(progress(), self._operation, self._begin)
+            else:
+                self._run = self._begin()
         except BaseException:
-            if self._operation is not None:
-                self._operation.end()
+            self._operation.end()
             raise
-        if self._operation is None:
-            self.done = self._run.done
-        else:
-            self._operation.posted()
+        self._operation.posted()
         return self
 
     def test(self) -> bool:
@@ -175,7 +280,11 @@ class Request:
             result = run.wait()
         else:
             result = None
-            operation.wait()
+            try:
+                operation.wait()
+            except Exception as error:
+                run.abandon(error)
+                raise
             try:
                 result = run.wait()
             finally:
@@ -193,6 +302,7 @@ class Finished(Request):
     """A request that was done at once."""
 
     __slots__ = ("_result",)
+    error = None
 
     def __init__(self, result: Any) -> None:
         self._result, self.done = result, True
@@ -201,3 +311,6 @@ class Finished(Request):
     def wait(self) -> Any:
         """The result."""
         return self._result
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """Nothing to give up."""

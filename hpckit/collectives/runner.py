@@ -17,6 +17,7 @@ from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import PairedSlots, Slots
 from hpckit.collectives.rank_program import Move, RankProgram
 from hpckit.collectives.request import Steps
+from hpckit.comm.progress import call_off
 from hpckit.plan.protocol import NOBODY
 
 __communicates__ = True  # its frames are not call sites
@@ -50,7 +51,13 @@ class Runner:
         self._taken = 0  # receives that are over
 
     def steps(self) -> Steps:
-        """The run; see `work.Steps`."""
+        """The run; see `request.Steps`."""
+        try:
+            yield from self._run()
+        finally:
+            self._end()
+
+    def _run(self) -> Steps:
         moves = self._moves
         for number, move in enumerate(moves):
             while len(self._receives) <= min(number + self._window, len(moves) - 1):
@@ -63,6 +70,11 @@ class Runner:
             self._sends.append(self._send(move))
         yield from self._take_until(len(moves))
         yield from self._leave_until(len(moves))
+
+    def _end(self) -> None:
+        """Cancel what is under way where the run ends early: an error, or calls of ranks that differ."""
+        left = [request for request, _ in self._receives[self._taken :]] + self._sends[self._left :]
+        call_off([request for request in left if request is not None], self._axis.progress)
 
     def _may_post(self, move: Move) -> bool:
         """Whether a receive can be posted before its turn."""

@@ -197,9 +197,9 @@ _open_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
 def _release_open_meshes() -> None:
     """MPI_Finalize complains about persistent requests that are not freed; it frees communicators itself."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
-        for mesh in list(_open_meshes):
+        for owned in [each for mesh in _open_meshes for each in mesh._owned]:
             with suppress(InputError):  # an exchange under way when the program ended
-                mesh.release_requests()
+                owned.close()
 
 
 def _names(periodic: Any) -> tuple[str, ...]:

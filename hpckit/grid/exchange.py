@@ -21,6 +21,7 @@ from mpi4py import MPI
 from hpckit.comm.agree import all_of_ranks, min_of_ranks, require_same
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import UNHEARD, Exchange
+from hpckit.comm.progress import Begun, Site, Unfinished, call_site
 from hpckit.comm.shared.transport import Transport
 from hpckit.errors import InputError, SetupError
 from hpckit.grid.boundary_conditions import Fill, as_fill
@@ -37,7 +38,7 @@ Arrays = tuple[Any, ...]  # NumPy's, or a device's
 KEPT_BINDINGS = 8
 
 
-class HaloExchange:
+class HaloExchange(Begun):
     """Fills the halos of one field or of a list of fields in one exchange; corners included.
 
     `prototypes` are fields (`hpckit.Field`) that give the decompositions, dtypes and components of the fields to
@@ -110,12 +111,14 @@ class HaloExchange:
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(mesh.topology.sizes[dim] == 1 for dim in self.plan.order)
         self._flying: tuple[_Binding, Arrays] | None = None
+        self._site: Site | None = None  # of the last start
         self._closed = False
         self.wait_seconds = 0.0
         self._observer, self._neighbors = mesh.observer, self._peers(chosen)
         self._report = self._reported("halo", "halo exchange")
         self._back_report: Exchange | None = None
         mesh.adopt(self)
+        self._outlive()
 
     @property
     def nbytes(self) -> int:
@@ -129,11 +132,22 @@ class HaloExchange:
 
     def __call__(self, fields: Any) -> None:
         """Fill the halos: `start` and `finish`."""
-        self.start(fields)
+        self._start(fields)
         self._finish()
 
     def start(self, fields: Any) -> None:
         """Make the copies within the rank and send the first messages."""
+        self._start(fields)
+        self._site = call_site()
+
+    def unfinished(self) -> Unfinished | None:
+        """The exchange that was started and not finished."""
+        if self._flying is None:
+            return None
+        binding, _ = self._flying
+        return Unfinished("a halo exchange", self._site, [each for phase in binding.there for each in phase.requests])
+
+    def _start(self, fields: Any) -> None:
         if self._flying is not None:
             raise InputError("the exchange has been started already", do="call finish before the next start")
         heard = self._observer.on
@@ -299,6 +313,10 @@ class HaloExchange:
         checked and then found by its address.
         """
         key = tuple(map(id, arrays))
+        if self._lane is None:
+            for array in arrays:
+                if not array.flags.writeable:  # it may have changed since the requests were made
+                    raise InputError("a field cannot be written to", do="exchange a copy of it")
         known = self._known.get(key)
         if known is not None:
             return known.binding

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
+from hpckit.comm.progress import Begun, Unfinished
 from hpckit.comm.shared.transport import open_rows
 from hpckit.kernels.device_array import address
 from hpckit.kernels.particles.cells.constants import RECORD
@@ -74,7 +75,7 @@ class Buffer:
         return self.device.to_host(self.values) if self.staged is None else self.staged
 
 
-class GhostExchange:
+class GhostExchange(Begun):
     """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions.
 
     A rank has images of its own particles in up to 26 directions, and one call per direction would cost more than the
@@ -96,6 +97,11 @@ class GhostExchange:
         self._report = mesh.observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self.wait_seconds = 0.0
+        self._outlive()
+
+    def unfinished(self) -> Unfinished | None:
+        """The messages that were started and not finished."""
+        return Unfinished("a ghost exchange", None, self._requests) if self._requests else None
 
     def rebuild(self, domains: DomainDecomposition, particles: Particles, reach: float) -> Any:
         """Collective: choose the particles within `reach` of others' domains; all ghost records, float64[n, 4].

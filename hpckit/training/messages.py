@@ -14,6 +14,7 @@ from hpckit.comm.checksums import Due, SingleSeals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import Operation, Unheard
+from hpckit.comm.progress import Begun, Unfinished
 from hpckit.kernels.device_array import address
 from hpckit.kernels.nn import memory
 
@@ -35,7 +36,7 @@ class Posted(NamedTuple):
     seal: Due | None = None
 
 
-class Messages:
+class Messages(Begun):
     """Messages of this rank on `comm`; waiting advances the reductions under way.
 
     `sent` has the bytes of each message, until it is cleared. Arrays of a GPU are sent once computed: through pinned
@@ -55,6 +56,12 @@ class Messages:
         self._packing: list[tuple[Any, Any, int]] = []  # GPU event, array to send after it, receiver
         self._landing: list[tuple[Any, np.ndarray]] = []  # GPU event, host memory that it reads until then
         self.sent: list[int] = []
+        self._outlive()
+
+    def unfinished(self) -> Unfinished | None:
+        """The messages that nobody has waited for."""
+        requests = [*self._coming, *(request for request, _ in self._leaving)]
+        return Unfinished("messages of the pipeline", None, requests) if requests else None
 
     def post(self, peer: int, shape: tuple[int, ...], dtype: np.dtype) -> Posted:
         """Post a receive, for `wait`."""

@@ -389,6 +389,48 @@ def refused(text, call):
         raise AssertionError(f"not refused: {text}")
 
 
+def check_nan(mesh):
+    """Max and min are nan on every rank where any number is, as of NumPy, by every algorithm."""
+    in_node = ("flat", "staged") if P > 1 else ()
+    for algorithm in [*ALGORITHMS["all_reduce"], "ordered", "mpi", "auto", *in_node]:
+        for dtype, op, where in itertools.product((np.float64, np.float32, np.float16), ("max", "min"), {0, P - 1}):
+            x = np.array([RANK, np.nan if where == RANK else 3, -RANK], dtype)
+            hp.all_reduce(x, mesh["dp"], op, algorithm).wait()
+            edge = dtype(P - 1)
+            same(x, np.array([edge, np.nan, 0] if op == "max" else [0, np.nan, -edge], dtype), ("nan", algorithm, op))
+    for algorithm in [*ALGORITHMS["reduce"], *ALGORITHMS["reduce_scatter"], "ordered"]:
+        x = np.full(P, np.nan if RANK == P - 1 else 1.0)
+        if algorithm in ALGORITHMS["reduce"]:
+            hp.reduce(x, mesh["dp"], "max", algorithm=algorithm).wait()
+            assert RANK or np.isnan(x).all(), (algorithm, x)
+        else:
+            assert np.isnan(hp.reduce_scatter(x, mesh["dp"], "min", algorithm=algorithm).wait()).all(), algorithm
+
+
+def check_read_only(mesh):
+    """What may no longer be written to is refused when a request is started again, and stays as it is."""
+    for algorithm in ("ring", "auto", "mpi"):
+        x, whole = np.full(3, 1.0), np.zeros(3 * P)
+        requests = [
+            hp.all_reduce_init(x, mesh, algorithm=algorithm),
+            hp.broadcast_init(x, mesh, (RANK + 1) % P if P == 1 else 0),
+            hp.all_gather_init(np.ones(3), mesh, whole, "ring"),
+            hp.all_to_all_init(np.ones(3 * P), mesh, whole),
+        ]
+        for request in requests:
+            request.start().wait()
+        kept = x.copy()
+        x.flags.writeable = whole.flags.writeable = False
+        for request in requests[: 1 if RANK == 0 else 2] + requests[2:]:
+            refused("writ", lambda request=request: request.start().wait())
+        same(x, kept, "read only")
+        if P == 1:
+            continue
+        for request in requests:
+            x.flags.writeable = whole.flags.writeable = True
+            request.start().wait()
+
+
 def check_refusals(mesh):
     x = np.ones(8)
     refused("not contiguous", lambda: hp.all_reduce(x[::2], mesh))
@@ -439,6 +481,8 @@ def main():
         check_all_to_all(mesh)
         check_many_in_flight(mesh)
         check_the_library_is_called_in_one_order(mesh)
+        check_nan(mesh)
+        check_read_only(mesh)
         check_refusals(mesh)
     check_communicators()
     check_watched()

@@ -17,7 +17,7 @@ from hpckit.collectives.axis import axis_of
 from hpckit.collectives.table import Entry
 from hpckit.comm.observe.observer import Listener
 from hpckit.comm.shared.compiled import constants as c
-from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.errors import InputError, MismatchError, RankLostError, StallError
 from hpckit.plan.blocks import block
 
 COMM = MPI.COMM_WORLD
@@ -354,9 +354,9 @@ def test_wrong_sizes_are_told_by_a_kept_call_too():
         hp.broadcast(x, line).wait()
         hp.all_to_all(x, line, out).wait()
         hp.broadcast(y, line).wait()
-    refused(InputError, "rank 0 called broadcast", lambda: hp.broadcast(x if RANK else y, line).wait())
+    refused(MismatchError, "rank 0 called broadcast", lambda: hp.broadcast(x if RANK else y, line).wait())
     refused(
-        InputError,
+        MismatchError,
         "rank 0 called broadcast",
         lambda: (hp.all_to_all(x, line, out) if RANK else hp.broadcast(x, line)).wait(),
     )

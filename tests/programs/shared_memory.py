@@ -16,7 +16,7 @@ from hpckit.comm.shared.calls import barrier, bind, takes
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.compiled import reference
 from hpckit.comm.shared.symmetric import empty_shared, node_group
-from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.errors import InputError, MismatchError, RankLostError, StallError
 from hpckit.plan.blocks import block_starts
 
 COMM = MPI.COMM_WORLD
@@ -177,7 +177,7 @@ def test_all_to_all_of_blocks_that_differ_by_rank():
         wrong = [n + (RANK == 1 and q == 0) for q, n in enumerate(taken)]
         out = np.zeros(sum(wrong), np.int64)
         refused(
-            InputError,
+            MismatchError,
             "block sizes",
             lambda: run(GROUP, "all_to_all", array, out, counts=sent[RANK], out_counts=wrong),
         )
@@ -216,20 +216,22 @@ def test_a_mismatch_is_told_on_every_rank_and_harms_nothing():
     if SIZE == 1:
         return
     odd = RANK == SIZE - 1
-    refused(InputError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5 + odd)))
+    refused(MismatchError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5 + odd)))
     refused(
-        InputError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5), "max" if odd else "sum")
+        MismatchError, f"rank {SIZE - 1} called", lambda: run(GROUP, "all_reduce", np.ones(5), "max" if odd else "sum")
     )
     refused(
-        InputError,
+        MismatchError,
         "rank 0 called barrier",
         lambda: barrier(GROUP) if not RANK else run(GROUP, "all_reduce", np.ones(1)),
     )
     both = [empty_shared(COMM, 5), empty_shared(COMM, 5)]
-    refused(InputError, "different symmetric", lambda: run(GROUP, "all_reduce", both[odd].array, algorithm="symmetric"))
+    refused(
+        MismatchError, "different symmetric", lambda: run(GROUP, "all_reduce", both[odd].array, algorithm="symmetric")
+    )
     counts = [5, *[1] * (SIZE - 2), 6] if odd else [6, *[1] * (SIZE - 2), 5]
     whole, out = np.ones(SIZE + 9), np.ones(counts[RANK])
-    refused(InputError, "other sizes of blocks", lambda: run(GROUP, "reduce_scatter", whole, out, counts=counts))
+    refused(MismatchError, "other sizes of blocks", lambda: run(GROUP, "reduce_scatter", whole, out, counts=counts))
     array = np.array([float(RANK)])
     run(GROUP, "all_reduce", array)
     assert array[0] == SIZE * (SIZE - 1) / 2

@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from hpckit.comm.observe.diagnosis import Call, ranks_text
 from hpckit.comm.observe.table import ALARM, alarmed
+from hpckit.comm.progress import progress
 from hpckit.errors import MismatchError, StallError
 
 __communicates__ = True  # its frames are not call sites
@@ -37,6 +38,9 @@ class Check:
     mine: np.ndarray
     said: list[np.ndarray]
     requests: list[MPI.Request]
+    answered: bool = False
+    over: bool = False
+    answer: str = ""
 
 
 class Checker:
@@ -61,40 +65,47 @@ class Checker:
             requests = [comm.Irecv(said[0], root, tag + 1), comm.Isend(mine, root, tag)]
         return Check(members, tag, mine, said, requests)
 
-    def finish(self, check: Check) -> None:
-        """Wait for the calls of all ranks. Raises `MismatchError` on each of them if the calls differ, `StallError` if
-        the watcher has found that a rank never comes.
+    def test(self, check: Check) -> bool:
+        """Whether the calls of all ranks have come and are the same; never waits. Raises `MismatchError` on each of
+        them if the calls differ, `StallError` if the watcher has found that a rank never comes.
         """
-        self._poll(check.requests)
-        if self._comm.rank != check.members[0]:
-            answer = _text(check.said[0])
-        else:
-            answer = _difference(check.members, [_text(said) for said in (check.mine, *check.said)])
-            message = _message(answer, ANSWERED)
-            self._poll([self._comm.Isend(message, rank, check.tag + 1) for rank in check.members[1:]])
-        if answer:
-            raise MismatchError(
-                f"ranks called different operations on one axis, {answer}",
-                likely="a branch, a loop count or a shape that depends on the rank",
-                do="let all ranks of the axis call the same operations in the same order, with as many elements",
-            )
-
-    def close(self) -> None:
-        """Free the communicator. Collective."""
-        self._comm.Free()
-
-    def _poll(self, requests: list[MPI.Request]) -> None:
-        begin = time.perf_counter()
-        while not MPI.Request.Testall(requests):
-            waited = time.perf_counter() - begin
-            if waited > SPIN:
+        if not check.over:
+            if not MPI.Request.Testall(check.requests):
                 if alarmed(self._table):
                     raise StallError(
                         self._alarm.read_text(encoding="utf-8"),
                         likely="a rank that took another branch, raised, or ended early",
                         do="look at the lines named",
                     )
+                return False
+            if self._comm.rank == check.members[0] and not check.answered:
+                check.answer = _difference(check.members, [_text(said) for said in (check.mine, *check.said)])
+                message = _message(check.answer, ANSWERED)
+                check.answered = True
+                check.requests = [self._comm.Isend(message, rank, check.tag + 1) for rank in check.members[1:]]
+                return self.test(check)
+            if not check.answered:
+                check.answer = _text(check.said[0])
+            check.over = True
+        if check.answer:
+            raise MismatchError(
+                f"ranks called different operations on one axis, {check.answer}",
+                likely="a branch, a loop count or a shape that depends on the rank",
+                do="let all ranks of the axis call the same operations in the same order, with as many elements",
+            )
+        return True
+
+    def finish(self, check: Check) -> None:
+        """Wait for the calls of all ranks, while what is under way goes on. Raises as `test` does."""
+        begin, others = time.perf_counter(), progress()
+        while not self.test(check):
+            waited = time.perf_counter() - begin
+            if not others.advance() and waited > SPIN:
                 time.sleep(min(waited / 16, LONGEST_SLEEP))
+
+    def close(self) -> None:
+        """Free the communicator. Collective."""
+        self._comm.Free()
 
 
 def _difference(members: Sequence[int], texts: Sequence[str]) -> str:

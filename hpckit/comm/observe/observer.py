@@ -46,6 +46,7 @@ class Listener:
 
     order = 10
     checks_messages = False  # whether each message is to be followed by its checksum
+    compares = False  # whether operations are compared over their ranks before they run
 
     def begun(self, operation: Operation) -> Any:
         """An operation begins; an exchange has been made."""
@@ -55,6 +56,10 @@ class Listener:
 
     def posted(self, operation: Operation, note: Any) -> None:
         """All messages that the rank can send without waiting have left."""
+
+    def agreed(self, operation: Operation, note: Any) -> bool:
+        """Whether the ranks make the same call, as far as is known; never waits. Raises where they do not."""
+        return True
 
     def waits(self, operation: Operation, note: Any) -> None:
         """From now on the rank blocks until the others have come."""
@@ -107,6 +112,10 @@ class Operation:
         """Its messages have left."""
         for listener, note in self._heard:
             listener.posted(self, note)
+
+    def agreed(self) -> bool:
+        """Whether all listeners have found that the ranks make the same call. Raises where they do not."""
+        return all([listener.agreed(self, note) for listener, note in self._heard])
 
     def wait(self, name: Hashable = None) -> None:
         """The rank blocks from now on. name: of a message whose name is known only now. Raises the errors of listeners:
@@ -197,10 +206,10 @@ class Observer:
 
     `on`: whether there are listeners; check it first where a report must cost nothing. `inside`: whether this rank
     waits in an operation, whose own MPI calls are not reported. `checks_messages`: whether a checksum follows each
-    message; an object reads it when it is made.
+    message; an object reads it when it is made. `compares`: whether operations are compared before they run.
     """
 
-    __slots__ = ("checks_messages", "inside", "listeners", "on")
+    __slots__ = ("checks_messages", "compares", "inside", "listeners", "on")
 
     def __init__(self, *listeners: Listener) -> None:
         self.inside = False
@@ -269,6 +278,7 @@ class Observer:
         self.listeners: tuple[Listener, ...] = tuple(sorted(listeners, key=lambda listener: listener.order))
         self.on = bool(listeners)
         self.checks_messages = any(listener.checks_messages for listener in listeners)
+        self.compares = any(listener.compares for listener in listeners)
 
 
 @cache

@@ -132,6 +132,7 @@ class Watch(Listener):
         self._node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
         self._beats = self._allowed_until = 0
         self.gives_way: bool = gives_way
+        self.compares = check
         self._watcher: subprocess.Popen | None = None
         slot = self._node.rank
         self._folder = self._share_folder()
@@ -171,6 +172,12 @@ class Watch(Listener):
         if operation.blocks:
             return None
         return self._begin(operation.comm, operation.name, operation.dtype, operation.count, operation.root)
+
+    def agreed(self, operation: Operation, note: Any) -> bool:
+        """Whether the ranks make the same call, as far as is known."""
+        if note is None or note.check is None or self._checker is None:
+            return True
+        return self._checker.test(note.check)
 
     def waits(self, operation: Operation, note: Any) -> None:
         """The rank blocks from now on. An exchange with neighbors and a message wait for only some ranks of `comm`, so

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
-from hpckit.errors import InputError, RankLostError, StallError
+from hpckit.errors import InputError, MismatchError, RankLostError, StallError
 
 __communicates__ = True  # its frames are not call sites
 
@@ -46,12 +46,12 @@ def fail(group: NodeGroup, status: int) -> NoReturn:
     lines = group.lines(sequence)
     own = _words(int(lines[group.rank][1]), int(lines[group.rank][2]))
     if status == c.MISMATCH:
-        raise InputError(
+        raise MismatchError(
             f"collective {sequence} differs between the ranks of a node: {_difference(lines)}",
             likely="a branch, shape or dtype that depends on the rank",
         )
     if status == c.UNMATCHED:
-        raise InputError(
+        raise MismatchError(
             f"collective {sequence}, {own}: the block sizes sent and received differ between ranks",
             do="out_counts[q] on rank r must equal counts[r] on rank q",
         )

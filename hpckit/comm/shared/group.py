@@ -149,6 +149,12 @@ class NodeGroup:
         lines = self._segment.memory[start : start + 2 * self.size * c.LINE].view(np.int64)
         return lines.reshape(self.size, 2, -1)[:, sequence & 1, : c.INLINE // 8]
 
+    def step_back(self) -> None:
+        """Take back that this rank has come to a collective to which some never come."""
+        if self.record[c.SHOWN]:
+            self.lines(int(self.record[c.SEQUENCE]) + 1)[self.rank, 0] = 0
+            self.record[c.SHOWN] = 0
+
     @property
     def gave_up(self) -> int:
         """The rank that gave up first; -1 if none did."""

@@ -62,9 +62,12 @@ def gossip(
     what = ("gossip", graph, f"round {number}") if number else ("gossip", graph)
     told = axis.given, what, given.array.dtype, given.size, -1, neighbors
 
+    key = what, given.array.dtype.str, given.size, str(shape), kind
+
     def begin() -> MessageRun:
-        steps = _average(axis, axis.tag(), given.flat, reduction, plan, program)
-        return MessageRun(axis.progress, steps, given.put_back)
+        return axis.run(
+            told[:4], key, lambda tag: _average(axis, tag, given.flat, reduction, plan, program), given.put_back
+        )
 
     return Request(axis.observer, told, begin).start()
 

@@ -1,0 +1,130 @@
+"""Calls that differ between ranks, planted on every path: each ends as `MismatchError` on all ranks, and the axis goes
+on. At the end, calls that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import numpy as np
+
+import hpckit as hp
+from hpckit.errors import MismatchError
+
+COMM = hp.world()
+P, RANK = COMM.size, COMM.rank
+# Arguments: "all" takes every path, else a few.
+EVERY = sys.argv[1:] == ["all"]
+PATHS = ("auto", "flat", "staged", "ring", "tree", "mpi", "ordered") if EVERY else ("auto", "ring", "mpi")
+
+
+def differs(comm, mine, *said):
+    """The call of each rank raises on all of them; then the axis can be used."""
+    try:
+        mine()
+    except MismatchError as error:
+        assert all(text in str(error) for text in said), str(error)
+    else:
+        raise AssertionError(f"rank {RANK}: no mismatch was seen, {said}")
+    for algorithm in ("ring", "auto"):
+        x = np.full(5, RANK + 1.0)
+        hp.all_reduce(x, comm, algorithm=algorithm).wait()
+        assert (x == P * (P + 1) / 2).all(), x
+
+
+def plant(comm, odd, **options):
+    """Each argument in turn is another one on the odd rank."""
+    x, y = np.ones(8), np.ones(9)
+
+    def pair(one, other, *said):
+        differs(comm, other if odd == RANK else one, *said)
+
+    for path in PATHS:
+        reduce = lambda x, op="sum", path=path: hp.all_reduce(x, comm, op, path).wait()  # noqa: E731
+        pair(lambda f=reduce: f(x), lambda f=reduce: f(x.astype("f4")), "float64", "float32")
+        pair(lambda f=reduce: f(x), lambda f=reduce: f(y), "of 8", "of 9")
+        pair(lambda f=reduce: f(x), lambda f=reduce: f(x, "max"), "sum", "max")
+        pair(lambda f=reduce: f(x), lambda: hp.broadcast(x, comm).wait(), "all_reduce", "broadcast")
+    for one, other in itertools.permutations(
+        ("flat", "staged", "ring", "tree", "mpi") if EVERY else ("flat", "ring"), 2
+    ):
+        pair(
+            lambda name=one: hp.all_reduce(x, comm, algorithm=name).wait(),
+            lambda name=other: hp.all_reduce(x, comm, algorithm=name).wait(),
+            one,
+            other,
+        )
+    for path in ("staged", "tree", "naive"):
+        pair(lambda p=path: hp.broadcast(x, comm, 0, p).wait(), lambda p=path: hp.broadcast(x, comm, 1, p).wait())
+        pair(lambda p=path: hp.broadcast(x, comm, 0, p).wait(), lambda p=path: hp.broadcast(y, comm, 0, p).wait())
+    for operation in (hp.reduce, hp.gather):
+        pair(lambda f=operation: f(x, comm, root=0).wait(), lambda f=operation: f(x, comm, root=1).wait(), "root 1")
+    out = np.ones(8)
+    pair(lambda: hp.scatter(x, comm, out, 0).wait(), lambda: hp.scatter(x, comm, out, 1).wait(), "root 0")
+    whole, even, skewed = np.ones(4 * P), [4] * P, [4] * P
+    skewed[odd], skewed[(odd + 1) % P] = 3, 5
+    for path in ("staged", "ring"):
+
+        def scattered(counts, path=path):
+            return hp.reduce_scatter(whole.copy(), comm, "sum", None, path, counts=counts).wait()
+
+        pair(lambda f=scattered: f(even), lambda f=scattered: f(skewed))
+
+        def gathered(counts, path=path):
+            return hp.all_gather(np.ones(counts[RANK]), comm, whole, path, counts=counts).wait()
+
+        pair(lambda f=gathered: f(even), lambda f=gathered: f(skewed))
+
+
+def kept_and_new(comm, odd):
+    """A call that was compared before meets another one: by messages, in shared memory, as a request that is kept."""
+    x, y = np.ones(8), np.ones(9)
+    kept = {path: hp.all_reduce_init(x, comm, algorithm=path) for path in ("ring", "tree", "flat", *["staged"] * EVERY)}
+    for request in kept.values():
+        for _ in range(2):
+            request.start().wait()
+    for request in kept.values():
+        for other in ("ring", "flat"):
+            differs(
+                comm,
+                (lambda: hp.all_reduce(y, comm, algorithm=other).wait())  # noqa: B023
+                if odd == RANK
+                else lambda: request.start().wait(),  # noqa: B023
+                "of 8",
+                "of 9",
+            )
+            request.start().wait()
+    differs(comm, lambda: kept["ring" if odd == RANK else "tree"].start().wait(), "ring", "tree")
+    differs(comm, lambda: kept["ring" if odd == RANK else "flat"].start().wait(), "ring", "flat")
+
+
+def checked(comm, odd):
+    """With a watch that compares, every call, before its first message leaves."""
+    x = np.ones(8)
+    with hp.Watch(COMM, limit=60, check=True):
+        requests = [hp.all_reduce_init(x, comm, op, "tree") for op in ("sum", "max")]
+        for request in requests:
+            request.start().wait()
+        differs(comm, lambda: requests[odd == RANK].start().wait(), "sum", "max")
+        x, one, other = np.ones(4 * P), [4] * P, [4] * P
+        other[0], other[1] = 3, 5
+        cut = [hp.reduce_scatter_init(x, comm, "sum", None, "ring", counts=counts) for counts in (one, other)]
+        for request in cut:
+            request.start().wait()
+        differs(comm, lambda: cut[odd == RANK].start().wait())
+        if EVERY:
+            plant(comm, odd)
+
+
+def main():
+    with hp.Mesh(COMM, dp=0) as mesh:
+        for odd in {0, P - 1} if EVERY else {P - 1}:
+            plant(mesh["dp"], odd)
+            kept_and_new(mesh["dp"], odd)
+        checked(mesh["dp"], P - 1)
+    hp.print_root("all good")
+
+
+if __name__ == "__main__":
+    main()
