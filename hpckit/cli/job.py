@@ -22,6 +22,8 @@ from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance
 from hpckit.launch.scratch import scratch
 from hpckit.run.directory import RunDirectory
+from hpckit.settings.apps import find_app
+from hpckit.settings.identity import inputs
 from hpckit.settings.table import LiveBar, display
 
 START_SECONDS = 20.0  # for the ranks to report where they run, before the user learns that some did not
@@ -184,9 +186,11 @@ def prepared(target: str, ranks: int) -> RunDirectory:
             f"the run in {directory.path} has been started before",
             do=f"hpckit resume {target}, or start it anew: hpckit run {Path(target) / 'run.toml'}",
         )
-    meant = directory.read_json("resolved.json")["ranks"]
+    record = directory.read_json("resolved.json")
+    meant = record["ranks"]
     if meant != ranks:
         raise InputError(f"{directory.path} was prepared for {meant} ranks, not {ranks}", do=f"start {meant} ranks")
+    directory.write_json("resolved.json", {**record, "inputs": inputs(find_app(record["app"]), record["values"])})
     before = directory.read_json("provenance.json") or {}
     now = provenance(["run", target], ranks, mpiexec.rank_environment(ranks))
     command = before.get("command", now["command"])

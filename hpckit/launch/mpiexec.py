@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -50,7 +51,8 @@ LOST = (
 @dataclass
 class JobEnd:
     """How a job ended: mpiexec's exit code, facts about a lost rank, the number of the user's stop requests, the
-    launcher's output, whether a rank called MPI_Abort, and whether MPI failed to start on one.
+    launcher's output, whether a rank called MPI_Abort, whether MPI failed to start on one, and the irregular ends of
+    ranks on this host in their order.
     """
 
     code: int
@@ -59,6 +61,12 @@ class JobEnd:
     noise: list[str] = field(default_factory=list)
     aborted: bool = False
     unstarted: bool = False
+    irregular: list[tuple[int | None, str]] = field(default_factory=list)
+
+    def before(self, rank: int) -> dict[str, str]:
+        """Facts about the rank that was lost first, if that was before this one ended; else empty."""
+        first, how = self.irregular[0] if self.irregular else (None, "")
+        return {} if first in (None, rank) else {"rank": str(first), "host": socket.gethostname(), "how": how}
 
 
 def find_mpiexec() -> str:
@@ -176,6 +184,7 @@ def run_job(
             signal.signal(number, handler)
     if first is not None:
         first.settle()
+        end.irregular = first.irregular
         if first.rank is not None:
             end.lost |= {"rank": str(first.rank), "host": first.host}
             if first.how:  # the launcher may describe a rank that it killed itself

@@ -103,6 +103,19 @@ def states(path: Path) -> dict[str, str]:
     return task_states(graph, GraphState(graph))
 
 
+def test_a_graph_keeps_its_state_in_a_folder_of_its_own(here, capsys):
+    path = write({"a": task(name="a")})
+    state = GraphState(load_graph(path)).folder
+    (here / "elsewhere").mkdir()
+    for place in (state.parent, state):
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(here / "elsewhere")
+        assert main(["graph", "run", str(path)]) == 2
+        assert "is a link" in capsys.readouterr().err
+        place.unlink()
+    assert not any((here / "elsewhere").iterdir())
+
+
 def test_a_graph_is_done_once_and_again_where_an_input_changed(here, capsys):
     path = write({**diamond(), "first": task("seed", name="first")})
     Path("seed.txt").write_text("7\n")

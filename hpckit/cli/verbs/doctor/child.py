@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.gpu_driver import driver_count, missing
+from hpckit.comm.gpu import driver_count, missing
 
 ABI_LETTERS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "MPICH"}
 THREAD_LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
@@ -272,7 +272,7 @@ def gpu_mpi() -> None:
         return
     from mpi4py import MPI
 
-    from hpckit.comm.gpu_choice import takes_device_memory
+    from hpckit.comm.gpu import takes_device_memory
 
     if not takes_device_memory():
         say("gpu_mpi", "ok", "this MPI does not take device memory; hpckit copies through the host")
