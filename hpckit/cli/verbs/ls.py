@@ -1,4 +1,4 @@
-"""`hpckit ls [DIR]`: the runs below a folder, newest last, each with its state."""
+"""`hpckit ls [DIR]`: the runs below a folder, at any depth, each with its state."""
 
 from __future__ import annotations
 
@@ -37,11 +37,7 @@ def main(arguments: list[str]) -> int:
     paths = run_directories(options.directory)
     jobs = job_states(_readable(paths))
     for path in paths:
-        name = (
-            path.name
-            if path.parent in (options.directory, options.directory.parent)
-            else f"{path.parent.name}/{path.name}"
-        )
+        name = path.name if path == options.directory else str(path.relative_to(options.directory))
         try:
             with records_of(path):
                 directory = RunDirectory(path)
@@ -113,16 +109,14 @@ def _front_end_gone(provenance: dict[str, Any]) -> bool:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """`folder` itself if it is a run, and the runs in it and in its job arrays, without links."""
+    """`folder` itself if it is a run, and all runs below it, but for links, hidden folders and the insides of runs."""
     found = []
-    for path in [folder, *sorted(folder.iterdir())]:
-        if path.is_symlink() or not path.is_dir():
-            continue
-        if (path / "resolved.json").is_file():
-            found.append(path)
-        elif path != folder and (path / "000" / "resolved.json").is_file():
-            found += [task for task in sorted(path.iterdir()) if (task / "resolved.json").is_file()]
-    return found
+    for place, names, files in os.walk(folder):
+        if "resolved.json" in files:
+            found.append(Path(place))
+            names.clear()
+        names[:] = sorted(name for name in names if not name.startswith("."))
+    return sorted(found)
 
 
 @contextlib.contextmanager

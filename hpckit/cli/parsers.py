@@ -80,6 +80,7 @@ SAMPLES = {
     "compare": ["compare", "A", "B"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],
+    "completion": ["completion", "bash"],
 }
 
 
