@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.io.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "the heat equation in 2-D or 3-D: hot spots spread between walls or in a periodic box"
@@ -89,7 +89,7 @@ class Start(Section):
 class Time(Section):
     """Duration and time step."""
 
-    end: float = Field(300.0, gt=0, description="simulated time, s; ignored if `steps` is given")
+    end: Seconds = Field(300.0, gt=0, description="simulated time, s (or a span, '15 min'); without `steps`")
     steps: int | None = Field(None, ge=1, description="number of full steps, in place of `end`")
     safety: float = Field(0.9, gt=0, description="dt over the stability limit of the scheme; unstable above 1")
     monitor: int = Field(50, ge=1, description="steps between metric lines and checks of the solution")

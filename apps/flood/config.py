@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.common import settings
-from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "shallow water with shocks and dry land: dam breaks, flood waves, run-up, lakes in bowls"
@@ -111,7 +111,7 @@ class Start(Section):
 class Time(Section):
     """Duration and time step."""
 
-    end: float = Field(50.0, ge=0, description="simulated time, s")
+    end: Seconds = Field(50.0, ge=0, description="simulated time, s (or a span, '15 min')")
     cfl: float = Field(
         0.45, gt=0, le=LIMIT_CFL, description="dt times the greatest of (wave speed)/dx + (wave speed)/dy; at most 0.5"
     )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from hpckit.apps.common import settings
 from hpckit.apps.common.settings import device_problems as device_problems
-from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "a rotating layer of shallow water: jets, eddies, gyres, tsunamis on an f-plane or beta-plane"
@@ -118,7 +118,7 @@ class Start(Section):
 class Time(Section):
     """Duration and time step."""
 
-    end: float = Field(864_000.0, ge=0, description="simulated time, s")
+    end: Seconds = Field(864_000.0, ge=0, description="simulated time, s (or a span, '15 min')")
     cfl: float = Field(
         0.6, gt=0, description="Courant number of dt: (c + max_speed) dt sqrt(1/dx2 + 1/dy2); limit 0.866"
     )

@@ -11,7 +11,7 @@ from hpckit.apps.atmosphere.settings import Base, Wave
 from hpckit.apps.atmosphere.stability import outruns_sound
 from hpckit.apps.common.settings import PRECISION, Output
 from hpckit.apps.common.settings import device_problems as device_problems
-from hpckit.io.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a vertical slab: thermals, density currents, mountain waves"
@@ -76,7 +76,7 @@ class Inflow(Section):
 class Time(Section):
     """Duration and time step."""
 
-    end: float = Field(1_000.0, ge=0, description="simulated time, s")
+    end: Seconds = Field(1_000.0, ge=0, description="simulated time, s (or a span, '15 min')")
     cfl: float = Field(
         1.5,
         gt=0,

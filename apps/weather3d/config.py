@@ -12,7 +12,7 @@ from hpckit.apps.atmosphere.stability import outruns_sound
 from hpckit.apps.common.settings import PRECISION, Output
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
-from hpckit.io.settings import LIMIT, OptionalSpan, Section
+from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
@@ -161,7 +161,7 @@ class Tracer(Section):
 class Time(Section):
     """Duration and time step."""
 
-    end: float = Field(1_000.0, ge=0, description="simulated time, s")
+    end: Seconds = Field(1_000.0, ge=0, description="simulated time, s (or a span, '15 min')")
     cfl: float = Field(1.25, gt=0, description="dt = cfl min(dx, dy, dz) / max_speed")
     max_speed: float = Field(400.0, gt=0, description="maximum speed of sound plus wind assumed for dt, m/s")
     monitor: int = Field(20, ge=1, description="steps between metric lines and checks of the solution")

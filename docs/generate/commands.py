@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 
-from parsers import parser_of
 from pieces import code, linked, table
 
 from hpckit.bench import BENCHMARKS
 from hpckit.cli.main import VERBS
+from hpckit.cli.parsers import parser_of
 
 HEAD = """# Commands
 

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 NEVER = "never"
 INPUT_FILE_FORMAT = "input-file"
@@ -75,6 +75,11 @@ def seconds_of(text: str) -> float:
     return total
 
 
+def _number_of(value: Any) -> Any:
+    """The seconds of a span in text; any other value as it is."""
+    return seconds_of(value) if isinstance(value, str) else value
+
+
 def _span(text: str) -> str:
     seconds_of(text)
     return text
@@ -85,6 +90,7 @@ def _span_or_none(text: str) -> str:
 
 
 Span = Annotated[str, AfterValidator(_span)]
+Seconds = Annotated[float, BeforeValidator(_number_of)]  # a number of seconds, or a span in text
 OptionalSpan = Annotated[str, AfterValidator(_span_or_none)]  # empty or "none": none
 
 

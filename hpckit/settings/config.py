@@ -25,7 +25,7 @@ from hpckit.settings.layers import (
     read_toml,
 )
 from hpckit.settings.run_file import Key, run_file_text
-from hpckit.settings.schema import Schema, dotted, repr_toml
+from hpckit.settings.schema import Schema, dotted, known_as, repr_toml
 
 MOST_MISTAKES = 100  # that are looked into
 BEYOND = "these settings lead to numbers that the computer cannot hold"
@@ -247,7 +247,10 @@ def _sentence(entry: Any, path: Key, schema: Schema) -> str:
     allowed = schema.allowed(path)
     message = entry["msg"].replace("Input should be", "must be")
     text = f"{f'{key} = {shown}' if shown else key}: {message if not allowed else 'expected ' + allowed}"
-    close = did_you_mean(given, _choices(schema, path)) if isinstance(given, str) else ""
+    choices = _choices(schema, path)
+    if isinstance(given, str) and (meant := known_as(given, choices)):
+        return f"{text}; {given} of other programs is {' or '.join(map(repr, meant))}"
+    close = did_you_mean(given, choices) if isinstance(given, str) else ""
     return f"{text}; {close}" if close else text
 
 

@@ -6,7 +6,7 @@ import copy
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,14 @@ class _EnvironmentLayer(Layer):
     def origin(self, path: Key) -> str:
         names = "__".join(part for part in path if isinstance(part, str))
         return f"{self.source} {ENVIRONMENT_PREFIX}{names.upper()}"
+
+
+def refuse_dashes(words: Iterable[str]) -> None:
+    """Raise `InputError` for settings that are given as options: `--grid.nx=400`."""
+    wrong = [word for word in words if re.fullmatch(r"--?[A-Za-z_]\w*(\.\w+)+(=.*)?", word, re.DOTALL)]
+    if wrong:
+        meant = " ".join(word.lstrip("-") if "=" in word else f"{word.lstrip('-')}=VALUE" for word in wrong)
+        raise InputError(f"{', '.join(wrong)}: settings go without dashes", do=f"give {meant}")
 
 
 def command_line_layer(words: list[str], schema: Schema) -> tuple[Layer, list[Mistake]]:

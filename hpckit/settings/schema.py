@@ -34,6 +34,31 @@ BOUNDS = {
     "maxItems": "at most {} entries",
     "pattern": "of the form {}",
 }
+# Names of LAMMPS, GROMACS, i-PI, PyTorch, WRF and their kin -> ours, for keys and for their values.
+ELSEWHERE = {
+    "nvt": ("nose_hoover", "bussi", "langevin"),
+    "nose": ("nose_hoover",),
+    **dict.fromkeys(("csvr", "svr", "v_rescale", "temp/csvr"), ("bussi",)),
+    **dict.fromkeys(("sd", "bd", "langevin_dynamics"), ("langevin",)),
+    **dict.fromkeys(("minimize", "minimization", "cg", "steep"), ("fire",)),
+    **dict.fromkeys(("lj", "lj/cut", "lj126"), ("lennard_jones",)),
+    "buck": ("buckingham",),
+    **dict.fromkeys(("timestep", "time_step", "delta_t", "deltat"), ("dt",)),
+    **dict.fromkeys(("temp", "tstart"), ("temperature",)),
+    **dict.fromkeys(("tau", "tau_t", "tdamp", "damp"), ("damping",)),
+    **dict.fromkeys(("thermostat", "integrator", "ensemble"), ("kind",)),
+    **dict.fromkeys(("nsteps", "nstep", "niter", "max_steps", "iterations", "run"), ("steps",)),
+    **dict.fromkeys(("t_end", "tend", "tmax", "t_max", "stop_time", "duration"), ("end",)),
+    **dict.fromkeys(("rc", "r_cut", "rcut", "cut"), ("cutoff",)),
+    **dict.fromkeys(("rho", "number_density"), ("density",)),
+    **dict.fromkeys(("lr", "learning_rate", "rate", "eta"), ("lr",)),
+    **dict.fromkeys(("batch_size", "bs", "global_batch_size"), ("batch",)),
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "embed_dim"), ("width",)),
+    **dict.fromkeys(("n_layer", "n_layers", "num_layers", "depth"), ("layers",)),
+    **dict.fromkeys(("n_head", "n_heads", "num_heads"), ("heads",)),
+    **dict.fromkeys(("wd", "weight_decay"), ("decay", "weight_decay")),
+    **dict.fromkeys(("block_size", "seq_len", "context_length", "sequence_length"), ("context", "length", "window")),
+}
 
 
 class Schema:
@@ -99,9 +124,13 @@ class Schema:
     def nearest(self, path: tuple[str | int, ...]) -> str:
         """The known key that is nearest to the unknown one at `path`: a sibling, else the same name elsewhere."""
         *parents, last = path
+        if meant := known_as(str(last), self.keys(parents)):
+            return dotted((*parents, meant[0]))
         if near := nearest(last, self.keys(parents)):
             return dotted((*parents, near))
         leaves = {leaf[-1]: leaf for leaf in reversed(list(self.leaves()))}
+        if meant := known_as(str(last), leaves):
+            return dotted(leaves[meant[0]])
         near = nearest(last, leaves, cutoff=0.8)
         return dotted(leaves[near]) if near else ""
 
@@ -132,6 +161,12 @@ class Schema:
 @cache
 def _json_schema(config: type[BaseModel]) -> Node:
     return config.model_json_schema()
+
+
+def known_as(name: str, known: Iterable[str]) -> list[str]:
+    """What other programs call `name`, among our names; [] where none is that."""
+    names = set(known)
+    return [ours for ours in ELSEWHERE.get(name.lower().replace("-", "_"), ()) if ours in names]
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -30,6 +30,36 @@ def mistakes(target: str, *words: str) -> str:
     return caught.value.report()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grid.nx=400"], "give grid.nx=400"),
+        (["dynamics.kind=nvt"], "'nose_hoover' or 'bussi' or 'langevin'"),
+        (["dynamics.kind=csvr"], "'bussi'"),
+        (["dynamics.thermostat=bussi"], "did you mean dynamics.kind?"),
+    ],
+)
+def test_names_of_other_programs_find_ours(words, said, capsys):
+    from hpckit.cli.main import main
+
+    assert main(["run", "md/melt", *words, "--show-config"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "shown"), [("15 min", "900.0"), ("1:00:00", "3600.0"), ("7", "7.0"), ("soon", "")])
+def test_a_span_is_a_time_of_a_run(text, shown, capsys):
+    from hpckit.cli.main import main
+
+    assert main(["run", "diffusion/heat", f"time.end={text}", "--dry-run"]) == (0 if shown else 2)
+    if not shown:
+        assert "is not a time span" in capsys.readouterr().err
+        return
+    from hpckit.apps.diffusion.config import Config
+
+    given = 7 if text == "7" else text
+    assert str(Config.model_validate({"app": "diffusion", "time": {"end": given}}).time.end) == shown
+
+
 def test_layers_win_in_order_and_name_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     user = file(
         "[probe.grid]\nnx = 11\nnz = 12\n[probe.time]\nsteps = 13\n[probe.input]\nlabel = 'mine'\n", "user.toml"

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -332,3 +333,44 @@ def test_more_ranks_than_memory_are_refused(
     assert not Path("runs").exists()
     monkeypatch.setenv("PBS_JOBID", "3")
     mpiexec.require_room(3000)  # on its other nodes, too
+
+
+SHELL = """
+source {script}
+complete_() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hpckit; echo "${{COMPREPLY[@]}}"; }}
+complete_ hpckit re
+complete_ hpckit run md/me
+complete_ hpckit run md/melt dynamics.eq
+complete_ hpckit run mine.toml grid.n
+complete_ hpckit doctor --cl
+complete_ hpckit graph re
+"""
+
+
+def test_a_shell_completes_verbs_options_presets_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text('app = "weather"\n')
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    done = subprocess.run(["bash", "-c", SHELL.format(script="./script")], capture_output=True, text=True, check=True)
+    assert (done.stderr, done.stdout.splitlines()) == (
+        "",
+        ["resume report", "md/melt", "dynamics.equilibrate=", "grid.nx= grid.nz=", "--clean", "report"],
+    )
+    for shell in ("zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        (tmp_path / shell).write_text(capsys.readouterr().out)
+        assert "md/melt" in (tmp_path / shell).read_text()
+        if shutil.which(shell):
+            subprocess.run([shell, "-n", shell], check=True)
+
+
+def test_ls_looks_below_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "deep/er/b", "a/cases/inner", ".hidden/c"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "resolved.json").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "deep")
+    assert main(["ls", str(tmp_path)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "20" in line] == ["a", "deep/er/b"]

@@ -22,7 +22,7 @@ from blocks import ROOT, Block
 from conftest import PATIENCE, run_limited
 
 sys.path.insert(0, str(ROOT / "docs" / "generate"))
-from parsers import WrongCommandError, parsed
+from hpckit.cli.parsers import WrongCommandError, parsed
 
 SESSION = Path(__file__).with_name("session.py")
 BLOCK_SECONDS = 200

@@ -19,9 +19,11 @@ from conftest import mpi_command, mpiexec, run_limited, wait_until
 
 from hpckit.cli.main import main
 from hpckit.errors import InputError
-from hpckit.jobs.graph.draw import columns, draw_svg, draw_text
+from hpckit.jobs.attempt import finish
+from hpckit.jobs.graph.draw import _packed, columns, draw_svg, draw_text, draw_timeline
+from hpckit.jobs.graph.driver import Driver
 from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
-from hpckit.jobs.graph.slurm import chains
+from hpckit.jobs.graph.slurm import _limit, chains, clock_limit
 from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json, stragglers, task_states
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.one_node import SEVERAL_NODES
@@ -212,6 +214,65 @@ def test_a_straggler_is_run_twice_and_the_first_to_end_counts(here, capsys):
     assert not list(Path(".hpckit-graph/study/work").iterdir())
 
 
+def test_a_copy_starts_though_a_wider_task_waits_and_the_report_shows_both(here, capsys):
+    Path("slow.py").write_text(SLOW)
+    table = {"command": ["python", "slow.py", os.path.abspath("seen")], "inputs": ["slow.py"], "outputs": ["slow.txt"]}
+    tables = {"slow": {**table, "twice_after": 0.5}, "wide": {"command": ["true"], "cores": 3}}
+    tables["after"] = {"command": ["cp", "slow.txt", "after.txt"], "inputs": ["slow.txt"], "outputs": ["after.txt"]}
+    path = write(tables)
+    ended = run_limited([*HPCKIT, "graph", "run", str(path), "--cores", "3"], 60, cwd=here)
+    assert (ended.code, "a second copy is started" in ended.stdout) == (0, True), ended.stdout
+    journal = GraphState(load_graph(path)).journal()
+    assert sorted((row["task"], row["how"]) for row in journal) == [
+        ("after", "done"), ("slow", "another copy was first"), ("slow", "done"), ("wide", "done"),
+    ]  # fmt: skip
+    assert main(["graph", "report", str(path)]) == 0
+    page = Path(capsys.readouterr().out.strip()).read_text()
+    assert page.count("<title>slow: ") == 2
+    assert "3 of 3" in page
+    assert main(["graph", "report", str(write({"x": {"command": ["true"]}}, "new.toml"))]) == 2
+
+
+def test_bars_of_the_report_share_no_core():
+    journal = [
+        {"task": f"t{i}", "host": f"n{i % 2}", "started": start, "ended": end, "slots": slots, "how": "done"}
+        for i, (start, end, slots) in enumerate([(0, 4, 2), (0, 2, 1), (1, 3, 1), (2, 5, 2), (3, 6, 1), (0.5, 1, 2)])
+    ]
+    for host in ("n0", "n1"):
+        packed = _packed([row for row in journal if row["host"] == host])
+        for first, row in packed:
+            for other, another in packed:
+                if row is not another and row["started"] < another["ended"] and another["started"] < row["ended"]:
+                    cores = set(range(first, first + row["slots"]))
+                    assert not cores & set(range(other, other + another["slots"]))
+    assert draw_timeline(journal).count("<rect") == 6
+
+
+def test_a_task_goes_to_the_node_that_made_most_of_its_inputs(here):
+    """Attempts that end at once, on two nodes in name: sizes decide, and `near` comes before them."""
+    sizes = {"a": 10, "b": 50_000, "c": 1, "d": 1, "e": 1}
+    tables = {name: {"command": ["true"], "outputs": [f"{name}.txt"]} for name in sizes}
+    tables["c"]["inputs"] = tables["d"]["inputs"] = tables["e"]["inputs"] = ["a.txt", "b.txt"]
+    tables["d"]["near"] = "a"
+    graph = make_graph("it", here, tables)
+    state = GraphState(graph)
+    state.make()
+    places: dict[str, str] = {}
+
+    def start(name: str, key: str, host: str) -> SimpleNamespace:
+        work = state.begin(name, key, host)
+        (work / f"{name}.txt").write_bytes(bytes(sizes[name]))
+        places[name] = host
+        return SimpleNamespace(work=work, seconds=0.0, kill=lambda: None, poll=lambda: finish(state, work, 0, 0.0))
+
+    driver = Driver(graph, state, {"n1": 1, "n2": 1}, start)
+    assert set(driver.run().values()) == {"done"}
+    assert places["a"] != places["b"]
+    near = {name: row["near"] for row in state.journal() if "near" in row for name in [row["task"]]}
+    assert (places["d"], places["c"]) == (places["a"], places["b"]), "both first in line, with both nodes free"
+    assert (driver.near, set(near)) == ([3, 2 + near["e"]], {"c", "d", "e"})
+
+
 def test_of_two_jobs_that_do_the_same_the_first_to_end_counts(here, monkeypatch):
     """As jobs of Slurm do it, each with a driver of its own; the copy leaves what the first has begun."""
     Path("slow.py").write_text(SLOW)
@@ -321,8 +382,19 @@ def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):
         "outputs": ["env.txt"],
     }
     path = write(tables)
-    ended = run_limited(mpi_command(3, *HPCKIT, "graph", "run", path), 60, cwd=here)
+    Path("named.py").write_text(
+        "import os, socket, sys\n"
+        "node = 'node%d' % (int(os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))) // 2)\n"
+        "socket.gethostname = lambda: node\n"
+        "from hpckit.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )  # two nodes in name: rank 1 on one, ranks 2 and 3 on the other
+    ended = run_limited(mpi_command(4, sys.executable, "named.py", "graph", "run", path), 60, cwd=here)
     assert ended.code == 0, ended.stderr
+    assert re.search("[0-4] of 4 tasks with inputs of others ran where most of these were made", ended.stdout)
+    journal = GraphState(load_graph(path)).journal()
+    assert {row["host"] for row in journal} == {"node0", "node1"}
+    assert [row["task"] for row in journal if "near" in row].count("g") == 1
     assert (Path("g.txt").read_text(), Path("env.txt").read_text()) == ("40\n", "False")
     assert len(done()) == 8
     wide = write({"a": {"command": ["true"], "ranks": 2}}, "wide.toml")
@@ -497,6 +569,29 @@ def test_tasks_that_want_to_be_near_share_a_job_unless_they_would_wait_for_thems
     assert chains(study, ["fine", "compare"]) == [["fine", "compare"]]
     late = graph(a=((), ""), b=(("a",), ""), c=(("a", "b"), "b"))
     assert chains(late, late.order) == [["a"], ["b", "c"]]
+
+
+def test_tasks_share_a_job_with_what_makes_most_of_their_inputs_without_being_told(here):
+    def task(*parents: str, **more) -> dict:
+        return {"command": ["true"], "inputs": [f"{parent}.txt" for parent in parents], **more}
+
+    def grouped(**tables: dict) -> list[list[str]]:
+        graph = make_graph("it", here, {n: {**table, "outputs": [f"{n}.txt"]} for n, table in tables.items()})
+        return chains(graph, graph.order, GraphState(graph).home)
+
+    Path("b.txt").write_text("larger than nothing")
+    assert grouped(a=task(), b=task("a"), c=task("a")) == [["a", "b"], ["c"]]
+    assert grouped(a=task(), b=task("a"), c=task("a", near="a")) == [["a", "c"], ["b"]], "who asks goes first"
+    assert grouped(a=task(), b=task("a", cores=2)) == [["a"], ["b"]], "no core would be idle"
+    assert grouped(a=task(time="03:00:00"), b=task("a", time="02:00:00")) == [["a"], ["b"]], "the job would be long"
+    assert grouped(a=task(), b=task("a"), c=task("a", "b")) == [["a", "b", "c"]]
+
+
+def test_a_job_of_several_tasks_has_the_time_of_all():
+    assert [clock_limit(number) for number in (90, 3600, 90061)] == ["00:01:30", "01:00:00", "1-01:01:01"]
+    tables = {"a": {"command": ["true"], "time": "30"}, "b": {"command": ["true"], "time": "01:00:00", "after": ["a"]}}
+    graph = make_graph("it", Path("/nonexistent"), tables)
+    assert clock_limit(_limit(graph, ["a", "b"])) == "01:30:00"
 
 
 def test_pictures_show_every_task_and_edge(here):

@@ -1,23 +1,26 @@
-"""`hpckit graph run|status|draw FILE`: simulate, analyze, train, report: tasks that follow by their files."""
+"""`hpckit graph run|status|draw|report FILE`: simulate, analyze, train, report: tasks that follow by their files."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hpckit.cli.verbs.submit import find_site
 from hpckit.errors import InputError, did_you_mean
 from hpckit.io.files import write_svg
 from hpckit.jobs import slurm
 from hpckit.jobs.attempt import Attempt, words_of
-from hpckit.jobs.graph.draw import draw_svg, draw_text
+from hpckit.jobs.graph.draw import draw_svg, draw_text, draw_timeline
 from hpckit.jobs.graph.driver import Driver, failure_words
 from hpckit.jobs.graph.graph import Graph, load_graph
 from hpckit.jobs.graph.pool import PooledAttempt, check_for_pool
@@ -27,7 +30,12 @@ from hpckit.jobs.process import cores
 from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import check_world, joined
+from hpckit.report.page import caption, escape, page, section, table
+from hpckit.run.progress import clock_text
 from hpckit.settings.table import Parser, print_table
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 FAILED_CODE = 1
 WATCH_SECONDS = 2.0
@@ -36,14 +44,19 @@ WATCH_SECONDS = 2.0
 def parser() -> argparse.ArgumentParser:
     """The options of `hpckit graph`."""
     it = Parser(prog="hpckit graph", description="Run a graph of tasks, or go on with it.")
-    verbs = it.add_subparsers(dest="what", required=True, metavar="run|status|draw")
+    verbs = it.add_subparsers(dest="what", required=True, metavar="run|status|draw|report")
     one = verbs.add_parser("run", help="do all tasks that are not done; run it again after a failure or a kill")
     one.add_argument("file", type=Path, metavar="FILE")
     one.add_argument("--cores", type=int, metavar="N", help="cores to use at once (all of this machine or allocation)")
     one.add_argument("--slurm", action="store_true", help="a job of Slurm for each task, with --dependency")
     one.add_argument("--no-wait", action="store_true", help="with --slurm: leave when all jobs are submitted")
     one.add_argument("--site", type=Path, metavar="FILE", help="the site file, with --slurm")
-    for name, does in (("status", "what is done, and what is next"), ("draw", "a picture of the graph")):
+    others = {
+        "status": "what is done, and what is next",
+        "draw": "a picture of the graph",
+        "report": "a page: every attempt on a time axis, by node and cores",
+    }
+    for name, does in others.items():
         other = verbs.add_parser(name, help=does)
         other.add_argument("file", type=Path, metavar="FILE")
         if name == "draw":
@@ -59,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """The verb `graph`; `run` returns 0 when all tasks are done, 1 where one failed."""
     it = parser()
-    known = ("run", "status", "draw")
+    known = ("run", "status", "draw", "report")
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*known, "task"):
         near = did_you_mean(arguments[0], known)
         raise InputError(f"graph does not {arguments[0]!r}", likely=near, do=f"hpckit graph {'|'.join(known)} FILE")
@@ -76,6 +89,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.what == "status":
         _print_status(graph, state)
+        return 0
+    if options.what == "report":
+        print(write_report(graph, state))
         return 0
     if options.what == "task":
         return run_in_job(graph, state, options)
@@ -105,10 +121,10 @@ def _run_here(graph: Graph, state: GraphState, tasks: list[str], cores: int) -> 
         if graph.tasks[name].slots > cores:
             print(f"warning: {name} wants {graph.tasks[name].slots} cores of {cores}; it runs alone", file=sys.stderr)
     with state.locked() as lock:
-        return told(Driver(graph, state, cores, partial(start, state, mpi_words, lock), say).run())
+        return told(Driver(graph, state, {"": cores}, partial(start, state, mpi_words, lock), say))
 
 
-def start(state: GraphState, launcher: Any, lock: int | None, name: str, key: str) -> Attempt:
+def start(state: GraphState, launcher: Any, lock: int | None, name: str, key: str, host: str) -> Attempt:
     """Begin an attempt on this machine or in this job."""
     task = state.graph.tasks[name]
     environment = mpiexec.rank_environment(task.slots, ours=task.ranks > 0 and not task.run)
@@ -124,24 +140,54 @@ def mpi_words(ranks: int) -> list[str]:
 def _run_in_pool(graph: Graph, state: GraphState, above: Any) -> int:
     """On the ranks of a launcher: rank 0 drives, by mpi4py.futures."""
     from mpi4py import MPI
-    from mpi4py.futures import MPICommExecutor
 
     check_world(above, MPI.COMM_WORLD.size)
     check_for_pool(graph)
-    code = 0
-    with MPICommExecutor(MPI.COMM_WORLD, root=0) as pool:
-        if pool is not None:
-            with state.locked():
-                workers = max(1, MPI.COMM_WORLD.size - 1)
-                code = told(Driver(graph, state, workers, partial(_pooled, state, pool), say).run())
-    return code
+    with _pools(MPI.COMM_WORLD) as found:
+        if found is None:
+            return 0
+        hosts = {host: workers for host, (workers, _) in found.items()}
+
+        def pooled(name: str, key: str, host: str) -> PooledAttempt:
+            return PooledAttempt(state, name, key, host, found[host][1])
+
+        with state.locked():
+            return told(Driver(graph, state, hosts, pooled, say))
 
 
-def _pooled(state: GraphState, pool: Any, name: str, key: str) -> PooledAttempt:
-    return PooledAttempt(state, name, key, pool)
+@contextlib.contextmanager
+def _pools(comm: MPI.Intracomm) -> Iterator[dict[str, tuple[int, Executor]] | None]:
+    """Collective: on rank 0 an executor for the other ranks of each host, with their number; None on these, which work
+    until rank 0 leaves the block.
+    """
+    from mpi4py.futures import MPICommExecutor
+
+    from hpckit.comm.agree import gather_json, share_json
+
+    hosts = share_json(comm, gather_json(comm, socket.gethostname()))
+    if comm.size == 1:
+        with MPICommExecutor(comm, root=0) as alone:
+            yield {hosts[0]: (1, cast(Executor, alone))}
+        return
+    with contextlib.ExitStack() as stack:
+        found: dict[str, tuple[int, Executor]] = {}
+        for host in dict.fromkeys(hosts[1:]):
+            ranks = [0, *(rank for rank in range(1, comm.size) if hosts[rank] == host)]
+            if comm.rank in ranks:
+                own = comm.Create_group(comm.group.Incl(ranks))
+                found[host] = len(ranks) - 1, cast(Executor, stack.enter_context(MPICommExecutor(own, root=0)))
+        yield found if comm.rank == 0 else None
 
 
-def told(outcome: Any) -> int:
+def told(driver: Driver) -> int:
+    """Run the tasks and say how many are done; returns the exit code."""
+    outcome = driver.run()
+    if len(driver.hosts) > 1 and driver.near[0]:
+        say(f"{driver.near[1]} of {driver.near[0]} tasks with inputs of others ran where most of these were made")
+    return told_of(outcome)
+
+
+def told_of(outcome: Mapping[str, str]) -> int:
     """Say how many tasks are done; returns the exit code."""
     counts = {kind: sum(value == kind for value in outcome.values()) for kind in ("done", "kept", "failed", "skipped")}
     words = {"kept": "done before"}
@@ -158,6 +204,59 @@ def _print_status(graph: Graph, state: GraphState) -> None:
         rows.append((name, known, seconds, detail))
     print_table(("task", "state", "took", "after, or log"), rows)
     print(f"go on:  hpckit graph run {shlex.quote(str(graph.folder / (graph.name + '.toml')))}")
+
+
+def write_report(graph: Graph, state: GraphState) -> Path:
+    """Write `report.html` beside the state of a graph: its attempts on a time axis, the graph, a table.
+
+    Raises `InputError` for a graph that never ran.
+    """
+    journal = state.journal()
+    if not journal:
+        raise InputError(f"the graph {graph.name} has not run yet", do=f"hpckit graph run {graph.name}.toml")
+    begin, end = min(row["started"] for row in journal), max(row["ended"] for row in journal)
+    busy = sum(row["slots"] * (row["ended"] - row["started"]) for row in journal if row["how"] == "done")
+    lost = sum(row["slots"] * (row["ended"] - row["started"]) for row in journal if row["how"] != "done")
+    known = [row["near"] for row in journal if "near" in row]
+    states = task_states(graph, state)
+    done = sum(found == "done" for found in states.values())
+    cards = [
+        (f"{done} of {len(states)}", "tasks done"),
+        (clock_text(end - begin), "first start to last end"),
+        (f"{busy:.3g}", "core-seconds of attempts that counted"),
+        (f"{lost:.3g}", "core-seconds of failures and second copies"),
+        (str(len({row["host"] for row in journal})), "nodes"),
+    ]
+    if known:
+        cards.append((f"{sum(known)} of {len(known)}", "ran where most of their inputs were made"))
+    rows = [
+        (
+            row["task"],
+            row["how"],
+            row["host"],
+            str(row["slots"]),
+            f"{row['started'] - begin:.2f}",
+            f"{row['ended'] - row['started']:.2f}",
+        )
+        for row in sorted(journal, key=lambda row: row["started"])
+    ]
+    head = ("task", "end", "node", "cores", "start (s)", "took (s)")
+    shown = "".join(f'<div class="card"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in cards)
+    text = page(
+        f"{graph.name}: task graph",
+        f'<header><p class="kicker">task graph in {escape(graph.folder)}</p><h1>{escape(graph.name)}</h1></header>',
+        f'<div class="cards">{shown}</div>',
+        section(
+            "Attempts over time",
+            f'<div class="pan">{draw_timeline(journal)}</div>',
+            caption("A bar is an attempt, as high as the cores it takes; red failed, gray another copy was first."),
+        ),
+        section("Graph", f'<div class="pan">{draw_svg(graph, states)}</div>'),
+        section("Attempts", table(head, rows, (3, 4, 5))),
+    )
+    path = state.folder / "report.html"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def _cores() -> int:
@@ -181,7 +280,7 @@ def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -
 
     jobs = submit_graph(graph, state, left, site, command, say)
     if not jobs:
-        return told(dict.fromkeys(graph.order, "kept"))
+        return told_of(dict.fromkeys(graph.order, "kept"))
     if options.no_wait:
         return 0
     copies: dict[str, str] = {}
@@ -195,7 +294,7 @@ def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -
                 say(failure_words(name, failure) if failure else f"{name}: {now[name]}")
         before = now
         if not any(each.state in slurm.ALIVE for each in known.values()):
-            return told(_outcome(graph, state, left, jobs, known))
+            return told_of(_outcome(graph, state, left, jobs, known))
         for name in stragglers(graph, state, now):
             if name not in copies:
                 copies[name] = submit_copy(graph, state, name, site, command, say)
@@ -235,7 +334,7 @@ def run_in_job(graph: Graph, state: GraphState, options: argparse.Namespace) -> 
         alone = Graph(graph.name, graph.folder, {name: task.model_copy(update={"after": (), "near": ""})})
         own = GraphState(alone)
         others = "copy" if options.copy else "copied" if task.twice_after else ""
-        code = told(Driver(alone, own, 1, partial(start, own, launcher, None), say, others).run())
+        code = told(Driver(alone, own, {"": 1}, partial(start, own, launcher, None), say, others))
         if code:
             return code
     return 0

@@ -1,4 +1,4 @@
-"""`hpckit ls [DIR]`: the runs below a folder, newest last, each with its state."""
+"""`hpckit ls [DIR]`: the runs below a folder, at any depth, each with its state."""
 
 from __future__ import annotations
 
@@ -36,11 +36,7 @@ def main(arguments: list[str]) -> int:
     paths = run_directories(options.directory)
     jobs = job_states(_readable(paths))
     for path in paths:
-        name = (
-            path.name
-            if path.parent in (options.directory, options.directory.parent)
-            else f"{path.parent.name}/{path.name}"
-        )
+        name = path.name if path == options.directory else str(path.relative_to(options.directory))
         try:
             with records_of(path):
                 (path / "resolved.json").is_file()  # raises where the folder may not be entered
@@ -113,25 +109,22 @@ def _front_end_gone(provenance: dict[str, Any]) -> bool:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """`folder` itself if it is a run, and the runs in it and in its job arrays, without links; also folders that may
-    not be entered. Raises `SetupError` if `folder` may not be.
+    """`folder` itself if it is a run, and all runs below it, but for links, hidden folders and the insides of runs; also
+    folders that may not be entered. Raises `SetupError` if `folder` may not be.
     """
-    try:
-        inner = sorted(folder.iterdir())
-    except OSError as error:
-        raise SetupError(f"{folder}: {error.strerror}", do="look at its permissions") from None
-    found = []
-    for path in [folder, *inner]:
-        try:
-            if path.is_symlink() or not path.is_dir():
-                continue
-            if (path / "resolved.json").is_file():
-                found.append(path)
-            elif path != folder and (path / "000" / "resolved.json").is_file():
-                found += [task for task in sorted(path.iterdir()) if (task / "resolved.json").is_file()]
-        except OSError:  # it may not be entered: that is said when it is read
-            found.append(path)
-    return found
+    found: list[Path] = []
+
+    def closed(error: OSError) -> None:  # that is said when it is read
+        if Path(error.filename) == folder:
+            raise SetupError(f"{folder}: {error.strerror}", do="look at its permissions") from None
+        found.append(Path(error.filename))
+
+    for place, names, files in os.walk(folder, onerror=closed):
+        if "resolved.json" in files:
+            found.append(Path(place))
+            names.clear()
+        names[:] = sorted(name for name in names if not name.startswith("."))
+    return sorted(found)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import App, app_of
 from hpckit.settings.config import check, mistakes_of
 from hpckit.settings.identity import CHANGEABLE, inputs, is_changeable
-from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
+from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer, refuse_dashes
 from hpckit.settings.schema import Schema, dotted
 from hpckit.settings.table import Parser
 
@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _main(arguments: list[str], above: Joined | None) -> int:
+    refuse_dashes(arguments)
     options = parser().parse_intermixed_args(arguments)
     require_ranks(options.ranks, above)
     directory = RunDirectory(options.directory)

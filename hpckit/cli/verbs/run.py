@@ -22,6 +22,7 @@ from hpckit.run.directory import RunDirectory, run_name
 from hpckit.run.settings import WatchSettings
 from hpckit.settings.apps import App, apps
 from hpckit.settings.identity import inputs
+from hpckit.settings.layers import refuse_dashes
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def main(arguments: list[str]) -> int:
 
 def _main(arguments: list[str], above: Joined | None) -> int:
     words, program = _split_program(arguments)
+    refuse_dashes(words)
     options = parser().parse_intermixed_args(words)
     if not options.words or not options.words[0]:
         raise InputError("nothing to run", do="hpckit run FILE|PRESET|PROGRAM.py; hpckit init lists presets")

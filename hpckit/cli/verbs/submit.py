@@ -27,7 +27,7 @@ from hpckit.launch.launcher import OPEN_MPI, PMI
 from hpckit.run.directory import RunDirectory, run_name, safe_name
 from hpckit.settings.apps import find_preset
 from hpckit.settings.config import is_run_file
-from hpckit.settings.layers import read_toml
+from hpckit.settings.layers import read_toml, refuse_dashes
 from hpckit.settings.table import Parser
 
 SITE_FILE = Path("~/.config/hpckit/site.toml")
@@ -137,6 +137,7 @@ def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Our options, and all other words; words after `--` are never our options."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
+    refuse_dashes(arguments[:cut])
     options, words = parser().parse_known_args(arguments[:cut])
     return options, words + arguments[cut + 1 :]
 

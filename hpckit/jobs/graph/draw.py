@@ -1,14 +1,16 @@
-"""Pictures of a graph of tasks: text for a terminal, SVG for a report."""
+"""Pictures of a graph of tasks: text for a terminal, SVG for a report, its attempts on a time axis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean
+from typing import Any
 from xml.sax.saxutils import escape
 
 from hpckit.jobs.graph.graph import Graph
 
 LEAST_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 150, 40, 60, 18, 16
+TIMELINE, CORE_HEIGHT = 1000, 20
 SIGN_WIDTH = 7.5  # of a letter of the name, with some room
 COLORS = {
     "done": "#7bb77b",
@@ -78,6 +80,51 @@ def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
             f'<text x="{middle:g}" y="{top + 32:g}" text-anchor="middle" font-size="10">{state}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def draw_timeline(journal: Sequence[Mapping[str, Any]]) -> str:
+    """The attempts of a journal as bars over time, a group of rows a host, as high as their cores are many."""
+    begin, end = min(row["started"] for row in journal), max(row["ended"] for row in journal)
+    scale = TIMELINE / max(end - begin, 1e-9)
+    parts, top = [], MARGIN
+    for host in sorted({row["host"] for row in journal}):
+        parts.append(f'<text x="0" y="{top + 10}" font-weight="600">{escape(host)}</text>')
+        rows = _packed([row for row in journal if row["host"] == host])
+        top += MARGIN
+        for first, row in rows:
+            left, width = (row["started"] - begin) * scale, max((row["ended"] - row["started"]) * scale, 1.0)
+            color = COLORS["done" if row["how"] == "done" else "failed" if "failed" in row["how"] else "skipped"]
+            y, height = top + first * CORE_HEIGHT, row["slots"] * CORE_HEIGHT - 2
+            about = f"{row['task']}: {row['how']}, {row['ended'] - row['started']:.1f} s on {row['slots']} cores"
+            name = escape(row["task"]) if len(row["task"]) * SIGN_WIDTH < width else ""
+            parts.append(
+                f'<g><title>{escape(about)}</title><rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" '
+                f'fill="{color}" stroke="#555"/><text x="{left + 4:.1f}" y="{y + 14}">{name}</text></g>'
+            )
+        top += CORE_HEIGHT * max(first + row["slots"] for first, row in rows) + MARGIN
+    for part in range(5):
+        x, seconds = TIMELINE * part / 4, (end - begin) * part / 4
+        place = "start" if part == 0 else "end" if part == 4 else "middle"
+        parts.append(f'<path d="M{x:g} {MARGIN}V{top}" stroke="#bbb" stroke-dasharray="2 3"/>')
+        parts.append(f'<text x="{x:g}" y="{top + 14}" text-anchor="{place}" fill="#64727f">{seconds:.4g} s</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-2 0 {TIMELINE + 4} {top + 20}" font-family="sans-serif" '
+        f'font-size="12" role="img" aria-label="attempts over time">' + "\n".join(parts) + "</svg>\n"
+    )
+
+
+def _packed(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
+    """Attempts with the first of their cores, such that no core has two at a time."""
+    free: list[float] = []  # the time from which each core is idle
+    found = []
+    for row in sorted(rows, key=lambda row: row["started"]):
+        slots, first = row["slots"], 0
+        while any(until > row["started"] for until in free[first : first + slots]):
+            first += 1
+        free += [0.0] * (first + slots - len(free))
+        free[first : first + slots] = [row["ended"]] * slots
+        found.append((first, row))
+    return found
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float], title: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpckit.jobs.graph.graph import Graph
-from hpckit.jobs.graph.state import FAILED, LOG, GraphState
+from hpckit.jobs.graph.state import ATTEMPT, FAILED, LOG, GraphState, read_json
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
@@ -46,7 +46,11 @@ class _Waiting:
 
 
 class Driver:
-    """One pass through a graph. `start(name, key)` begins an attempt; `say` gets a line for each event.
+    """One pass through a graph. `start(name, key, host)` begins an attempt; `say` gets a line for each event.
+
+    `hosts` are the cores of each host where the driver can choose; "" stands for the only place there is. A task goes
+    to the host that made most bytes of its inputs, if that has room now, and else to another. `near`: how many tasks
+    with inputs of other tasks there were, and how many of them ran beside most of those bytes.
 
     `others`: another driver may run the same task in another job: "copied", this is the first of the two; "copy", it is
     the second, which leaves the first one's files alone, and fails without a record. The first to finish counts.
@@ -56,17 +60,22 @@ class Driver:
         self,
         graph: Graph,
         state: GraphState,
-        cores: int,
-        start: Callable[[str, str], Running],
+        hosts: Mapping[str, int],
+        start: Callable[[str, str, str], Running],
         say: Callable[[str], None] = lambda line: None,
         others: str = "",
     ) -> None:
-        self.graph, self.state, self.cores = graph, state, max(1, cores)
+        self.graph, self.state = graph, state
+        self.hosts = {host: max(1, cores) for host, cores in hosts.items()}
+        self.near = [0, 0]
         self.outcome: dict[str, str] = {}  # name -> done, kept, failed, skipped
         self._start, self._say, self._others = start, say, others
         self._waiting: dict[str, _Waiting] = {}
         self._working: dict[str, _Waiting] = {}  # the running tasks
         self._running: dict[str, list[Running]] = {}
+        self._hosts: dict[Path, str] = {}  # of each attempt, by its folder
+        self._begun: dict[Path, dict[str, Any]] = {}  # what was written down of it when it began
+        self._homes: dict[str, str] = {}  # task -> the task that made most bytes of its inputs
         self._ended: list[str] = []  # the tasks done here, in order
         self._depth = _depths(graph)
         self._look_at = 0.0  # the time of the next look for another driver's results
@@ -85,9 +94,10 @@ class Driver:
                     time.sleep(POLL_SECONDS)
             return self.outcome
         finally:
-            for attempts in self._running.values():
-                for attempt in attempts:
+            for name in self._running:
+                for attempt in self._running[name]:
                     attempt.kill()
+                    self._note(name, attempt, "ended with the driver")
 
     def _settle(self) -> None:
         """Sort the newly ready tasks into done and to be started; skip tasks that never become ready."""
@@ -106,40 +116,72 @@ class Driver:
                     if self._others != "copy":
                         self.state.forget_failure(name)
                     self._waiting[name] = _Waiting(key)
+                    self._homes[name] = self.state.home(name)
 
     def _begin(self) -> None:
-        """Start waiting tasks while cores are free: first those near a task just done, then long chains."""
+        """Start waiting tasks while cores are free: first those that are to be near a task just done, then long chains,
+        and among them those whose inputs were just made.
+        """
         now = time.monotonic()
         ready = [name for name, waiting in self._waiting.items() if waiting.when <= now]
         for name in sorted(ready, key=self._rank):
-            if self._fits(name):
+            host = self._host(name)
+            if host is not None:
                 waiting = self._waiting.pop(name)
                 self._working[name] = waiting
-                self._running[name] = [self._start(name, waiting.key)]
+                self._running[name] = []
+                self._launch(name, host)
+                if not waiting.failures and self._homes[name]:
+                    self.near[0] += 1
+                    self.near[1] += host == self._made_at(name)
                 self._say(f"{name}: started" + (f", try {waiting.failures + 1}" if waiting.failures else ""))
 
-    def _rank(self, name: str) -> tuple[int, int, int]:
-        near = self.graph.tasks[name].near
-        fresh = -self._ended.index(near) - 1 if near in self._ended else 0
-        return (fresh, -self._depth[name], self.graph.order.index(name))
+    def _launch(self, name: str, host: str) -> None:
+        attempt = self._start(name, self._working[name].key, host)
+        self._hosts[attempt.work], self._begun[attempt.work] = host, read_json(attempt.work / ATTEMPT) or {}
+        self._running[name].append(attempt)
 
-    def _free(self) -> int:
-        used = sum(self.graph.tasks[name].slots * len(attempts) for name, attempts in self._running.items())
-        return self.cores - used
+    def _rank(self, name: str) -> tuple[int, int, int, int]:
+        near, home = self.graph.tasks[name].near, self._homes[name]
+        fresh, made = (-self._ended.index(task) - 1 if task in self._ended else 0 for task in (near, home))
+        return (fresh, -self._depth[name], made, self.graph.order.index(name))
 
-    def _fits(self, name: str) -> bool:
-        """Whether there are cores for it; a task that wants more than all cores runs alone."""
-        return self.graph.tasks[name].slots <= self._free() or not self._running
+    def _free(self) -> dict[str, int]:
+        """The idle cores of each host."""
+        free = dict(self.hosts)
+        for name, attempts in self._running.items():
+            for attempt in attempts:
+                free[self._hosts[attempt.work]] -= self.graph.tasks[name].slots
+        return free
+
+    def _made_at(self, name: str) -> str:
+        """The host that made most bytes of a task's inputs; '' if it is not known, or there is only one place."""
+        record = self.state.record(self.graph.tasks[name].near or self._homes[name]) or {}
+        return record["host"] if record.get("host") in self.hosts else ""
+
+    def _host(self, name: str) -> str | None:
+        """Where to run a task now: beside most of its inputs, or where most cores are idle; None if it does not fit. A
+        task that wants more cores than there are runs alone.
+        """
+        free = self._free()
+        slots = self.graph.tasks[name].slots
+        fitting = [host for host in free if slots <= free[host]]
+        if not fitting and not self._running:
+            fitting = list(free)
+        home = self._made_at(name)
+        return home if home in fitting else max(fitting, key=free.__getitem__, default=None)
 
     def _begin_copies(self) -> None:
-        """Start a second copy of a task that takes too long, if cores are idle and the task allows it."""
-        if self._waiting:
-            return
+        """Start a second copy of a task that takes too long, if cores are idle and the task allows it. Tasks that still
+        wait now want more cores than are idle, or a pause.
+        """
         for name, attempts in self._running.items():
             task = self.graph.tasks[name]
             late = task.twice_after and len(attempts) == 1 and attempts[0].seconds > task.twice_after
-            if late and task.slots <= self._free():
-                attempts.append(self._start(name, self._working[name].key))
+            free = self._free()
+            host = max(free, key=free.__getitem__)
+            if late and task.slots <= free[host]:
+                self._launch(name, host)
                 self._say(f"{name}: takes long, a second copy is started")
 
     def _collect(self) -> bool:
@@ -155,12 +197,15 @@ class Driver:
                 if code == 0:
                     for other in attempts:
                         other.kill()
+                        self._note(name, other, "another copy was first")
                         self.state.clear(other.work)
                     del self._running[name]
                     self.outcome[name] = "done"
                     self._ended.append(name)
+                    self._note(name, attempt, "done")
                     self._say(f"{name}: done in {attempt.seconds:.1f} s")
                 elif attempts:  # the other copy may do better
+                    self._note(name, attempt, f"failed ({code})")
                     self.state.clear(attempt.work)
                     continue
                 else:
@@ -179,15 +224,23 @@ class Driver:
         for name in ended:
             for attempt in self._running.pop(name):
                 attempt.kill()
+                self._note(name, attempt, "another job was first")
                 self.state.clear(attempt.work)
             self.outcome[name] = "kept"
             self._say(f"{name}: another job was first")
         return bool(ended)
 
+    def _note(self, name: str, attempt: Running, how: str) -> None:
+        """Write the end of an attempt into the journal."""
+        home = self._made_at(name) if self._homes.get(name) else ""
+        near = {"near": self._hosts[attempt.work] == home} if home else {}
+        self.state.note(self._begun[attempt.work], how, **near)
+
     def _failed(self, name: str, attempt: Running, code: int) -> None:
         waiting = self._working[name]
         task = self.graph.tasks[name]
         (attempt.work / FAILED).touch()
+        self._note(name, attempt, f"failed ({code})")
         if waiting.failures < task.retries:
             pause = min(LONGEST_BACKOFF, task.backoff * 2**waiting.failures)
             self._waiting[name] = _Waiting(waiting.key, waiting.failures + 1, time.monotonic() + pause)

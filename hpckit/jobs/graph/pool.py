@@ -38,9 +38,9 @@ def check_for_pool(graph: Graph) -> None:
 class PooledAttempt:
     """An attempt on another rank."""
 
-    def __init__(self, state: GraphState, name: str, key: str, pool: Executor) -> None:
+    def __init__(self, state: GraphState, name: str, key: str, host: str, pool: Executor) -> None:
         self.state, self.started = state, time.monotonic()
-        self.work = state.begin(name, key)
+        self.work = state.begin(name, key, host)
         task = state.graph.tasks[name]
         text = {"folder": str(self.work), "timeout": task.timeout}
         text |= {"function": spec(task)} if task.function else {"words": words_of(name, task, lambda ranks: [])}

@@ -1,4 +1,5 @@
-"""A graph as jobs of Slurm: one for each task, or for a chain of tasks joined by `near`, with `--dependency`.
+"""A graph as jobs of Slurm: one for each task, or for a chain of tasks that read what the one before wrote, with
+`--dependency`.
 
 The jobs need no driver: each checks, runs and records its own task. A restarted driver finds waiting and running jobs
 by their name and comment.
@@ -18,18 +19,26 @@ from hpckit.jobs.script import Job, job_script, seconds
 from hpckit.jobs.site import Site
 
 Say = Callable[[str], None]
+MOST_SECONDS = 4 * 3600  # of a job of tasks that nobody asked to share one: longer jobs wait longer, or are refused
 
 
-def chains(graph: Graph, tasks: list[str]) -> list[list[str]]:
-    """`tasks` (in the order of the graph) in groups that run one after the other in one job.
+def chains(graph: Graph, tasks: list[str], home_of: Callable[[str], str] = lambda name: "") -> list[list[str]]:
+    """`tasks` (in the order of the graph) in groups that run one after the other in one job, on the same nodes.
 
     A task joins the job of the one named by its `near` if that job need not wait longer: the task's other inputs are
-    done, or done before that job begins.
+    done, or done before that job begins. Without being told it joins that of `home_of(name)`, which makes most of its
+    inputs, if the two also take the same cores, nobody else is to be near, and the job's limit stays short.
     """
     found: list[list[str]] = []
+    wanted = {graph.tasks[name].near for name in tasks}
     for name in tasks:
-        near = graph.tasks[name].near
+        task = graph.tasks[name]
+        near = task.near or home_of(name)
         home = next((chain for chain in found if chain[-1] == near), None)
+        if home is not None and not task.near:
+            alike = graph.tasks[near].slots == task.slots and near not in wanted
+            if not alike or _limit(graph, [*home, name]) > MOST_SECONDS:
+                home = None
         if home is not None and all(
             parent not in tasks or parent in home or any(_reaches(graph, parent, first) for first in home)
             for parent in graph.parents[name]
@@ -57,7 +66,7 @@ def submit_graph(
     mark = _mark(state)
     alive = slurm.jobs_with_comment(mark)
     jobs: dict[str, str] = {}
-    for chain in chains(graph, tasks):
+    for chain in chains(graph, tasks, state.home):
         name = f"{graph.name}.{chain[0]}"
         if name in alive:
             number = alive[name]
@@ -87,6 +96,18 @@ def submit_copy(
     return number
 
 
+def _limit(graph: Graph, chain: list[str]) -> int:
+    """The time limit of a job for these tasks, s."""
+    return sum(seconds(graph.tasks[name].time) for name in chain)
+
+
+def clock_limit(limit: int) -> str:
+    """A time limit in s as Slurm takes it."""
+    days, rest = divmod(limit, 86400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
 def _mark(state: GraphState) -> str:
     """The comment that marks the jobs of this graph."""
     return hashlib.sha256(str(state.folder).encode()).hexdigest()[:16]
@@ -99,11 +120,10 @@ def _script(
     slots = max(graph.tasks[task].slots for task in chain)
     a_node = site.cpu.ranks_per_node or slots
     nodes = math.ceil(slots / a_node)
-    longest = max((graph.tasks[task].time for task in chain), key=seconds)
     job = Job(
         name=name,
         nodes=nodes,
-        time=longest,
+        time=clock_limit(_limit(graph, chain)),
         start=command(chain),
         ranks_per_node=math.ceil(slots / nodes),
         serial=True,

@@ -4,6 +4,7 @@
   lock                      held by the driver and by every task that it started
   records/TASK.json         key of a done task, hashes of its outputs, seconds, attempt
   failures/TASK.json        key, exit code and log of a task that failed for good
+  journal.jsonl             a line for each attempt that has ended: when and where it ran, and how it ended
   work/TASK-001/            the folder of an attempt; attempt.json, log; done.json once all outputs are complete
 """
 
@@ -17,7 +18,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from hpckit.errors import InputError
 from hpckit.jobs.graph.graph import Graph, content_hash
 from hpckit.plan.text import parse_json, read_bytes
 
-FOLDER = ".hpckit-graph"
+FOLDER, JOURNAL = ".hpckit-graph", "journal.jsonl"
 LOG, ATTEMPT, DONE, FAILED = "log", "attempt.json", "done.json", "failed"  # FAILED keeps an attempt for its log
 LOCK_SECONDS = 10.0  # for the tasks of a killed driver to end
 
@@ -100,8 +101,44 @@ class GraphState:
             {"key": key, "exit_code": code, "log": str(work / LOG), "time": time.time()},
         )
 
-    def begin(self, name: str, key: str) -> Path:
-        """A new folder for an attempt, with links to the inputs at their places."""
+    def note(self, about: Mapping[str, Any], how: str, **more: Any) -> None:
+        """Write down the end of an attempt in the journal: what is known of it, `how` it ended, and more facts."""
+        told = {name: about[name] for name in ("task", "host", "started")}
+        told |= {"slots": self.graph.tasks[about["task"]].slots, "ended": about.get("ended", time.time()), "how": how}
+        line = json.dumps({**told, **more})
+        with open(self.folder / JOURNAL, "a", encoding="utf-8") as file:  # one write a line: jobs may write at once
+            file.write(line + "\n")
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The attempts that have ended, in this order."""
+        try:
+            lines = (self.folder / JOURNAL).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # a line that a full disk cut
+                found.append(json.loads(line))
+        return found
+
+    def bytes_of(self, path: str) -> int:
+        """The size of a file or folder of the graph; that of the last time where it is not there, 0 if not known."""
+        try:
+            return _bytes(self.graph.folder / path)
+        except OSError:
+            maker = self.graph.maker.get(path, "")
+            return int(((self.record(maker) or {}).get("bytes") or {}).get(path, 0))
+
+    def home(self, name: str) -> str:
+        """The task that made most bytes of the inputs of a task, by known sizes; '' if no task did."""
+        made = {parent: 0 for parent in self.graph.parents[name] if parent not in self.graph.tasks[name].after}
+        for path in self.graph.tasks[name].reads:
+            if (maker := self.graph.maker.get(path)) in made:
+                made[maker] += self.bytes_of(path)
+        return max(made, key=made.__getitem__, default="")
+
+    def begin(self, name: str, key: str, host: str = "") -> Path:
+        """A new folder for an attempt on a host (this one), with links to the inputs at their places."""
         number = 1 + max((int(path.name.rpartition("-")[2]) for path in self.attempts(name)), default=0)
         while True:
             work = self.folder / "work" / f"{name}-{number:03d}"
@@ -116,7 +153,13 @@ class GraphState:
             (work / path).parent.mkdir(parents=True, exist_ok=True)
         for path in task.reads:
             (work / path).symlink_to(self.graph.folder / path)
-        about = {"task": name, "key": key, "host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}
+        about = {
+            "task": name,
+            "key": key,
+            "host": host or socket.gethostname(),
+            "pid": os.getpid(),
+            "started": time.time(),
+        }
         write_json(work / ATTEMPT, about)
         return work
 
@@ -132,7 +175,10 @@ class GraphState:
         missing = [path for path in outputs if not (work / path).exists() or (work / path).is_symlink()]
         if not missing:
             hashes = {path: content_hash(work / path) for path in outputs}
-            write_json(work / DONE, {**about, "outputs": hashes, "seconds": seconds, "ended": time.time()})
+            sizes = {path: _bytes(work / path) for path in outputs}
+            write_json(
+                work / DONE, {**about, "outputs": hashes, "bytes": sizes, "seconds": seconds, "ended": time.time()}
+            )
         return missing
 
     def publish(self, work: Path) -> None:
@@ -163,6 +209,7 @@ class GraphState:
             done = read_json(work / DONE)
             if done is not None and done["key"] == key and not self.is_done(name, key):
                 self.publish(work)
+                self.note(done, "done")
         for work in self.attempts(name):
             if not (work / FAILED).exists():
                 self.clear(work)
@@ -203,6 +250,13 @@ class GraphState:
             yield
         finally:
             os.close(lock)
+
+
+def _bytes(path: Path) -> int:
+    """The size of a file, or of all files in a folder; raises `OSError` if there is none."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -265,7 +319,7 @@ def _is_alive(work: Path) -> bool:
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:
-        return about["host"] != os.uname().nodename
+        return about["driver"] != os.uname().nodename
     except OSError:
         pass
     return True

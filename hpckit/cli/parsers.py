@@ -81,6 +81,7 @@ SAMPLES = {
     "sample": ["sample", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],
+    "completion": ["completion", "bash"],
 }
 
 
