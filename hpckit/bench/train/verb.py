@@ -11,7 +11,7 @@ ranks: data-parallel steps and pipelines, against one rank and against PyTorch's
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -35,7 +35,11 @@ TILES = {
 KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
 # On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
-PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 13)}
+PARTS = {
+    "data": ("data parallel, 2 ranks", 21, 7),
+    "sharding": ("replicas in shards, 2 ranks", 31, 11),
+    "pipeline": ("pipeline, 2 ranks", 37, 13),
+}
 
 
 def add_options(it: Any) -> tuple[str, ...]:
@@ -62,7 +66,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             title, rounds, few = PARTS[key]
             found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
             rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
-            ratios |= data_ratios(found["times"]) if key == "data" else pipeline_ratios(**found)
+            ratios |= RATIOS[key](**found)
         elif with_torch:
             kind, shape, rounds, few = CASES[key]
             found = run_ranks("hpckit.bench.train.steps", 1, ((kind, shape, few if quick else rounds),))[0]
@@ -87,6 +91,16 @@ def data_ratios(times: Times) -> Ratios:
     return ratios
 
 
+def sharding_ratios(times: Times, memory: dict[str, dict[str, float]]) -> Ratios:
+    """Of a step with shards to one of whole replicas, in time; of the bytes that a rank holds to their formula.
+
+    The formula counts parameters, gradients and two moments, each whole or by its part, and the gradients of a layer.
+    """
+    names = [name for name in times if name != "whole"]
+    ratios: Ratios = {f"{name}_vs_dp": _sure(times[name], times["whole"]) for name in names}
+    return ratios | {f"{name}_memory_of_formula": spread([it["held"] / it["formula"]]) for name, it in memory.items()}
+
+
 def pipeline_ratios(times: Times, simulated: float) -> Ratios:
     """Of schedules to each other, to one rank, and to PyTorch's best; ratios of times but for the two of speed-ups.
 
@@ -106,6 +120,13 @@ def pipeline_ratios(times: Times, simulated: float) -> Ratios:
         best = min(theirs, key=lambda name: median(times[name]))
         ratios["pp_vs_torch"] = _sure(times["zb_h1"][::SELDOM], times[best])
     return ratios
+
+
+RATIOS: dict[str, Callable[..., Ratios]] = {
+    "data": data_ratios,
+    "sharding": sharding_ratios,
+    "pipeline": pipeline_ratios,
+}
 
 
 def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, Any]:
