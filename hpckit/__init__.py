@@ -27,8 +27,9 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
             near = nearest(name, homes)
             hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(homes))}"
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
-        home = importlib.import_module(homes[name])
-        value = home if name in NAMESPACES and module == "hpckit" else getattr(home, name)
+        home, _, inner = homes[name].partition(":")
+        found = importlib.import_module(home)
+        value = found if name in NAMESPACES and module == "hpckit" else getattr(found, inner or name)
         setattr(sys.modules[module], name, value)
         return value
 
@@ -52,7 +53,7 @@ _HOMES = NAMESPACES | {
     "Layout": "hpckit.plan.tensors.layout",
     "Mesh": "hpckit.comm.mesh",
     "Pipeline": "hpckit.training.pipeline",
-    "Request": "hpckit.collectives",
+    "Run": "hpckit.launch.program_run:ProgramRun",
     "Sampler": "hpckit.training.sampler",
     "Swarm": "hpckit.particles.swarm",
     "System": "hpckit.md.system",

@@ -14,6 +14,7 @@ from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
 from hpckit.training.sampler import permuted
 
+ANSWERS = "answers.json"  # in the output of a run that classifies images
 SPLIT_SEED = 1  # the validation digits do not depend on the run's seed
 PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
 

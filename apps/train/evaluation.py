@@ -1,4 +1,4 @@
-"""Evaluation of a trained network: loss and accuracy on held-out data, and text generation."""
+"""Evaluation of a trained network: loss and accuracy on held-out data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import numpy as np
 from hpckit.apps.train.data import Images, Text
 from hpckit.apps.train.trainer import Trainer
 from hpckit.comm.agree import sum_of_ranks
-from hpckit.nn.layer import KeyValues, Layer, Pass
 from hpckit.plan.blocks import block
 
-ANSWERS = "answers.json"  # in the output of a run that classifies images
 MOST_MISREAD = 24  # images in it
 TEXT_SAMPLES = 64  # of a text at a validation, if the settings do not say
 
@@ -78,51 +76,3 @@ def answers_record(data: Images, answers: np.ndarray, classes: int) -> dict[str,
         for i in wrong
     ]
     return {"confusion": confusion.tolist(), "misread": misread}
-
-
-def continued(
-    model: Layer,
-    tokens: np.ndarray,
-    count: int,
-    *,
-    context: int,
-    vocab: int,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    seed: int = 0,
-) -> np.ndarray:
-    """The `tokens` (int32 [n], n >= 1) and `count` more, each chosen by `chosen` from what the model expects.
-
-    The model sees the last `context` tokens. The same seed gives the same text. While the text fits the context, a
-    token costs its own work and a look at the keys and values before (`KeyValues`); behind that every token's position
-    in the window changes, and the window is worked out anew.
-    """
-    text = list(map(int, tokens))
-    random = np.random.default_rng(seed)
-    cache = KeyValues(min(context, len(text) + count))
-    for _ in range(count):
-        if len(text) <= context:
-            window, step = text[cache.length :], Pass(training=False, cache=cache)
-        else:
-            window, step = text[-context:], Pass(training=False)
-        logits = model.forward(np.array([window], np.int32), step)[0]
-        cache.length += len(window) if step.cache else 0
-        last = np.asarray(logits).reshape(len(window), -1)[-1, :vocab]
-        text.append(chosen(last, temperature, top_k, random))
-    return np.array(text, np.int32)
-
-
-def chosen(logits: np.ndarray, temperature: float, top_k: int, random: Any) -> int:
-    """A token drawn with the probabilities softmax(logits / temperature), among the `top_k` largest (0: among all).
-
-    Temperature 0 is greedy: the largest logit, of equal ones the first.
-    """
-    if temperature == 0:
-        return int(logits.argmax())
-    values = logits.astype(np.float64) / temperature
-    if 0 < top_k < len(values):
-        least = np.partition(values, -top_k)[-top_k]
-        values = np.where(values >= least, values, -np.inf)
-    sums = np.cumsum(np.exp(values - values.max()))
-    drawn = min(random.random() * sums[-1], np.nextafter(sums[-1], 0))  # below the end even where it is rounded up
-    return int(np.searchsorted(sums, drawn, side="right"))

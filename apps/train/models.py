@@ -1,14 +1,21 @@
-"""The networks of the app, made by their shape."""
+"""The networks of the app, made by their shape, or from the files of a checkpoint."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+
+from hpckit.apps.train.hugging_face import from_hugging_face, require_fit
 from hpckit.apps.train.shape import KERNEL, SIDE, Shape
+from hpckit.io.safetensors import Safetensors
 from hpckit.nn.activations import ReLU
 from hpckit.nn.convolution import Convolution, Flatten, MaxPool
 from hpckit.nn.feedforward import mlp
 from hpckit.nn.gpt import gpt2, llama
 from hpckit.nn.layer import Layer, Sequential
 from hpckit.nn.linear import Linear
+from hpckit.nn.parameters import Parameters
 
 
 def model_of(shape: Shape) -> Sequential:
@@ -49,6 +56,16 @@ def model_of(shape: Shape) -> Sequential:
         # One layer: a stage must not begin with a map whose input is data, unless it is the first one.
         return Sequential([Sequential([Flatten(), first]), *others])
     return convolutions(shape.channels, shape.vocab)
+
+
+def loaded(shape: Shape, folder: Path) -> Sequential:
+    """The network with the float32 weights of a Hugging Face checkpoint. Raises `InputError` if they do not fit."""
+    model, tensors = model_of(shape), Safetensors(folder)
+    held = Parameters(model.parameters(), np.dtype(np.float32))
+    require_fit(shape, tensors, held.list)
+    for parameter in held.list:
+        parameter.value[...] = from_hugging_face(shape, tensors, parameter.name)
+    return model
 
 
 def convolutions(channels: tuple[int, ...], classes: int) -> Sequential:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from hpckit.apps.train.data import ANSWERS
 from hpckit.apps.train.timeline import TIMELINE, read_timeline
 from hpckit.plan.pipeline.draw import draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.extension import Section
-from hpckit.report.page import caption, escape, grid, table
+from hpckit.report.page import caption, escape, grid, table, with_data
 from hpckit.report.run_data import RunData
-from hpckit.report.style import SERIES, pyplot, to_svg
-from hpckit.report.units import number, percent
+from hpckit.report.style import INK, SERIES, WARM, pyplot, to_svg
+from hpckit.report.units import counted, number, percent
 
 SMOOTH = 50  # parts of a run over whose steps the loss is averaged
 PARTS = ("parameters", "gradients", "optimizer", "activations")
@@ -24,6 +26,7 @@ PARTS = ("parameters", "gradients", "optimizer", "activations")
 def sections(run: RunData) -> Iterator[Section]:
     """The sections with something to show."""
     yield from _learning(run)
+    yield from _answers(run)
     yield from _text(run)
     yield from _pipeline(run)
     yield from _memory(run)
@@ -37,21 +40,21 @@ def _learning(run: RunData) -> Iterator[Section]:
     drawn = [_loss_curve(steps, loss, kept_at, kept)]
     drawn += [
         _curve(title, *run.series(name))
-        for name, title in (("grad_norm", "norm of the gradient"), ("rate", "learning rate"))
+        for name, title in (("grad_norm", "norm of the gradient"), ("lr", "learning rate"))
     ]
     if not _is_language(run):
-        drawn.append(_curve("right answers, %", *_scaled(run.series("validation_accuracy"), 100)))
+        drawn.append(_curve("accuracy on validation (%)", *_scaled(run.series("validation_accuracy"), 100)))
     last = run.summary.get("validation") or {}
     said = f"Loss {loss[0]:.4g} at the first step, {np.mean(loss[-max(1, len(loss) // 20) :]):.4g} at the end"
     numbers: dict[str, Any] = {"first": loss[0], "last": loss[-1], "validation": last}
     if last.get("loss") is not None:
-        said += f"; {last['loss']:.4g} on {last['samples']} samples kept aside"
+        said += f"; {last['loss']:.4g} on the {last['samples']} samples of the validation"
         if _is_language(run):
             said += (
                 f", perplexity {math.exp(min(last['loss'], 700)):.4g}, {last['loss'] / math.log(2):.4g} bits a token"
             )
         else:
-            said += f", {percent(last['accuracy'])} of them right"
+            said += f", accuracy {percent(last['accuracy'])}"
     rows = [(name, value) for name, value in _speed(run)]
     yield Section(
         "learning",
@@ -59,7 +62,7 @@ def _learning(run: RunData) -> Iterator[Section]:
         grid(drawn) + caption(said + ".") + table(("median of a step", ""), rows, (1,)),
         numbers,
         "headline",
-        ("loss", "grad_norm", "rate", "validation_loss", "validation_accuracy"),
+        ("loss", "grad_norm", "lr", "validation_loss", "validation_accuracy"),
     )
 
 
@@ -74,6 +77,55 @@ def _speed(run: RunData) -> Iterator[tuple[str, str]]:
         yield said, percent(known["mfu"])
     if known.get("communication") is not None and run.summary.get("ranks", 1) > 1:
         yield "communication: sums over ranks, outside of the pipeline", percent(known["communication"])
+
+
+def _answers(run: RunData) -> Iterator[Section]:
+    """The confusion matrix of the validation, and images that were misread."""
+    path = run.directory / "output" / ANSWERS
+    if not path.is_file():
+        return
+    found = json.loads(path.read_text(encoding="utf-8"))
+    matrix, misread = np.array(found["confusion"]), found["misread"]
+    drawn = [_confusion(matrix)] + ([_misread(misread)] if misread else [])
+    wrong = int(matrix.sum() - np.trace(matrix))
+    said = f"{wrong} of {counted(int(matrix.sum()), 'image')} misread."
+    if wrong:
+        mixed = matrix - np.diag(np.diag(matrix))
+        true, answer = np.unravel_index(mixed.argmax(), mixed.shape)
+        said += f" Most often: {true} read as {answer}, {counted(int(mixed.max()), 'time')}."
+    yield Section("answers", "Right and wrong", grid(drawn) + caption(said), {"confusion": matrix.tolist()}, "headline")
+
+
+def _confusion(matrix: np.ndarray) -> str:
+    """Counts of each class (rows) and answer (columns)."""
+    figure, axes = pyplot().subplots(figsize=(3.7, 3.5), layout="constrained")
+    axes.imshow(np.sqrt(matrix), cmap="Blues", vmax=1.3 * math.sqrt(max(1, matrix.max())))
+    for (true, answer), count in np.ndenumerate(matrix):
+        if count:
+            color = WARM if true != answer else INK
+            axes.text(answer, true, str(count), ha="center", va="center", fontsize=9.2, color=color)
+    ticks = range(len(matrix))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    axes.tick_params(length=0)
+    axes.set_xlabel("answer")
+    axes.set_ylabel("digit")
+    axes.set_title("confusion matrix")
+    columns = {"digit": list(ticks)} | {f"answer {answer}": matrix[:, answer].tolist() for answer in ticks}
+    return with_data(to_svg(figure, "counts of each digit and answer", "chart"), "confusion", columns)
+
+
+def _misread(misread: list[dict[str, Any]]) -> str:
+    """Up to 12 images, each with its class and the answer."""
+    shown = misread[:12]
+    rows = -(-len(shown) // 4)
+    figure, every = pyplot().subplots(rows, 4, figsize=(3.7, 1.16 * rows), layout="constrained", squeeze=False)
+    for axes in every.flat:
+        axes.set_axis_off()
+    for axes, one in zip(every.flat, shown, strict=False):
+        axes.imshow(one["pixels"], cmap="gray_r", interpolation="nearest")
+        axes.set_title(f"{one['class']} read as {one['answer']}", fontsize=9.2, loc="center")
+    return to_svg(figure, f"{len(shown)} misread images", "chart")
 
 
 def _text(run: RunData) -> Iterator[Section]:
@@ -161,7 +213,7 @@ def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kep
     axes.plot(steps, loss, color=SERIES[0], alpha=0.3, linewidth=0.8)
     axes.plot(middle, mean, color=SERIES[0], label="training")
     if kept:
-        axes.plot(kept_at, kept, color=SERIES[1], marker="o", markersize=2.5, label="kept aside")
+        axes.plot(kept_at, kept, color=SERIES[1], marker="o", markersize=2.5, label="validation")
     if min(loss) > 0 and max(loss) > 30 * min(loss):
         axes.set_yscale("log")
     axes.grid(axis="y")
@@ -170,7 +222,9 @@ def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kep
     axes.locator_params(axis="x", integer=True)
     axes.set_title("loss (nats)")
     axes.legend(loc="upper right", handlelength=1.2)
-    return to_svg(figure, "loss over the steps", "chart")
+    checked = dict(zip(kept_at, kept, strict=True))
+    columns = {"step": steps, "loss": loss, "validation loss": [checked.get(step, math.nan) for step in steps]}
+    return with_data(to_svg(figure, "loss over the steps", "chart"), "loss", columns)
 
 
 def _curve(title: str, steps: list[float], values: list[float]) -> str:
@@ -181,7 +235,7 @@ def _curve(title: str, steps: list[float], values: list[float]) -> str:
     axes.set_xlabel("step")
     axes.locator_params(axis="x", integer=True)
     axes.set_title(title)
-    return to_svg(figure, title, "chart")
+    return with_data(to_svg(figure, title, "chart"), title, {"step": steps, title: values})
 
 
 def _scaled(series: tuple[list[float], list[float]], factor: float) -> tuple[list[float], list[float]]:

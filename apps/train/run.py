@@ -12,8 +12,8 @@ import numpy as np
 from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.data import Images
-from hpckit.apps.train.evaluation import ANSWERS, Evaluation, answers_record, continued, evaluate
+from hpckit.apps.train.data import ANSWERS, Images
+from hpckit.apps.train.evaluation import Evaluation, answers_record, evaluate
 from hpckit.apps.train.figures import Figures
 from hpckit.apps.train.layout import Layout, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
@@ -21,10 +21,22 @@ from hpckit.apps.train.timeline import TIMELINE, record_of
 from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State
+from hpckit.nn.gpt import continued
 from hpckit.plan.pipeline.price import price_schedule
+from hpckit.report.units import number, percent, scaled
 from hpckit.run.context import DryRun, Run
 
 SAMPLE = "sample.txt"
+TITLES = {  # of metrics, for the report
+    "grad_norm": "norm of the gradient",
+    "lr": "learning rate",
+    "mfu": "MFU: model operations over the peak",
+    "communication": "communication, share of a step",
+    "bubble": "bubble, share of the pipeline's time",
+    "tokens": "tokens seen",
+    "tokens_per_second": "tokens per second",
+    "samples_per_second": "samples per second",
+}
 
 
 class Training(Evolution):
@@ -37,7 +49,7 @@ class Training(Evolution):
         self.config, self.trainer, self.figures = config, trainer, Figures(trainer)
         self.end = config.time.steps
         self.validated: Evaluation | None = None  # the last time
-        self.done: StepFigures
+        self.done = StepFigures(0, math.nan, math.nan, 0.0, 0, 0, 0.0)
         self.seconds = 0.0  # of the last step
 
     @property
@@ -124,6 +136,8 @@ def run(config: Config, run: Run) -> None:
                 **({"tokens": trainer.sampler.position * laid.window} if laid.shape.is_language else {}),
                 "parameters": sum(parameter.size for parameter in laid.model.parameters()),
                 "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
+                "titles": TITLES,
+                "headline": _headline(it, laid),
                 "mesh": {"dp": laid.plan.dp, "pp": laid.plan.pp},
                 "memory": memory_of(trainer),
                 **it.figures.summary(),
@@ -132,6 +146,20 @@ def run(config: Config, run: Run) -> None:
             },
             status="done" if ran.complete else "stopped",
         )
+
+
+def _headline(it: Training, laid: Layout) -> dict[str, str]:
+    """What a reader of the report wants first: name -> value as text."""
+    found: dict[str, str] = {}
+    if it.validated is not None:
+        found["validation loss (nats)"] = number(it.validated.loss)
+        if not laid.shape.is_language:
+            found["accuracy"] = percent(it.validated.accuracy)
+    if it.done.step:
+        found["training loss (nats)"] = number(it.done.loss)
+    seen = it.trainer.sampler.position * laid.window
+    found["tokens" if laid.shape.is_language else "images"] = scaled(seen, "")
+    return found | {"parameters": scaled(sum(parameter.size for parameter in laid.model.parameters()), "")}
 
 
 def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> Evaluation:

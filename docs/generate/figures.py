@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,23 @@ MEASURED = {
         "python -m tests.first_run",
     ),
 }
+# The order of the page; others follow by their names.
+FIRST = ("weather", "md", "halo", "shallow_water", "stencil", "collectives", "train")
+# Rows of the README's table in the chart of ratios: those against a rival.
+CHART = (
+    "weather_vs_c",
+    "euler3d_vs_c",
+    "shallow_water_vs_jax",
+    "md_32k_vs_opt",
+    "md_2ranks_vs_opt",
+    "halo_64",
+    "halo_256_vs_mpiarray",
+    "symmetric_64m_vs_mpi",
+    "star4_vs_c",
+    "gpt_vs_torch",
+    "dp_vs_torch",
+    "pp_vs_torch",
+)
 MOST_ROWS = 120  # of one benchmark's results on the page; the file has all
 # Keys that the README's table has no row for. Times are ours over theirs: below 1 is better.
 WORDS = {
@@ -95,10 +113,27 @@ WORDS = {
 
 
 def filled(text: str) -> str:
-    """A page with every `<!-- figures -->` replaced by the tables of all benchmarks that have figures."""
-    if "<!-- figures -->" not in text:
-        return text
-    return text.replace("<!-- figures -->", "\n".join(_benchmark(path) for path in sorted(FIGURES.glob("*.json"))))
+    """A page with every `<!-- figures -->` replaced by the tables of all benchmarks that have figures, and every
+    `<!-- ratios -->` by the chart of ratios.
+    """
+    if "<!-- figures -->" in text:
+        names = [path.stem for path in FIGURES.glob("*.json")]
+        order = [*(name for name in FIRST if name in names), *sorted({*names} - {*FIRST})]
+        text = text.replace("<!-- figures -->", "\n".join(_benchmark(FIGURES / f"{name}.json") for name in order))
+    return text.replace("<!-- ratios -->", chart()) if "<!-- ratios -->" in text else text
+
+
+def chart() -> str:
+    """Bars of the ratios against rivals, on a logarithmic scale that begins at 1, in the page's own colors."""
+    rows, bars = readme_rows(), []
+    longest = math.log(max(float(rows[key][1]) for key in CHART))
+    for key in CHART:
+        what, ratio, bench = rows[key]
+        width = 100 * max(0.0, math.log(float(ratio))) / longest
+        what = re.sub(r"`(.*?)`", r"<code>\1</code>", what)
+        bar = f'<span>{what}</span><i style="width: {width:.1f}%"></i><b>{ratio}</b>'
+        bars.append(f'<li title="hpckit bench {bench}">{bar}</li>')
+    return f'<ul class="ratios">{"".join(bars)}</ul>'
 
 
 def readme_rows() -> dict[str, tuple[str, str, str]]:

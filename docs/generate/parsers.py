@@ -78,6 +78,7 @@ SAMPLES = {
     "watch": ["watch", "DIR"],
     "analyze": ["analyze", "FILE"],
     "compare": ["compare", "A", "B"],
+    "sample": ["sample", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],
 }

@@ -37,7 +37,8 @@ PAGES = {
     ]),
     "exact": ("Exact solutions", ["hpckit.apps.exact.*"]),
     "runs": ("Runs, checkpoints, reports", [
-        "hpckit.run.context", "hpckit.io.checkpoint.state", "hpckit.apps.common.validation",
+        "hpckit.run.context", "hpckit.launch.program_run", "hpckit.io.checkpoint.state",
+        "hpckit.apps.common.validation",
         "hpckit.comm.observe.watch", "hpckit.comm.observe.watched_comm",
         "hpckit.report.extension", "hpckit.report.run_data", "hpckit.errors",
     ]),
@@ -52,10 +53,10 @@ GROUPS = {
     "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
     "Particles": "Swarm System",
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
-    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all Request "
+    "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all "
     + "all_reduce_init reduce_scatter_init all_gather_init broadcast_init all_to_all_init",
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
-    "Files and checkpoints": "FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
+    "Files and checkpoints": "Run FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",
 }
 

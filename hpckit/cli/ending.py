@@ -47,7 +47,7 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
     if failure is not None:
         code = _failed(directory, failure, summary)
         if report and code == BlowUpError.exit_code:  # the report shows how it came about
-            _build_report(directory)
+            build_report_of(directory)
         return code
     _print_phases(summary)
     for line in _headline(summary):
@@ -55,8 +55,8 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
     _print_checks(directory)
     if report:
         for picture in (directory.read_json(VALIDATION) or {}).get("pictures", []):
-            _build_report(RunDirectory(directory.path / CASES / picture["run"]), quiet=True)
-        _build_report(directory)
+            build_report_of(RunDirectory(directory.path / CASES / picture["run"]), quiet=True)
+        build_report_of(directory)
     if summary["status"] == "stopped":
         whole = "finished runs are complete" if (directory.path / CASES).exists() else "files complete"
         early = "stopped early"
@@ -203,7 +203,7 @@ def _print_checks(directory: RunDirectory) -> None:
         print(f"missed: {case}, {quantity}: {ours}, should be {allowed}")
 
 
-def _build_report(directory: RunDirectory, quiet: bool = False) -> None:
+def build_report_of(directory: RunDirectory, quiet: bool = False) -> None:
     """Build the report; a failure to do so does not change the run's exit code."""
     from hpckit.cli.verbs.report import build
 

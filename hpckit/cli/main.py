@@ -15,12 +15,12 @@ from hpckit.settings.table import silence
 VERBS = {
     "init": (
         "hpckit.cli.verbs.init",
-        "APP|PRESET [FILE] [key=value …]",
-        "write a commented run file, or list apps and presets",
+        "APP|PRESET [FILE] [key=value …] | --app NAME",
+        "write a commented run file, list apps and presets, or write a small app of your own",
     ),
     "run": (
         "hpckit.cli.verbs.run",
-        "FILE|PRESET|PROGRAM.py [key=value …] [-n RANKS]",
+        "FILE|PRESET|PROGRAM.py|FOLDER [key=value …] [-n RANKS]",
         "run an app or a program on MPI ranks",
     ),
     "resume": (
@@ -52,8 +52,13 @@ VERBS = {
     "ls": ("hpckit.cli.verbs.ls", "[DIR]", "list runs"),
     "compare": (
         "hpckit.cli.verbs.compare.verb",
-        "A B [--json]",
-        "differences of two runs: settings, time per phase, fields in ulp",
+        "A B [C …] [--json] [--report PAGE.html]",
+        "differences of two runs: settings, time per phase, fields in ulp; several runs in one chart",
+    ),
+    "sample": (
+        "hpckit.apps.train.sample",
+        'DIR ["PROMPT"]',
+        "text that a trained language model writes after a prompt",
     ),
     "graph": (
         "hpckit.cli.verbs.graph",

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -27,6 +28,7 @@ TELL_SECONDS = 30.0  # from the end of one rank's program to the warning that ot
 # Frames around the user's lines in a traceback: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
 SAID = "said"  # the folder for texts, within the front end's
+ENDS = "ends.json"  # there, too: what the program's checkpoints and runs leave to the front end
 
 
 def main(arguments: list[str]) -> None:
@@ -36,7 +38,11 @@ def main(arguments: list[str]) -> None:
     announce(folder, os.environ)
     start_watch(json.loads(watch))
     tell_own_lines(words[0], folder)
-    run_words(words, folder)
+    try:
+        run_words(words, folder)
+    finally:
+        if Path(folder).is_dir() and (ends := program_ends()):
+            Path(folder, ENDS).write_text(json.dumps(ends), "utf-8")  # the same on every rank
 
 
 def start_watch(options: dict[str, Any] | None) -> None:
@@ -74,6 +80,14 @@ def exit_code_of(error: SystemExit) -> int:
     return (error.code & 255 or 1) if isinstance(error.code, int) else int(bool(error.code))
 
 
+def program_ends() -> dict[str, Any]:
+    """{"stopped": {folder of checkpoints: step}, "runs": folders} of this process's program; {} if it has none."""
+    checkpoints, runs = (sys.modules.get(f"hpckit.{name}") for name in ("run.checkpoints", "launch.program_run"))
+    stopped = {str(path): step for path, step in checkpoints.stopped_at.items()} if checkpoints else {}
+    made = [str(path) for path in runs.runs_here] if runs else []
+    return {"stopped": stopped, "runs": made} if stopped or made else {}
+
+
 class Guests:
     """The announcements of this host's ranks in `folder`; `first` is the first that left without a regular end."""
 
@@ -81,6 +95,15 @@ class Guests:
         self.folder = folder
         self.first = FirstExit(folder, ranks)
         self.told_at: float | None = None
+
+    def ask_to_stop(self) -> bool:
+        """Send SIGTERM to the ranks on this host that run; whether there is one."""
+        running = [path.name for path in self.folder.iterdir() if path.name.replace("-", "").isdigit()]
+        running = [name for name in running if not (self.folder / f"{name}{END}").exists()]
+        for name in running:
+            with contextlib.suppress(OSError):
+                os.kill(int(name.split("-")[1]), signal.SIGTERM)
+        return bool(running)
 
     def watch(self) -> str:
         """A warning for the user that is due now, or ''."""
@@ -107,16 +130,20 @@ def tell_own_lines(program: str, folder: str = "") -> None:
         from hpckit.launch.failure import is_of_a_peer
 
         code = error.exit_code if isinstance(error, HpckitError) else 1
-        _tell(user_text(error, trace, file), RankLostError.exit_code if is_of_a_peer(error) else code, folder)
+        code = RankLostError.exit_code if is_of_a_peer(error) else code
+        _tell(user_text(error, trace, file), code, folder, _without_place(error, trace, file))
 
     sys.excepthook = hook
 
 
-def _tell(text: str, code: int, folder: str) -> None:
-    """Report how this rank failed: in a file for the front end in `folder`, else on standard error."""
+def _tell(text: str, code: int, folder: str, alike: str = "") -> None:
+    """Report how this rank failed: in a file for the front end in `folder`, else on standard error.
+
+    alike: what other ranks that fail so have in common with it, where that is not the whole text.
+    """
     here = joined(os.environ)
     whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
-    if not folder or not _leave(Path(folder, SAID), text, whole, code):
+    if not folder or not _leave(Path(folder, SAID), alike or text, whole, code):
         sys.stderr.write(whole)  # in one write, so that other ranks' output cannot come between
         sys.stderr.flush()
 
@@ -156,6 +183,15 @@ def user_text(error: BaseException, trace: TracebackType | None, file: str) -> s
     return user_lines(error, trace) + error.report() + "\n"
 
 
+def _without_place(error: BaseException, trace: TracebackType | None, file: str) -> str:
+    """What ranks with the same mistake say alike: all but `where`, which may name the rank; '' for other errors."""
+    if not isinstance(error, HpckitError):
+        return ""
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) != file:
+        trace = trace.tb_next
+    return "\n".join([user_lines(error, trace), error.message, error.likely, error.do])
+
+
 def user_lines(error: BaseException, trace: TracebackType | None = None) -> str:
     """The program's lines that led to an error of hpckit, without those of packages."""
     frames = traceback.extract_tb(trace or error.__traceback__)
@@ -168,7 +204,7 @@ def _by_time(paths: Iterable[Path]) -> list[Path]:
 
 
 def _leave(folder: Path, text: str, whole: str, code: int) -> bool:
-    """Leave the text in a file with the exit code in its name, unless a rank with the same failure has; False if it
+    """Leave `whole` in a file with the exit code in its name, unless a rank with the same `text` has; False if it
     cannot. The file appears whole or not at all.
     """
     own = folder / str(os.getpid())

@@ -8,7 +8,6 @@ import importlib
 import json
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -17,15 +16,16 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.nested import CASES, start_nested
-from hpckit.comm.agree import gather_json
 from hpckit.errors import InputError, SetupError, StallError
 from hpckit.io.settings import seconds_of
 from hpckit.launch.failure import failure_file, failure_record, stalls_folder
 from hpckit.launch.first_exit import announce
 from hpckit.launch.memory import require_memory_on_nodes
+from hpckit.launch.provenance import record_places
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.settings import CheckSettings, with_common
+from hpckit.settings.apps import make_importable
 from hpckit.settings.identity import identity, require_same
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ def execute(directory: RunDirectory, comm: MPI.Intracomm, *, lines: bool = True,
         record = directory.read_json("resolved.json")
         _check_size(record["ranks"], comm.size)
         rank_logger(directory, comm.rank)
-        _record_places(directory, comm)
+        record_places(directory, comm)
         require_memory_on_nodes(comm, record.get("memory", 0))
+        make_importable(record.get("home", ""))
         config_type = with_common(importlib.import_module(f"{record['package']}.config").Config)
         config = config_type.model_validate_json(json.dumps(record["values"]), strict=True)
         checks = getattr(config, "checks", CheckSettings())
@@ -171,29 +172,6 @@ def _say_resumed(run: Run, keeper: Keeper) -> None:
         keeper.resumed and not (run.directory.path / CASES).exists()
     ):  # a run of nested runs reports which of them it keeps
         run.say("no checkpoint yet: from the start")
-
-
-def _record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
-    """Add host, process, cores and threads of every rank, and the MPI library, to `provenance.json`."""
-    from mpi4py import MPI
-
-    own = {
-        "rank": comm.rank,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "threads": int(os.environ.get("OMP_NUM_THREADS", "0") or 0),
-    }
-    places = gather_json(comm, own)
-    if places is not None:
-        record = directory.read_json("provenance.json") or {}
-        record["mpi"] = {
-            "library": " ".join(MPI.Get_library_version().split("\n")[0].split()),
-            "standard": MPI.Get_version(),
-        }
-        record["hosts"] = list(dict.fromkeys(place["host"] for place in places))
-        record["placement"] = places
-        directory.write_json("provenance.json", record)
 
 
 def _abort(

@@ -184,14 +184,23 @@ class Field:
         """
         dec = self.decomposition
         steps, origins = _lengths(spacing, "spacing", dec.ndim), _lengths(origin, "origin", dec.ndim)
+        offsets = [0.5 if location == "center" else 0.0 for location in dec.location]
+        every = zip(self.indices(halo), offsets, steps, origins, strict=True)
+        return tuple(origin + (index + offset) * step for index, offset, step, origin in every)
+
+    def indices(self, halo: bool = False) -> tuple[np.ndarray, ...]:
+        """The global indices of this rank's points, int64, one array per dim, shaped to broadcast as `coords` are.
+
+        As `np.ogrid` of the global shape, cut to this rank's part; with `halo` those beyond the ends are -1, -2, … and
+        n, n + 1, … .
+        """
+        dec = self.decomposition
         places = []
         for d, (start, n) in enumerate(zip(dec.start(self.mesh.rank), dec.owned(self.mesh.rank), strict=True)):
             width = dec.halo[d] if halo else 0
-            index = np.arange(start - width, start + n + width)
-            offset = 0.5 if dec.location[d] == "center" else 0.0
             shape = [1] * dec.ndim
             shape[d] = -1
-            places.append((origins[d] + (index + offset) * steps[d]).reshape(shape))
+            places.append(np.arange(start - width, start + n + width).reshape(shape))
         return tuple(places)
 
     def gather(self, root: int = 0) -> np.ndarray | None:

@@ -9,10 +9,15 @@ import shlex
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hpckit
+from hpckit.comm.agree import gather_json
 from hpckit.run.context import utc_now
+from hpckit.run.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 PACKAGES = ("numpy", "numba", "mpi4py", "h5py", "cupy-cuda13x", "numba-cuda")
 # Nothing else of the environment is kept: it may hold secrets.
@@ -52,6 +57,29 @@ def provenance(arguments: list[str], ranks: int, environment: dict[str, str]) ->
         "started": utc_now(),
         "front_end": {"host": socket.gethostname(), "pid": os.getpid()},
     }
+
+
+def record_places(directory: RunDirectory, comm: MPI.Intracomm) -> None:
+    """Collective: add host, process, cores and threads of every rank, and the MPI library, to `provenance.json`."""
+    from mpi4py import MPI
+
+    own = {
+        "rank": comm.rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "threads": int(os.environ.get("OMP_NUM_THREADS", "0") or 0),
+    }
+    places = gather_json(comm, own)
+    if places is not None:
+        record = directory.read_json("provenance.json") or {}
+        record["mpi"] = {
+            "library": " ".join(MPI.Get_library_version().split("\n")[0].split()),
+            "standard": MPI.Get_version(),
+        }
+        record["hosts"] = list(dict.fromkeys(place["host"] for place in places))
+        record["placement"] = places
+        directory.write_json("provenance.json", record)
 
 
 def git_state(root: Path) -> dict[str, Any] | None:

@@ -1,8 +1,11 @@
-"""Language models in the shapes of GPT-2 and of Llama, as a `Sequential` of embed, blocks and head."""
+"""Language models in the shapes of GPT-2 and of Llama, as a `Sequential` of embed, blocks and head; their texts."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.nn.attention import Attention
@@ -10,7 +13,7 @@ from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
-from hpckit.nn.layer import Layer, Sequential
+from hpckit.nn.layer import KeyValues, Layer, Pass, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.rotary import RopeScaling
 
@@ -107,6 +110,54 @@ def llama(
         blocks.append(Sequential(parts, ["attention", "mlp"]))
     logits = Unembedding(vocab, width, "head", STD, embed.token if tied else None)
     return _model(embed, blocks, RMSNorm(width, "head.norm", eps), logits, recompute)
+
+
+def continued(
+    model: Layer,
+    tokens: np.ndarray,
+    count: int,
+    *,
+    context: int,
+    vocab: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    seed: int = 0,
+) -> np.ndarray:
+    """The `tokens` (int32 [n], n >= 1) and `count` more, each chosen by `chosen` from what the model expects.
+
+    The model sees the last `context` tokens. The same seed gives the same text. While the text fits the context, a
+    token costs its own work and a look at the keys and values before (`KeyValues`); behind that every token's position
+    in the window changes, and the window is worked out anew.
+    """
+    text = list(map(int, tokens))
+    random = np.random.default_rng(seed)
+    cache = KeyValues(min(context, len(text) + count))
+    for _ in range(count):
+        if len(text) <= context:
+            window, step = text[cache.length :], Pass(training=False, cache=cache)
+        else:
+            window, step = text[-context:], Pass(training=False)
+        logits = model.forward(np.array([window], np.int32), step)[0]
+        cache.length += len(window) if step.cache else 0
+        last = np.asarray(logits).reshape(len(window), -1)[-1, :vocab]
+        text.append(chosen(last, temperature, top_k, random))
+    return np.array(text, np.int32)
+
+
+def chosen(logits: np.ndarray, temperature: float, top_k: int, random: Any) -> int:
+    """A token drawn with the probabilities softmax(logits / temperature), among the `top_k` largest (0: among all).
+
+    Temperature 0 is greedy: the largest logit, of equal ones the first.
+    """
+    if temperature == 0:
+        return int(logits.argmax())
+    values = logits.astype(np.float64) / temperature
+    if 0 < top_k < len(values):
+        least = np.partition(values, -top_k)[-top_k]
+        values = np.where(values >= least, values, -np.inf)
+    sums = np.cumsum(np.exp(values - values.max()))
+    drawn = min(random.random() * sums[-1], np.nextafter(sums[-1], 0))  # below the end even where it is rounded up
+    return int(np.searchsorted(sums, drawn, side="right"))
 
 
 def _model(

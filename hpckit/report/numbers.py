@@ -25,6 +25,7 @@ HEADLINE = (
     "t_eff",
     "cfl_limit",
     "result",
+    "headline",
     "exit_code",
 )
 NOT_COMPUTE = ("wait", "halo", "exchange", "output", "diagnostics", "sample")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
+
+MOST_ROWS = 4000  # of the data of a figure
 
 
 def escape(value: Any) -> str:
@@ -14,9 +17,10 @@ def escape(value: Any) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A titled part of the page, '' when nothing is in it."""
+    """A titled part of the page, which the table of contents lists; '' when nothing is in it."""
     content = "".join(part for part in parts if part)
-    return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
+    place = re.sub(r"\W+", "-", title.lower()).strip("-")
+    return f'<section id="{place}"><h2>{escape(title)}</h2>{content}</section>' if content else ""
 
 
 def caption(text: str) -> str:
@@ -25,9 +29,34 @@ def caption(text: str) -> str:
 
 
 def grid(pictures: Iterable[str]) -> str:
-    """Pictures beside one another as the width allows, '' for none."""
-    content = "".join(pictures)
-    return f'<div class="grid">{content}</div>' if content else ""
+    """Pictures beside one another as the width allows, in rows that are full; '' for none.
+
+    A wide window has three in a row; where that leaves one or two over, the last rows have two.
+    """
+    shown = [picture for picture in pictures if picture]
+    if len(shown) < 2:
+        return f'<div class="grid">{shown[0]}</div>' if shown else ""
+    pairs = (-len(shown)) % 3  # rows of two at the end
+    cut = len(shown) - 2 * pairs
+    rows = [shown[i : i + 3] for i in range(0, cut, 3)] + [shown[i : i + 2] for i in range(cut, len(shown), 2)]
+    return "".join(f'<div class="grid">{"".join(row)}</div>' for row in rows)
+
+
+def with_data(picture: str, name: str, columns: Mapping[str, Sequence[float]]) -> str:
+    """A picture with a link below it that downloads its numbers as NAME.csv; '' for no picture.
+
+    columns: name with unit -> values, all of one length; of more than 4000 rows evenly spread ones are taken.
+    """
+    if not picture:
+        return ""
+    count = len(next(iter(columns.values())))
+    rows = range(count) if count <= MOST_ROWS else [i * (count - 1) // (MOST_ROWS - 1) for i in range(MOST_ROWS)]
+    lines = [",".join(f'"{title}"' if "," in title else title for title in columns)]
+    lines += [",".join(f"{values[row]:.9g}" for values in columns.values()) for row in rows]
+    address = "data:text/csv;charset=utf-8," + quote("\n".join(lines) + "\n", safe=",")
+    file = re.sub(r"\W+", "-", name).strip("-") or "data"
+    link = f'<a class="data" download="{escape(file)}.csv" href="{address}" title="the numbers of this figure">CSV</a>'
+    return f"<figure>{picture}{link}</figure>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), long: bool = False) -> str:
@@ -58,12 +87,17 @@ def folded(summary: str, content: str) -> str:
 
 
 def page(title: str, *parts: str) -> str:
-    """The whole document."""
+    """The whole document, with a table of contents below its header."""
+    shown = [part for part in parts if part]
+    found = [each for part in shown for each in re.findall(r'<section id="([^"]*)"><h2>(.*?)</h2>', part)]
+    if len(found) > 2 and shown[0].startswith("<header>"):
+        links = "".join(f'<a href="#{place}">{title}</a>' for place, title in found)
+        shown.insert(1, f'<nav aria-label="contents">{links}</nav>')
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{CSS}</style></head>\n<body><main>\n"
-        + "\n".join(part for part in parts if part)
+        + "\n".join(shown)
         + "\n</main></body></html>\n"
     )
 
@@ -89,9 +123,9 @@ p { margin: 0 0 10px; max-width: 78ch; }
 .status.done { background: #e0f0ee; color: #0b5a52; }
 .status.failed { background: #fae3dd; color: #96331a; }
 .status.stopped { background: #fbf0d9; color: #7a5510; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 1px; background: var(--line);
+.cards { display: flex; flex-wrap: wrap; gap: 1px; background: var(--line);
   border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
-.card { background: var(--paper); padding: 13px 16px 12px; }
+.card { background: var(--paper); padding: 13px 16px 12px; flex: 1 0 calc(100% / var(--columns, 5) - 1px); }
 .card b { display: block; font-size: 21px; line-height: 1.25; font-weight: 600; letter-spacing: -0.01em; }
 .card b small { font-size: 13.5px; font-weight: 500; color: var(--muted); letter-spacing: 0; }
 .card span { color: var(--muted); font-size: 13px; }
@@ -106,10 +140,16 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 .failure h2 { margin: 0 0 6px; color: #96331a; }
 .failure dl { display: grid; grid-template-columns: 5.5em 1fr; gap: 2px 10px; margin: 8px 0 0; }
 .failure dt { color: var(--muted); } .failure dd { margin: 0; overflow-wrap: anywhere; }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 8px 18px; margin-top: 8px; }
+.grid { display: flex; flex-wrap: wrap; gap: 8px 18px; margin-top: 8px; align-items: flex-start; }
+.grid > * { flex: 1 1 300px; min-width: 0; }
+figure { margin: 0; } figure:has(> .wide) { max-width: 820px; } figure:has(> .chart) { max-width: 520px; }
+.data { display: block; text-align: right; font-size: 12px; line-height: 1; color: var(--muted); }
+.data { text-decoration: none; } .data:hover { text-decoration: underline; }
+nav { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 14px; margin: -12px 0 24px; }
+nav a { color: var(--accent); text-decoration: none; } nav a:hover { text-decoration: underline; }
 svg { display: block; width: 100%; height: auto; }
 .bar { max-width: 380px; margin: 6px 0 2px; }
-.chart { max-width: 420px; }
+.chart { max-width: 520px; }
 .wide { max-width: 820px; } .roof { max-width: 620px; }
 .film label { display: block; color: var(--muted); font-size: 13px; margin: 4px 0 8px; }
 .film img { max-width: 100%; height: auto; }
@@ -136,15 +176,16 @@ pre { background: var(--wash); padding: 12px 14px; border-radius: 6px; overflow-
 footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px; color: var(--muted); font-size: 13px; }
 @media (max-width: 640px) {
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
-  .grid { grid-template-columns: 1fr; }
-  .cards { grid-template-columns: 1fr 1fr; } .card:last-child:nth-child(odd) { grid-column: span 2; }
+  .grid > * { flex-basis: 100%; }
+  .card { flex-basis: calc(50% - 1px); }
   th, td { padding-right: 14px; } .long td:first-child { white-space: normal; }
-  .pan { overflow-x: auto; } .pan > svg { width: 600px; }
+  .pan { overflow-x: auto; } .pan svg { width: 680px; }
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }
   .film .motion, .film label { display: none; } .film .strip { display: grid; }
-  .grid { grid-template-columns: repeat(3, 1fr); } svg, .film, tr, li, .card, .failure { break-inside: avoid; }
+  nav, .data { display: none; } .grid > * { flex-basis: 30%; }
+  svg, .film, tr, li, .card, .failure { break-inside: avoid; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """

@@ -64,8 +64,11 @@ class RunData:
     @property
     def time_unit(self) -> str:
         """The unit of times in metrics: seconds, unless the app says another in the summary's `units`."""
-        units = self.summary.get("units")
-        return str(units.get("time", "s")) if isinstance(units, dict) else "s"
+        for record in (self.summary, self.resolved):
+            units = record.get("units")
+            if isinstance(units, dict) and "time" in units:
+                return str(units["time"])
+        return "s"
 
     def tell(self, text: str) -> None:
         """Note a problem, once; the page shows it."""
@@ -121,7 +124,15 @@ class RunData:
         if "{dims}" in unit:
             shape = (self.summary.get("decomposition") or {}).get("shape") or []
             unit = unit.replace("{dims}", str(len(shape))) if shape else ""
-        return with_units(title or name, unit)
+        return with_units(title or self.words(name), unit)
+
+    def words(self, name: str) -> str:
+        """The title of a metric: the app's words (`titles` in its records), else its name without underscores."""
+        for record in (self.resolved, self.summary):
+            titles = record.get("titles")
+            if isinstance(titles, dict) and titles.get(name):
+                return str(titles[name])
+        return name.replace("_", " ")
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -29,6 +29,7 @@ from hpckit.io.settings import Checkpoint, seconds_of
 from hpckit.particles.swarm import Swarm
 from hpckit.plan.blocks import block
 from hpckit.plan.numbers import count
+from hpckit.run.context import Run
 from hpckit.run.step_boundary import StepEdge
 
 __communicates__ = True  # its frames are not call sites
@@ -43,8 +44,9 @@ class Checkpoints:
     fields: saved under their names; name swarms and unnamed fields here: `Checkpoints(mesh, dir, T, flock=swarm)`.
     every: elapsed time ("10 min"), a number of steps, or "never" (only at an early stop); keep: how many generations
     stay; asynchronous: written from a copy while the computation goes on; limit: elapsed time ("11 h 50 min") after
-    which `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank. One program at a time may use a
-    folder; remove the folder to begin anew.
+    which `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank; `hpckit run` then ends with exit
+    code 75. One program at a time may use a folder; remove the folder to begin anew. folder: of a `hp.Run`, give the
+    run: its metrics and output then go on from the checkpoint, too.
 
     The constructor is collective. Afterwards `step` is the step to continue from (0 without a checkpoint), fields and
     swarms hold their saved values, and `values` what was saved with them; a warning names newer checkpoints that are
@@ -55,7 +57,7 @@ class Checkpoints:
     def __init__(
         self,
         mesh: Mesh | MPI.Intracomm,
-        folder: str | Path,
+        folder: str | Path | Run,
         *fields: Field,
         every: str | int = "10 min",
         keep: int = 2,
@@ -73,15 +75,19 @@ class Checkpoints:
         comm: Any = mesh.comm if isinstance(mesh, Mesh) else mesh
         if not isinstance(comm, MPI.Intracomm):
             raise InputError(f"Checkpoints needs a mesh or a communicator, not {mesh!r}")
-        together(comm, Path(folder), lambda: _require_writable(Path(folder)) if comm.rank == 0 else 0)
-        self._began, self._asked, self._is_known = time.monotonic(), False, False
-        self._keeper = Keeper(comm, Path(folder), settings, {}, resume=True)
+        self._run = folder if isinstance(folder, Run) else None
+        root = self._run.directory.checkpoints if self._run else Path(str(folder))
+        together(comm, root, lambda: _require_writable(root) if comm.rank == 0 else 0)
+        self._root, self._began, self._asked, self._is_known = root, time.monotonic(), False, False
+        self._keeper = Keeper(comm, root, settings, {}, resume=True)
         if self._keeper.notes and comm.rank == 0:
             passed = "; ".join(self._keeper.notes)
             found = self._keeper.restored
             after = f"going on from step {found.step}" if found else "no older one is intact"
-            warnings.warn(f"checkpoints in {folder} that are not used: {passed}; {after}", stacklevel=2)
-        self._edge = StepEdge(comm, self._keeper, self._is_asked, dict)
+            warnings.warn(f"checkpoints in {root} that are not used: {passed}; {after}", stacklevel=2)
+        self._edge = StepEdge(comm, self._keeper, self._is_asked, self._run.told_outputs if self._run else dict)
+        if self._run is not None:
+            self._run.adopt(self._keeper)
         self.values: dict[str, Any] = {}
         self.step = 0
         self._load()
@@ -119,7 +125,13 @@ class Checkpoints:
         if not self._is_known:
             _plain(values)
             self._is_known = True
-        return self._edge.come(count(step, "the step"), lambda: State(list(self._pieces()), _plain(values)))
+        step = count(step, "the step")
+        stops = self._edge.come(step, lambda: State(list(self._pieces()), _plain(values)))
+        if stops:
+            stopped_at[self._root] = step
+            if self._run is not None:
+                self._run.is_stopped = True
+        return stops
 
     def _pieces(self) -> Iterator[Piece]:
         for name, part in self._parts.items():
@@ -139,10 +151,14 @@ class Checkpoints:
             self.close()
 
     def _is_asked(self) -> bool:
-        return self._asked or (self._limit is not None and time.monotonic() - self._began >= self._limit)
+        asked = self._asked or (self._limit is not None and time.monotonic() - self._began >= self._limit)
+        return asked or (self._run is not None and self._run.stops.asked())
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._asked = True
+
+
+stopped_at: dict[Path, int] = {}  # of this process's checkpoints: where `edge` asked to stop; for the front end
 
 
 def _require_writable(folder: Path) -> int:

@@ -124,6 +124,7 @@ class Run:
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
         self._marked = -1  # the last step whose end is in the timeline
+        self.is_stopped = False  # by an early stop that the checkpoints of a program have agreed on
 
     def say(self, text: str) -> None:
         """Print a line, from rank 0; a nested run is silent."""
@@ -198,6 +199,13 @@ class Run:
         """Save with every checkpoint what `tell()` returns on rank 0 (plain values): the extent of an output file."""
         self._outputs[name] = tell
 
+    def adopt(self, keeper: Keeper) -> None:
+        """Use the checkpoints of a program's own `hp.Checkpoints`: metrics and output go on from the restored one."""
+        self._keeper = keeper
+        kept = self.kept("metrics")
+        if kept is not None and self.rank == 0 and (mended := self._metrics.go_on(kept)):
+            self.say(mended)
+
     def saves_after(self, step: int) -> bool:
         """Whether a checkpoint is due after this step by its number; `edge` must then be called for it."""
         return self._keeper is not None and self._keeper.is_due_after(step)
@@ -223,10 +231,11 @@ class Run:
         """
         self._mark(step)
         if self._edge is None:
-            self._edge = StepEdge(self.comm, self._keeper, self.stops.asked, self._told_outputs)
+            self._edge = StepEdge(self.comm, self._keeper, self.stops.asked, self.told_outputs)
         return self._edge.come(step, state)
 
-    def _told_outputs(self) -> dict[str, Any]:
+    def told_outputs(self) -> dict[str, Any]:
+        """On rank 0 the extents of the output files, as a checkpoint saves them."""
         return {name: tell() for name, tell in self._outputs.items()} if self.rank == 0 else {}
 
     def stop_requested(self) -> bool:

@@ -6,10 +6,13 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -21,32 +24,43 @@ ENTRY_POINTS = "hpckit.apps"
 
 @dataclass(frozen=True)
 class App:
-    """A program that `hpckit run` starts: `package` holds the modules `config` (schema, presets) and `run`."""
+    """A program that `hpckit run` starts: `package` holds the modules `config` (schema, presets) and `run`.
+
+    home: the folder that holds the package, if it is not installed.
+    """
 
     name: str
     package: str
+    home: str = ""
+
+    def _module(self, name: str) -> ModuleType:
+        make_importable(self.home)
+        return importlib.import_module(f"{self.package}.{name}")
+
+    def _optional_module(self, name: str) -> ModuleType | None:
+        make_importable(self.home)
+        found = importlib.util.find_spec(f"{self.package}.{name}")
+        return self._module(name) if found else None
 
     @property
     def config_module(self) -> ModuleType:
         """The module with `Config`, `PRESETS` and `SUMMARY`."""
-        return importlib.import_module(f"{self.package}.config")
+        return self._module("config")
 
     @property
     def run_module(self) -> ModuleType:
         """The module with `run` and `dry_run`; importing it may load kernels."""
-        return importlib.import_module(f"{self.package}.run")
+        return self._module("run")
 
     @property
     def report_module(self) -> ModuleType | None:
         """The module with what it adds to reports (`hpckit.report.extension`), None for an app without one."""
-        name = f"{self.package}.report"
-        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+        return self._optional_module("report")
 
     @property
     def scaling_module(self) -> ModuleType | None:
         """The module that tells scaling studies of it (`hpckit.apps.common.scaling`), None for an app without one."""
-        name = f"{self.package}.scaling"
-        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+        return self._optional_module("scaling")
 
     @property
     def config(self) -> type[BaseModel]:
@@ -103,19 +117,73 @@ def apps() -> dict[str, App]:
     return dict(sorted(found.items()))
 
 
-def find_app(name: str) -> App:
-    """The app called `name`; raises `InputError` with the nearest name."""
-    if name in apps():
-        return apps()[name]
+def make_importable(home: str) -> None:
+    """Put the folder of an app that is not installed on Python's path."""
+    if home and home not in sys.path:
+        sys.path.insert(0, home)
+
+
+def app_in(folder: Path) -> App | None:
+    """The app in a folder that holds its modules, None for another folder.
+
+    Raises `InputError` if the folder's name is none of Python's, or if another package of this name is in the way.
+    """
+    if not all((folder / name).is_file() for name in ("config.py", "run.py")):
+        return None
+    folder = folder.resolve()
+    spec = importlib.util.find_spec(folder.name) if folder.name.isidentifier() else None
+    places = [Path(place).resolve() for place in (spec.submodule_search_locations or [])] if spec else []
+    if not folder.name.isidentifier() or (spec is not None and folder not in places):
+        why = "is in the way" if spec else "cannot be: take letters, digits and _"
+        raise InputError(f"{folder} holds an app, but a package called {folder.name!r} {why}", do="rename the folder")
+    return App(folder.name, folder.name, str(folder.parent))
+
+
+def app_of(record: Mapping[str, Any]) -> App:
+    """The app of a run, from its `resolved.json`; raises `InputError` if it is not there any more."""
+    found = app_in(Path(record["home"], record["package"])) if record.get("home") else None
+    return found or find_app(str(record["app"]))
+
+
+def find_app(name: str, folder: Path = Path()) -> App:
+    """The app called `name`, or that in the folder of this name in `folder`; raises `InputError` with the nearest
+    name.
+    """
+    found = apps().get(name) or app_in(folder / name)
+    if found is not None:
+        return found
     raise InputError(f"no app {name!r}", likely=did_you_mean(name, apps()), do=f"apps: {', '.join(apps())}")
+
+
+def in_folder(name: str) -> tuple[App, str] | None:
+    """The app that is not installed and the preset that a path means: FOLDER or FOLDER/PRESET; None for others."""
+    path = Path(name)
+    if name in apps() or path.parent.as_posix() in apps():
+        return None
+    if (app := app_in(path)) is not None:
+        return app, ""
+    app = app_in(path.parent) if "/" in name else None
+    if app is None or path.suffix in (".py", ".toml") or path.exists():
+        return None
+    if path.name in app.presets:
+        return app, path.name
+    raise InputError(
+        f"the app {app.name} has no preset {path.name!r}",
+        likely=did_you_mean(path.name, app.presets),
+        do=f"it has {', '.join(app.presets) or 'none'}",
+    )
 
 
 def find_preset(name: str) -> tuple[App, str]:
     """The app and preset that `name` means: a preset of any app, `APP/PRESET` or `APP.PRESET`, or an app alone (its
     defaults, "").
 
+    An app that is not installed is meant by the path of its folder: FOLDER or FOLDER/PRESET.
+
     Raises `InputError` with the nearest name, or where two apps have the preset.
     """
+    if (found := in_folder(name)) is not None:
+        return found
     if name in apps():
         return apps()[name], ""
     named = [(apps()[outer], last) for outer, _, last in map(name.rpartition, "/.") if outer in apps()]

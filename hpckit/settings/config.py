@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpckit.errors import InputError, did_you_mean
-from hpckit.settings.apps import App, apps, find_preset
+from hpckit.settings.apps import App, app_in, apps, find_preset, in_folder
 from hpckit.settings.layers import (
     USER_FILE,
     Layer,
@@ -106,7 +106,9 @@ def check(config: type[BaseModel], tree: Mapping[str, Any]) -> BaseModel:
 
 
 def is_run_file(target: str) -> bool:
-    """`target` is meant as a file, not as the name of a preset or as APP/PRESET."""
+    """`target` is meant as a file, not as the name of a preset, as APP/PRESET, or as the folder of an app."""
+    if in_folder(target) is not None:
+        return False
     named = target.rpartition("/")[0] in apps() or target in apps()
     return target.endswith(".toml") or Path(target).exists() or ("/" in target and not named)
 
@@ -182,11 +184,12 @@ def _base_layer(target: str) -> tuple[App, Layer, str, str]:
     name = layer.tree.get("app")
     if name is None:
         raise InputError(f"{target} does not say which app it is for", do=f'add app = "…": {", ".join(apps())}')
-    if not isinstance(name, str) or name not in apps():
+    found = apps().get(str(name)) or app_in(path.parent / str(name))
+    if found is None:
         where = layer.origin(("app",))
         near = did_you_mean(str(name), apps())
         raise InputError(f"{where}: no app {name!r}", likely=near, do=f"apps: {', '.join(apps())}")
-    return apps()[name], layer, path.read_bytes().decode("utf-8-sig"), path.stem
+    return found, layer, path.read_bytes().decode("utf-8-sig"), path.stem
 
 
 def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
@@ -196,7 +199,7 @@ def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
     if not given and not path.exists():
         return Layer("user file", {}, Path.cwd())
     layer = read_toml(path, str(path))
-    unknown = [name for name in layer.tree if name not in apps()]
+    unknown = [name for name in layer.tree if name not in (*apps(), app.name)]
     if unknown:
         raise InputError(
             f"{layer.origin((unknown[0],))}: no app {unknown[0]!r}; the user file has one table for each app",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ import hpckit.apps.train.report as extension
 from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
 from hpckit.apps.train.data import Bytes, Pieces, Text, read_text
-from hpckit.apps.train.evaluation import chosen
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
+from hpckit.apps.train.sample import sampled
+from hpckit.cli.main import main
 from hpckit.comm.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
+from hpckit.nn.gpt import chosen
 from hpckit.plan.pipeline.partition import Layer
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
@@ -119,6 +122,38 @@ def test_a_page_is_learned_by_heart_and_written_verbatim(runs):
     assert sum(seconds[0] for seconds in summary["phases"].values()) <= summary["wall_seconds"]
 
 
+def test_a_finished_network_continues_any_prompt(runs, tmp_path, capsys):
+    """Weights and tokenizer from the run's output: the page goes on verbatim from the middle, too."""
+    page = (runs / "page.txt").read_text()
+    begin, folder = page[200:240], str(runs / "by_heart")
+    assert main(["sample", folder, begin, "--tokens", "120", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == page[200:360] + "\n"
+    drawn = [sampled(runs / "by_heart", begin, tokens=40, temperature=3.0, top_k=0, seed=seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert main(["sample", folder, begin, "--temperature", "-1"]) == 2
+    assert main(["sample", str(runs / "cnn")]) == 2
+    assert main(["sample", str(tmp_path)]) == 2
+    assert main(["sample", str(tmp_path / "nowhere")]) == 2
+    told = capsys.readouterr().err
+    for part in ("--temperature is -1", "has no language model", "there is no folder"):
+        assert part in told
+
+
+def test_several_runs_are_drawn_in_one_chart(runs, tmp_path, capsys):
+    target = tmp_path / "page.html"
+    folders = [str(runs / name) for name in ("serial", "zb", "dp")]
+    assert main(["compare", *folders, "--report", str(target)]) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    text = target.read_text()
+    loss = unquote(re.search(r'download="loss-nats.csv" href="data:text/csv;charset=utf-8,([^"]*)"', text)[1])
+    assert loss.splitlines()[0] == "steps,serial,zb,dp"
+    assert [float(value) for value in loss.splitlines()[6].split(",")] == pytest.approx(
+        [6, *(metrics(runs / name)[5] for name in ("serial", "zb", "dp"))], rel=1e-8
+    )
+    assert "pipeline.schedule" in text
+    assert main(["compare", *folders]) == 2
+
+
 def test_digits_are_read(runs):
     summary = json.loads((runs / "cnn" / "summary.json").read_text())
     assert summary["validation"]["samples"] == 359
@@ -151,8 +186,11 @@ def test_the_report_shows_curves_a_real_step_and_memory(runs):
     assert memory["optimizer"] == [2 * nbytes for nbytes in memory["gradients"]]
     assert text.count("activations as foreseen (MB)") == 1
     assert "report failed" not in text
-    build_report(runs / "cnn", extension)
-    assert "report failed" not in (runs / "cnn" / "report" / "index.html").read_text()
+    page = build_report(runs / "cnn", extension).read_text()
+    assert "report failed" not in page
+    assert re.search(r"<b>9\d\.\d\u202f%</b><span>accuracy</span>", page)
+    assert "confusion matrix" in page
+    assert " read as " in page
 
 
 def test_what_is_kept_for_backward_passes_is_weighed(runs):

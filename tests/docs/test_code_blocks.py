@@ -6,7 +6,7 @@ import pytest
 from blocks import blocks, name_of, pages
 from running import PageRun, Session
 
-LANGUAGES = {"python", "toml", "text", "csv", "json", "julia", "c", "html", ""}
+LANGUAGES = {"python", "py", "toml", "text", "csv", "json", "julia", "c", "html", ""}
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from test_nn_kernels import DTYPES, close
 
-from hpckit.apps.train.evaluation import chosen, continued
 from hpckit.errors import InputError
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
-from hpckit.nn.gpt import gpt2, llama
+from hpckit.nn.gpt import chosen, continued, gpt2, llama
 from hpckit.nn.layer import KeyValues, Pass
 from hpckit.nn.parameters import Parameters
 from hpckit.nn.rotary import RopeScaling

@@ -42,9 +42,9 @@ def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
     for metrics, charts in (((), 1), (("w_max",), 0)):
         brought = SimpleNamespace(sections=lambda run, drawn=metrics: [Section("a", "A", "", metrics=drawn)])
         page = build_report(directory, brought, **LEAN).read_text()
-        assert page.count('aria-label="w_max (m/s) over time"') == charts
+        assert page.count('aria-label="w max (m/s) over time"') == charts
         assert page.count('aria-label="CFL number over time"') == 1
-        assert ">w_max (m/s)</td>" in page
+        assert ">w max (m/s)</td>" in page
 
 
 def test_an_app_that_fails_does_not_end_the_report(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from urllib.parse import unquote
 
 import h5py
 import numpy as np
@@ -16,6 +17,7 @@ from hpckit.report import build_report, save_picture
 from hpckit.report.draw.charts import least_span, metric_groups
 from hpckit.report.draw.maps import scales_of
 from hpckit.report.field_file import FieldFile, evenly
+from hpckit.report.page import grid, with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
@@ -90,7 +92,7 @@ def test_page_says_what_it_must(run):
     assert "share 2 cores" in found
     assert "3 ranks (z 1, x 3) on 2 hosts" in text
     assert "ranks wait" not in found  # the cores that they share are the reason, and told
-    assert "w_max (m/s)" in page
+    assert "w max (m/s)" in page
     assert "mass (kg/m)" in page
     assert "the slowest rank computes 20.3" in found
 
@@ -287,7 +289,38 @@ def test_units_of_metrics_follow_the_app(tmp_path):
     run = RunData(tmp_path, summary, resolved={"units": apps()["diffusion"].units})
     assert [run.with_unit(name) for name in ("heat", "temperature_max", "dt", "cfl")] == [
         "heat (K m\u00b3)",
-        "temperature_max (K)",
+        "temperature max (K)",
         "dt (s)",
         "cfl",
     ]
+
+
+def test_titles_are_the_words_of_the_app_and_units_have_symbols(tmp_path):
+    titles = {"summary": {"titles": {"mfu": "share of the peak"}, "units": {"stress": "epsilon/sigma3"}}}
+    run = RunData(tmp_path, **titles)
+    assert run.with_unit("mfu") == "share of the peak"
+    assert run.with_unit("tokens_per_second") == "tokens per second"
+    assert run.with_unit("stress") == "stress (\u03b5/\u03c3\u00b3)"
+
+
+def test_rows_of_pictures_are_full_and_their_numbers_can_be_downloaded():
+    counts = {n: [row.count("<svg") for row in grid(["<svg/>"] * n).split("</div>")[:-1]] for n in range(1, 9)}
+    assert counts == {1: [1], 2: [2], 3: [3], 4: [2, 2], 5: [3, 2], 6: [3, 3], 7: [3, 2, 2], 8: [3, 3, 2]}
+    shown = with_data(
+        "<svg/>", "loss, of a run", {"step": list(range(9000)), "loss, nats": [0.1 * n for n in range(9000)]}
+    )
+    text = unquote(re.search(r'href="data:text/csv;charset=utf-8,([^"]*)"', shown)[1])
+    lines = text.splitlines()
+    assert lines[:2] == ['step,"loss, nats"', "0,0"]
+    assert lines[-1] == "8999,899.9"
+    assert len(lines) == 4001
+    assert 'download="loss-of-a-run.csv"' in shown
+
+
+def test_the_contents_lead_to_every_section(tmp_path):
+    page = build_report(make_run(tmp_path / "run")).read_text()
+    links = re.findall(r'<a href="#([^"]+)">', page.partition("</nav>")[0])
+    assert links == re.findall(r'<section id="([^"]+)">', page)
+    assert len(links) > 5
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px; font-family", page)]
+    assert min(sizes) >= 9.2  # of 266 points that are shown 320 px wide or wider: 11 px and more

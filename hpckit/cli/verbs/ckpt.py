@@ -1,4 +1,4 @@
-"""`hpckit ckpt ls|verify|prune DIR`: the checkpoints of a run."""
+"""`hpckit ckpt ls|verify|prune DIR`: the checkpoints of a run, or those in a folder of a program's own."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ def main(arguments: list[str]) -> int:
     pruning = verbs.add_parser("prune", help="remove old and unfinished generations")
     pruning.add_argument("--keep", type=int, default=1, metavar="N", help="how many of the newest stay (1)")
     for verb in (listing, verify, pruning):
-        verb.add_argument("directory", metavar="DIR", help="the run directory")
+        verb.add_argument("directory", metavar="DIR", help="the run directory, or a program's folder of checkpoints")
     options = it.parse_args(_directory_last(arguments))
     directory = RunDirectory(options.directory)
+    root = directory.checkpoints
     if not any((directory.path / name).exists() for name in RUN):
-        raise InputError(
-            f"{directory.path} is not a run directory: it has no {' and no '.join(RUN)}",
-            do="give a directory that `hpckit run` made; `hpckit ls` lists them",
-        )
+        if not generations(directory.path):
+            raise InputError(
+                f"{directory.path} is not a run directory, and holds no checkpoints",
+                do="give a directory that `hpckit run` made (`hpckit ls` lists them), or the folder of hp.Checkpoints",
+            )
+        root = directory.path
     if options.verb == "ls":
-        return _list(directory)
-    return _verify(directory, options.generations) if options.verb == "verify" else _prune(directory, options.keep)
+        return _list(root)
+    return _verify(root, options.generations) if options.verb == "verify" else _prune(directory, root, options.keep)
 
 
 def _directory_last(arguments: list[str]) -> list[str]:
@@ -53,9 +56,8 @@ def _is_name(word: str) -> bool:
     return word[:1] == "g" and word[1:].isdigit()
 
 
-def _list(directory: RunDirectory) -> int:
+def _list(root: Path) -> int:
     """A line for each generation; the manifest is read and checked, the shards are not."""
-    root = directory.checkpoints
     rows = [row for number in generations(root) if (row := _row(root, number))]
     if rows:
         print_table(("generation", "step", "written (UTC)", "ranks", "size", "took", "state"), rows)
@@ -81,17 +83,16 @@ def _row(root: Path, number: int) -> tuple[object, ...] | None:
     return name, it.step, facts["written"], facts["ranks"], bytes_text(it.nbytes), took, "complete"
 
 
-def _verify(directory: RunDirectory, names: list[str]) -> int:
+def _verify(root: Path, names: list[str]) -> int:
     """Check the generations; the exit code is that of corrupt data where one is not whole.
 
     What a run under way removes meanwhile, its COMMIT first, is not damaged.
     """
-    root = directory.checkpoints
     there = _finished(root)
     chosen = [int(name[1:]) for name in names] if names else there
     missing = [name for name in names if int(name[1:]) not in generations(root)]
     if missing or not chosen:
-        raise InputError(f"no {', '.join(missing) or 'checkpoint'} in {root}", do=f"hpckit ckpt ls {directory.path}")
+        raise InputError(f"no {', '.join(missing) or 'checkpoint'} in {root}", do=f"hpckit ckpt ls {root}")
     code = 0
     for number in chosen:
         try:
@@ -116,16 +117,16 @@ def _finished(root: Path) -> list[int]:
             return found
 
 
-def _prune(directory: RunDirectory, keep: int) -> int:
+def _prune(directory: RunDirectory, root: Path, keep: int) -> int:
     """Remove under the lock: a run that goes on removes by itself."""
     if keep < 1:
         raise InputError(f"--keep {keep}: at least one generation stays", do="remove the folder ckpt by hand for none")
     with locked(directory, "ckpt prune"):
         try:
-            gone = prune(directory.checkpoints, keep)
+            gone = prune(root, keep)
         except OSError as error:
             raise SetupError(
-                f"a generation cannot be removed: {error.strerror}", where=str(error.filename or directory.checkpoints)
+                f"a generation cannot be removed: {error.strerror}", where=str(error.filename or root)
             ) from None
     print(f"removed {', '.join(f'g{number:06d}' for number in gone) or 'nothing'}")
     return 0

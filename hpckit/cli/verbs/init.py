@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ from hpckit.errors import InputError, SetupError
 from hpckit.settings.apps import apps, find_preset
 from hpckit.settings.config import load
 
+EXAMPLE = "gray_scott"  # the app that `init --app` copies
 NO_LAYERS = {"HPCKIT_CONFIG": os.devnull}  # an environment without settings, and an empty user file
 
 
@@ -18,10 +20,14 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     it = argparse.ArgumentParser(prog="hpckit init", description="Write a commented run file with every setting.")
     it.add_argument("name", nargs="?", metavar="APP|PRESET", help="whose settings; left out: list apps and presets")
+    it.add_argument("--app", metavar="NAME", help="write a small app in full into the folder NAME, to start yours from")
     it.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file to make (NAME.toml)")
     it.epilog = "settings to change in it may follow as key=value, as for `hpckit run`"
     settings = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
     options = it.parse_args([argument for argument in arguments if argument not in settings])
+    if options.app is not None:
+        write_app(options.app)
+        return 0
     if options.name is None:
         list_presets()
         return 0
@@ -30,6 +36,20 @@ def main(arguments: list[str]) -> int:
     write_new(path, load(options.name, settings, NO_LAYERS).run_file)
     print(f"wrote {path}; run it:  hpckit run {shlex.quote(str(path))} -n 2")
     return 0
+
+
+def write_app(name: str) -> None:
+    """Write the app that `hpckit.apps.gray_scott` is, under another name: config, run, report and test.
+
+    Raises `InputError` for a name that no package can have, or that is taken.
+    """
+    if not name.isidentifier() or name in apps() or importlib.util.find_spec(name) is not None:
+        why = "is taken" if name.isidentifier() else "is no name of a Python package"
+        raise InputError(f"--app {name}: the name {why}", do="take another, of letters, digits and _")
+    for path in sorted(apps()[EXAMPLE].folder.glob("*.py")):
+        text = path.read_text(encoding="utf-8").replace(f"hpckit.apps.{EXAMPLE}", name).replace(EXAMPLE, name)
+        write_new(Path(name, path.name), text)
+    print(f"wrote the app {name}; run it:  hpckit run ./{name} -n 2    (presets: hpckit init ./{name} FILE)")
 
 
 def list_presets() -> None:

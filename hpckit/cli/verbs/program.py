@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.ending import likely, lost_rank, stall_that_ended
-from hpckit.cli.user_rank import Guests, OwnLines, exit_code_of, run_words, start_watch, tell_own_lines, user_lines
-from hpckit.errors import HpckitError, InputError, RankLostError, StallError
+from hpckit.cli.ending import build_report_of, likely, lost_rank, stall_that_ended
+from hpckit.cli.user_rank import (
+    ENDS,
+    Guests,
+    OwnLines,
+    exit_code_of,
+    program_ends,
+    run_words,
+    start_watch,
+    tell_own_lines,
+    user_lines,
+)
+from hpckit.errors import EXIT_STOPPED, HpckitError, InputError, RankLostError, StallError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
+from hpckit.run.directory import RunDirectory
+from hpckit.run.settings import ABORT_SECONDS, WARN_SECONDS
 from hpckit.settings.table import PlainLines
 
+WATCHED = {"limit": WARN_SECONDS, "check": False, "end": ABORT_SECONDS}  # the default watch
 OWN_START = re.compile(rb"mpi4py\.rc|\brc\.initialize|MPI\.Init")  # a program that starts MPI in its own way
 
 
@@ -29,7 +43,7 @@ def run_program(
     way or have one rank, gives way to a watch of the program's own, and ends no rank that computes.
 
     Returns the program's exit code: an exception on any rank ends all of them with 1, an error of hpckit with its
-    own code, a lost rank with 7.
+    own code, a lost rank with 7; a program whose checkpoints were asked to stop early ends with 75.
     """
     program = Path(words[0])
     if not program.is_file():
@@ -43,11 +57,13 @@ def run_program(
     mpiexec.warn_if_crowded(ranks)
     screen = PlainLines()
 
-    def on_stop(times: int, process: subprocess.Popen) -> None:
-        """Do nothing: the program gets SIGTERM from its launcher, and has no run directory with a stop file."""
-        process.terminate()
-
     with scratch() as folder:
+
+        def on_stop(times: int, process: subprocess.Popen) -> None:
+            """SIGTERM to the ranks themselves, since the launcher would not wait for their checkpoint."""
+            if times > 1 or not guests.ask_to_stop():
+                process.terminate()
+
         guests, failed = Guests(Path(folder), ranks), OwnLines(Path(folder))
 
         def on_tick() -> None:
@@ -63,6 +79,9 @@ def run_program(
         on_tick()
         stall, code = stall_that_ended(Path(folder, "watch")), failed.code
         first = end.before(failed.rank) if code == RankLostError.exit_code else {}
+        ends = json.loads(Path(folder, ENDS).read_text("utf-8")) if Path(folder, ENDS).exists() else {}
+    if not end.code and ends:
+        return tell_ends(ends, words, ranks)
     if end.stops:
         return 128 + 2
     if end.code and stall:
@@ -79,6 +98,19 @@ def run_program(
     if left or ("how" in end.lost and not end.aborted):
         raise RankLostError(f"{program}: {lost_rank(end.lost)}", likely=likely(end.lost), do="hpckit explain HPK-700")
     return end.code
+
+
+def tell_ends(ends: dict[str, Any], words: list[str], ranks: int) -> int:
+    """Draw the reports of the program's runs, and say where it stopped early; returns 75 if it did, else 0."""
+    runs, stopped = ends.get("runs", []), ends.get("stopped", {})
+    for path in runs:
+        build_report_of(RunDirectory(path))
+    for path, step in stopped.items():
+        again = f"run {shlex.join(words)} -n {ranks}"
+        if (own := str(Path(path).parent)) in runs:
+            path, again = own, f"resume {own}"
+        print(f"stopped early after step {step}, files complete in {path}; to go on: hpckit {again}", flush=True)
+    return EXIT_STOPPED if stopped else 0
 
 
 def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> int:
@@ -99,4 +131,5 @@ def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> 
         if code := exit_code_of(error):  # the other ranks may wait for this one
             print(end="", flush=True)
             MPI.COMM_WORLD.Abort(code)
-    return 0
+    ends = program_ends()
+    return tell_ends(ends, words, above.size) if above.rank == 0 else EXIT_STOPPED if ends.get("stopped") else 0

@@ -10,7 +10,7 @@ from typing import Any
 from hpckit.errors import HpckitError, InputError
 from hpckit.io.probe import require_sound
 from hpckit.run.directory import RunDirectory
-from hpckit.settings.apps import find_app
+from hpckit.settings.apps import app_of
 
 CHOICES = {"cut": ("extremum", "center"), "hovmoeller": ("auto", "mean", "extremum", "off")}
 
@@ -69,7 +69,6 @@ def build(directory: RunDirectory, **options: Any) -> Path:
 def extension_of(directory: RunDirectory) -> ModuleType | None:
     """The module `report` of the run's app; None for apps without one or that are not installed here."""
     try:
-        name = str((directory.read_json("resolved.json") or {}).get("app"))
-        return find_app(name).report_module
-    except (HpckitError, ImportError, ValueError):
+        return app_of(directory.read_json("resolved.json") or {}).report_module
+    except (HpckitError, ImportError, LookupError, ValueError):
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import os
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
+from hpckit.cli.verbs.program import WATCHED, run_program
 from hpckit.cli.verbs.run import positive
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
@@ -18,7 +21,7 @@ from hpckit.launch.launcher import Joined, check_plan
 from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance
 from hpckit.run.directory import RunDirectory
-from hpckit.settings.apps import App, find_app
+from hpckit.settings.apps import App, app_of
 from hpckit.settings.config import check, mistakes_of
 from hpckit.settings.identity import CHANGEABLE, inputs, is_changeable
 from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
@@ -55,6 +58,8 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     options = parser().parse_intermixed_args(arguments)
     require_ranks(options.ranks, above)
     directory = RunDirectory(options.directory)
+    if program := (directory.read_json("resolved.json") or {}).get("program"):
+        return _run_program_again(directory, program, options, above)
     record = _changed(_record(directory), options.settings)
     if directory.is_done():
         print(f"the run is done already: {directory.path}", flush=True)
@@ -76,6 +81,23 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         return run_launched(prepare(ranks), ranks, lock, report=report)
 
 
+def _run_program_again(
+    directory: RunDirectory, program: list[str], options: argparse.Namespace, above: Joined | None
+) -> int:
+    """Start the program of a `hp.Run` again in its folder, with its arguments: its checkpoints go on by themselves."""
+    record = directory.read_json("resolved.json")
+    if options.settings:
+        raise InputError(
+            f"{directory.path} is the run of a program, which has no settings to change: {' '.join(options.settings)}",
+            do=f"hpckit run {shlex.join(program)} with other arguments",
+        )
+    if directory.is_done():
+        print(f"the run is done already: {directory.path}", flush=True)
+        return 0
+    os.chdir(record["folder"])
+    return run_program(program, options.ranks or int(record["ranks"]), above, WATCHED)
+
+
 def _record(directory: RunDirectory) -> dict[str, Any]:
     """The record of the run, as `hpckit run` resolved it."""
     record = directory.read_json("resolved.json")
@@ -92,7 +114,7 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """The record with changed settings. Raises `InputError` that lists all words that are invalid or cannot change."""
     if not words:
         return record
-    app = find_app(str(record["app"]))
+    app = app_of(record)
     schema = Schema(app.config)
     layer, mistakes = command_line_layer(words, schema)
     settings = Settings()
@@ -122,7 +144,7 @@ def _check(directory: RunDirectory, record: dict[str, Any], ranks: int) -> int:
     """Check that the settings are valid, also on this number of ranks; else raise `InputError`. Returns the bytes per
     rank.
     """
-    app: App = find_app(str(record["app"]))
+    app: App = app_of(record)
     try:
         config = check(app.config, record["values"])
     except ValidationError as error:
@@ -140,7 +162,7 @@ def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str],
     """Under the lock: begin another attempt, with the files that the ranks need."""
     record = _changed(_record(directory), settings)
     memory = _check(directory, record, ranks)
-    now = {"ranks": ranks, "memory": memory, "inputs": inputs(find_app(str(record["app"])), record["values"])}
+    now = {"ranks": ranks, "memory": memory, "inputs": inputs(app_of(record), record["values"])}
     number = directory.begin_attempt()
     directory.write_json("resolved.json", {**record, **now, "attempt": number})
     directory.write_json("provenance.json", provenance(["resume", *arguments], ranks, mpiexec.rank_environment(ranks)))

@@ -161,6 +161,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
     record = {
         "app": name,
         "package": configuration.app.package,
+        "home": configuration.app.home,
         "title": configuration.title or name,
         "ranks": ranks,
         "steps": plan.steps,

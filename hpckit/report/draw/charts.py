@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hpckit.report.page import with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot, to_svg
 from hpckit.report.units import time_scale
@@ -26,7 +27,7 @@ def over_time(
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(3.7, 2.0), layout="constrained")
     end = max((times[-1] for times, _ in lines.values() if times), default=1.0)
-    scale, unit = time_scale(end, unit)
+    own, (scale, unit) = unit, time_scale(end, unit)
     if zero:
         axes.axhline(0.0, color="#aab4bd", linewidth=0.7)
     for (name, (times, values)), color in zip(lines.items(), SERIES * 9, strict=False):
@@ -45,7 +46,15 @@ def over_time(
         axes.locator_params(axis="x", integer=True)
     if len(lines) > 1:
         axes.legend(loc="best", handlelength=1.2)
-    return to_svg(figure, f"{title} over time", "chart")
+    return with_data(to_svg(figure, f"{title} over time", "chart"), title, _columns(lines, own))
+
+
+def _columns(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], unit: str) -> Mapping[str, list[float]]:
+    """Time and the values of each line; nan where a line has none at a time."""
+    times = sorted({time for at, _ in lines.values() for time in at})
+    named = {name: dict(zip(at, values, strict=True)) for name, (at, values) in lines.items()}
+    head = unit if unit == "steps" else f"time ({unit})"
+    return {head: times} | {name: [of.get(time, math.nan) for time in times] for name, of in named.items()}
 
 
 def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, float] | None:
@@ -112,7 +121,8 @@ def phase_bars(rows: Mapping[str, Record]) -> str:
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0)
-    return to_svg(figure, "phase times of the ranks", "wide")
+    columns = {"rank": list(range(count))} | {name: row["ranks"] for name, row in rows.items()}
+    return with_data(to_svg(figure, "phase times of the ranks", "wide"), "phases, seconds", columns)
 
 
 def _selection(rows: Mapping[str, Record], count: int) -> list[int]:
@@ -151,7 +161,7 @@ def decomposition_picture(record: Record) -> str:
         axes.add_patch(plt.Rectangle((x, z), dx, dz, fill=False, edgecolor=color, linewidth=1.0))
         if len(blocks) <= 64:
             text = f"rank {block['rank']}" if len(blocks) <= 6 else str(block["rank"])
-            axes.text(x + dx / 2, z + dz / 2, text, ha="center", va="center", fontsize=8, color=INK)
+            axes.text(x + dx / 2, z + dz / 2, text, ha="center", va="center", fontsize=9.5, color=INK)
     axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
     axes.locator_params(axis="y", nbins=max(1, round(6 * tall)), steps=(1, 2, 5, 10))
     axes.set_xlim(0, width)

@@ -49,7 +49,7 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bo
     if arrows and field.wind is not None:
         _arrows(axes, field, index, scales)
     for name, set_label in ((1, axes.set_xlabel), (0, axes.set_ylabel)):
-        set_label(f"{field.dims[name]} ({units[name]})" if units[name] else field.dims[name], fontsize=7.5)
+        set_label(f"{field.dims[name]} ({units[name]})" if units[name] else field.dims[name], fontsize=9.2)
     axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
     axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
     axes.ticklabel_format(style="plain", useOffset=False)

@@ -137,11 +137,11 @@ def _picture(record: Record) -> str:
         if flops / rate <= start:
             continue
         axes.loglog([start, flops / rate], [start * rate, flops], color=color, linewidth=width)
-        style = {"fontsize": 7, "color": color, "rotation": angle, "rotation_mode": "anchor"}
+        style = {"fontsize": 9, "color": color, "rotation": angle, "rotation_mode": "anchor"}
         at = (start, start * rate)
         axes.annotate(f"{name} {number(rate, 3)} GB/s", at, xytext=(6, 7), textcoords="offset points", **style)
     axes.loglog([flops / memory, high], [flops, flops], color=INK)
-    style = {"fontsize": 7, "color": INK, "ha": "right"}
+    style = {"fontsize": 9, "color": INK, "ha": "right"}
     axes.annotate(f"{number(flops, 3)} GFLOP/s", (high, flops), xytext=(0, 4), textcoords="offset points", **style)
     for point, color in zip(points, SERIES * 9, strict=False):
         axes.loglog([point["flops_per_byte"]], [point["gflops"]], "o", color=color, label=point["name"], markersize=6)

@@ -16,6 +16,7 @@ from hpckit.report.units import counted, duration, number, percent, scaled, time
 
 Record = dict[str, Any]
 TIMES = "\u00d7"
+MOST_CARDS = 7  # in a row
 
 
 def header(run: RunData, numbers: Record) -> str:
@@ -48,9 +49,8 @@ def verdict(numbers: Record) -> str:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
     if numbers.get("result"):
         parts.append(str(numbers["result"]))
-    return " ".join(parts) or {"failed": "The run failed before it had results."}.get(
-        numbers["status"], "No results yet."
-    )
+    otherwise = {"failed": "The run failed before it had results.", "done": "All steps are done."}
+    return " ".join(parts) or otherwise.get(numbers["status"], "No results yet.")
 
 
 def failure(numbers: Record) -> str:
@@ -74,8 +74,8 @@ def failure(numbers: Record) -> str:
 
 
 def headline(numbers: Record) -> str:
-    """The figures of the run as cards, with the formula of t_eff."""
-    cards = []
+    """The figures of the run as cards, those that the app puts first (`headline` in its summary) before the others."""
+    cards = [_card(str(value), str(what)) for what, value in (numbers.get("headline") or {}).items()]
     if "cell_steps_per_second" in numbers:
         cards.append(_card(scaled(numbers["cell_steps_per_second"], ""), "cell-steps/s"))
     if "t_eff" in numbers:
@@ -92,7 +92,9 @@ def headline(numbers: Record) -> str:
     if len(cards) < 3:  # a run that ended before it had figures
         return ""
     formula = _formula(numbers) if "t_eff" in numbers else ""
-    return f'<div class="cards">{"".join(cards)}</div><p class="formula">{escape(formula)}</p>'
+    columns = math.ceil(len(cards) / math.ceil(len(cards) / MOST_CARDS))
+    shown = f'<div class="cards" style="--columns: {columns}">{"".join(cards)}</div>'
+    return shown + (f'<p class="formula">{escape(formula)}</p>' if formula else "")
 
 
 def findings(found: Sequence[Finding]) -> str:
@@ -134,7 +136,8 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
     for title, members in groups.items():
         lines = {name: (steps if name in titles else run).series(name) for name in members}
         if not all(name in drawn or _constant(values) for name, (_, values) in lines.items()):
-            named = run.with_unit(members[0], titles.get(title, title))
+            one = run.words(title) if len(members) == 1 else title.replace("_", " ")
+            named = run.with_unit(members[0], titles.get(title, one))
             pictures.append(charts.over_time(named, lines, unit=run.time_unit))
     rows = [
         (

@@ -131,5 +131,5 @@ def _laws(axes: Any, k: Any, mean: Any) -> None:
     for slope, name in LAWS:
         axes.loglog([a, b], [level, level * (b / a) ** slope], color=MUTED, linewidth=0.8, linestyle=":")
         at = (b, level * (b / a) ** slope)
-        text = axes.annotate(name, at, fontsize=7, color=MUTED, xytext=(2, 0), textcoords="offset points")
+        text = axes.annotate(name, at, fontsize=9.2, color=MUTED, xytext=(2, 0), textcoords="offset points")
         text.set_bbox({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.6})

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.cli.verbs.compare.fields import differences, is_file_of_numbers, outputs
+from hpckit.cli.verbs.compare.report import write_comparison
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
 from hpckit.comm.agree import plain
 from hpckit.errors import InputError
@@ -27,7 +28,7 @@ MOST_SHUFFLES = 10_000
 # Columns of metrics that are not compared: where the line stands, and how fast the machine was.
 NO_METRICS = {"step", "samples_per_second", "tokens_per_second", "mfu", "communication"}
 # Keys of resolved.json and summary.json that say nothing about what was computed.
-ASIDE = {"ranks", "phases", "decomposition", "blocks", "checkpoints", "attempt", "wall_seconds"}
+ASIDE = {"ranks", "phases", "decomposition", "blocks", "checkpoints", "attempt", "wall_seconds", "headline", "titles"}
 
 
 def main(arguments: list[str]) -> int:
@@ -40,8 +41,21 @@ def main(arguments: list[str]) -> int:
         "a", type=Path, metavar="A", help="a run directory, a folder of runs that are repeats, or an HDF5 file"
     )
     it.add_argument("b", type=Path, metavar="B")
+    it.add_argument("more", type=Path, nargs="*", metavar="C", help="more runs, for --report")
+    it.add_argument(
+        "--report", type=Path, metavar="PAGE.html", help="write a page with the metrics of all runs in one chart each"
+    )
     it.add_argument("--json", action="store_true", help="print one JSON object")
     options = it.parse_args(arguments)
+    if options.report is not None:
+        print(
+            write_comparison(
+                [run.path for path in (options.a, options.b, *options.more) for run in _runs(path)], options.report
+            )
+        )
+        return 0
+    if options.more:
+        raise InputError(f"{2 + len(options.more)} runs", do="compare two, or all of them with --report PAGE.html")
     found = compare(options.a, options.b)
     if options.json:
         print(json.dumps(plain(found)))
