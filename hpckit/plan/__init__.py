@@ -4,6 +4,9 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "HaloField": "hpckit.plan.grid.halo",
+    "Partial": "hpckit.plan.tensors.layout",
+    "Replicate": "hpckit.plan.tensors.layout",
+    "Shard": "hpckit.plan.tensors.layout",
     "StageTimes": "hpckit.plan.pipeline.times",
     "add_algorithm": "hpckit.plan.collective.algorithms",
     "collective_plan": "hpckit.plan.collective.algorithms",
@@ -14,11 +17,13 @@ _HOMES = {
     "halo_plan": "hpckit.plan.grid.halo",
     "machine_of": "hpckit.plan.machine.machine",
     "md_plans": "hpckit.plan.particles.uniform",
+    "matmul_layout": "hpckit.plan.tensors.layout",
     "partition_layers": "hpckit.plan.pipeline.partition",
     "pipeline_program": "hpckit.plan.pipeline.program",
     "pipeline_schedule": "hpckit.plan.pipeline.schedules",
     "price_schedule": "hpckit.plan.pipeline.price",
     "read_schedule": "hpckit.plan.pipeline.table",
+    "redistribution": "hpckit.plan.tensors.redistribution",
     "spectral_gap": "hpckit.plan.collective.gossip",
     "training_plan": "hpckit.plan.pipeline.training",
     "transposed": "hpckit.plan.protocol",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import halo, md, pipeline
+from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute
 from hpckit.errors import InputError, nearest
 from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
@@ -35,7 +35,7 @@ MOST_GAPS = 1024
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
-OTHERS = {"pipeline": pipeline, "halo": halo, "md": md}
+OTHERS = {"pipeline": pipeline, "halo": halo, "md": md, "redistribute": redistribute}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 

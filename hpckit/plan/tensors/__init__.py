@@ -1,0 +1,1 @@
+"""Layouts of tensors on a mesh, and the plans that change them."""

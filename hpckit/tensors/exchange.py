@@ -1,0 +1,128 @@
+"""Runs a change of layout: the messages of its plan, each a box of the tensor, and the additions in their order."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.comm.checksums import End, Seals
+from hpckit.comm.mesh import Mesh
+from hpckit.plan.protocol import NOBODY
+from hpckit.plan.tensors.hop import Hop
+from hpckit.plan.tensors.redistribution import RedistributionPlan
+
+__communicates__ = True  # its frames are not call sites
+Box = tuple[slice, ...]
+
+
+class Part(NamedTuple):
+    """A message of a rank: its peer, and the box within the local array before, or within a summand after."""
+
+    peer: int
+    box: Box
+    summand: int = 0
+
+
+class Program(NamedTuple):
+    """What a rank does in a hop. doubled: in each step those it sends to, and the one it takes from (NOBODY: none)."""
+
+    sends: tuple[Part, ...]
+    receives: tuple[Part, ...]
+    shape: tuple[int, ...]
+    doubled: tuple[tuple[tuple[int, ...], int], ...]
+
+
+@lru_cache(maxsize=256)
+def program(hop: Hop, rank: int) -> Program:
+    """The part of a rank in the steps of a hop."""
+    before, after = hop.source.bounds(), hop.target.bounds()
+    shape = tuple((after[rank, :, 1] - after[rank, :, 0]).tolist())
+    steps = list(hop.steps())
+    if hop.doubling:
+        doubled = []
+        for step in steps:
+            gives, takes = (each.peer[each.of(rank)].tolist() for each in (step.sends, step.receives))
+            doubled.append((tuple(gives), takes[0] if takes else NOBODY))
+        return Program((), (), shape, tuple(doubled))
+    ends = steps[0].sends, steps[0].receives
+    gives, takes = (each.peer[each.of(rank)].tolist() for each in ends)
+
+    def box(sender: int, receiver: int, origin: np.ndarray) -> Box:
+        start = np.maximum(before[sender, :, 0], after[receiver, :, 0]) - origin[:, 0]
+        stop = np.minimum(before[sender, :, 1], after[receiver, :, 1]) - origin[:, 0]
+        return tuple(slice(int(a), int(b)) for a, b in zip(start, stop, strict=True))
+
+    coords = hop.source.axes.all_coords()
+    return Program(
+        tuple(Part(peer, box(rank, peer, before[rank])) for peer in gives),
+        tuple(
+            Part(peer, box(peer, rank, after[rank]), int(coords[hop.axis, peer]) if hop.axis >= 0 else 0)
+            for peer in takes
+        ),
+        shape,
+        (),
+    )
+
+
+def redistribute(mesh: Mesh, plan: RedistributionPlan, local: np.ndarray) -> np.ndarray:
+    """Collective: the local array in the plan's target layout; a new array. What was given is unchanged."""
+    with mesh.observer.operation(mesh.comm, "redistribution", local.dtype.str):
+        for hop in plan.hops:
+            its = program(hop, mesh.rank)
+            local = _doubled(mesh, its, local) if hop.doubling else _exchanged(mesh, hop, its, local)
+    return local
+
+
+def _exchanged(mesh: Mesh, hop: Hop, its: Program, local: np.ndarray) -> np.ndarray:
+    """The boxes that arrive, and the sums of their summands as a tree."""
+    slots = [np.zeros(its.shape, local.dtype) for _ in range(hop.summands)]
+    kept = [part for part in its.sends if part.peer == mesh.rank]
+    for part in its.receives:
+        if part.peer == mesh.rank:
+            slots[part.summand][part.box] = local[kept[0].box]
+    arriving = [part for part in its.receives if part.peer != mesh.rank]
+    views = [slots[part.summand][part.box] for part in arriving]
+    taken = [(part.peer, np.empty(view.shape, local.dtype)) for part, view in zip(arriving, views, strict=True)]
+    leaving = [(part.peer, np.ascontiguousarray(local[part.box])) for part in its.sends if part.peer != mesh.rank]
+    _send(mesh, leaving, taken)
+    for view, (_, came) in zip(views, taken, strict=True):
+        view[...] = came
+    step = 1
+    while step < len(slots):
+        for slot in range(0, len(slots) - step, 2 * step):
+            slots[slot] += slots[slot + step]
+        step *= 2
+    return slots[0]
+
+
+def _doubled(mesh: Mesh, its: Program, local: np.ndarray) -> np.ndarray:
+    """The sum over the axis, of blocks twice as large in each step."""
+    total = local.copy()
+    for gives, taker in its.doubled:
+        taken = [(taker, np.empty_like(total))] if taker != NOBODY else []
+        _send(mesh, [(peer, total) for peer in gives], taken)
+        for _, came in taken:
+            total += came
+    return total
+
+
+def _send(mesh: Mesh, leaving: list[tuple[int, np.ndarray]], arriving: list[tuple[int, np.ndarray]]) -> None:
+    """Messages to and from other ranks, by their peers; checksums follow where they are on."""
+    tag = mesh.tags(2)
+    requests = [mesh.comm.Irecv(_message(came), peer, tag) for peer, came in arriving]
+    requests += [mesh.comm.Isend(_message(sent), peer, tag) for peer, sent in leaving]
+    MPI.Request.Waitall(requests)
+    if mesh.observer.checks_messages:
+        seals = Seals(mesh.comm)
+        seals.start(
+            [End(peer, tag + 1, "part of a tensor", [sent]) for peer, sent in leaving],
+            [(peer, tag + 1) for peer, _ in arriving],
+        )
+        seals.finish([End(peer, tag + 1, "part of a tensor", [came]) for peer, came in arriving])
+
+
+def _message(array: np.ndarray) -> list[Any]:
+    return [array.reshape(-1).view(np.uint8), MPI.BYTE]
