@@ -170,7 +170,7 @@ def test_planted_faults_are_named():
         (3, longer, "step 3: rank 1 sends 2 cells from cell . on, rank 0 takes 1"),
         (6, twice, "rank . ends with .*slot"),
         (2, lost, "rank . ends with .*slot"),
-        (0, wrong_slot, "rank . ends with .*slot"),
+        (0, wrong_slot, "step 0: rank 0 sends slot 0, and rank 4 stores it in slot ., of another size"),
         (0, below, "step 0: rank 1 sends the cells -1 to 0"),
         (4, beyond, "step 4: rank 1 receives the cells 5 to 6"),
         (4, backward, "step 4: rank 1 sends the cells"),

@@ -5,6 +5,7 @@ Bandwidth terms for n bytes on p ranks, latency terms in steps: Thakur, Rabensei
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -108,11 +109,16 @@ def torus(ranks: int, shape: tuple[int, int] | None = None) -> CollectivePlan:
     shape = _checked_torus(ranks, shape)
     along, across = rows(shape), columns(shape)
     rank = np.arange(ranks)
-    high = np.full(ranks, shape[0])
-    in_rows = ring_gather(along, ranks, np.zeros_like(rank), high)
+    in_rows = ring_gather(along, ranks, np.zeros_like(rank), np.full(ranks, shape[0]))
     in_columns = ring_gather(across, ranks, along.position * shape[0], np.ones_like(rank))
     plans = (backward(in_rows, "reduce_scatter"), backward(in_columns, "reduce_scatter"), in_columns, in_rows)
-    return joined("all_reduce", "torus", *plans)
+    # The next place in a row, whose block begins shape[0] slots on; the next row, whose slot of each block is the next.
+    slot, (high, wide) = rank, shape
+    turns = (
+        (rank - rank % wide + (rank + 1) % wide, (slot + high) % ranks),
+        ((rank + wide) % ranks, slot - slot % high + (slot + 1) % high),
+    )
+    return replace(joined("all_reduce", "torus", *plans), symmetries=turns)
 
 
 def _folded(plan: CollectivePlan, core: int) -> CollectivePlan:

@@ -47,9 +47,14 @@ class GossipPlan(CollectivePlan):
         """A round keeps the mean: each rank's weights add up to 1, and so do the weights that its buffer gets on all
         ranks (exactly, in whole numbers); none is negative.
         """
+        if np.shape(self.shares) != (self.slots, self.ranks) or self.shares.dtype.kind not in "iu":
+            raise PlanError(f"{self.title()}: the weights are {self.slots} x {self.ranks} whole numbers")
+        if (np.abs(self.shares) > self.parts).any():
+            raise PlanError(f"{self.title()}: a weight is more than {self.parts}/{self.parts}")
         if (self.shares < 0).any():
             rank = int(np.argwhere(self.shares < 0)[0][1])
             raise PlanError(f"{self.title()}: rank {rank} gives a negative weight")
+        self._check_fields()
         start = np.full((self.ranks, self.slots), NOTHING)
         start[:, 0] = np.arange(self.ranks)
         return Claim(
@@ -66,6 +71,9 @@ class GossipPlan(CollectivePlan):
         ordered = held[own, 0]
         at = np.minimum(np.searchsorted(ordered, held), self.ranks - 1)
         came = ordered[at] == held  # else nothing came into the slot
+        if (self.shares.T[~came] != 0).any():
+            rank, slot = map(int, np.argwhere(~came & (self.shares.T != 0))[0])
+            raise PlanError(f"{self.title()}: rank {rank} gives a weight to slot {slot}, into which nothing comes")
         given, gotten = np.where(came, self.shares.T, 0), np.zeros(self.ranks, np.int64)
         np.add.at(gotten, own[at][came], given[came])
         for what, sums in (("the weights that it gives", given.sum(1)), ("the weights that its buffer gets", gotten)):

@@ -19,12 +19,14 @@ def ring_gather(lines: Lines, slots: int, base: Ints, width: Ints) -> Collective
 
     The block of the rank at place q of a line is its slots base + q * width and on, `width` of them.
     """
-    right = lines.member((lines.position + 1) % np.maximum(lines.size, 1))
+    size = np.maximum(lines.size, 1)
+    right = lines.member((lines.position + 1) % size)
 
     def step(turn: int) -> Step:
-        active = turn < lines.size - 1
-        first = base + width * ((lines.position - turn) % np.maximum(lines.size, 1))
-        return messages(np.where(active, right, NOBODY), first, first + width)
+        # No turn is longer than a line, so that the place is not far below 0.
+        place = lines.position - turn
+        first = base + width * np.where(place < 0, place + size, place)
+        return messages(np.where(turn < lines.size - 1, right, NOBODY), first, first + width)
 
     length = max(lines.longest() - 1, 0)
     alike = bool((lines.size[lines.size > 0] == lines.longest()).all())
