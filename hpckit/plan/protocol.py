@@ -302,6 +302,8 @@ def transposed(plan: Plan) -> Plan:
     """The same messages backward; stores become additions and additions stores.
 
     A halo exchange becomes the accumulation of halos, an all-gather a reduce-scatter, a broadcast a reduce, a change of
-    layout its gradient. For plans without computations.
+    layout its gradient. For plans without computations, and in which no rank adds to cells that it sends in the same
+    step: backward it would overwrite them while they leave. So recursive doubling has no transposed plan, and `prove`
+    refuses it; take another all-reduce.
     """
     return Transposed(plan)

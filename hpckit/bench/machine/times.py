@@ -20,6 +20,7 @@ from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.protocol import NOBODY, Step
 
 PROBES = ("one", "pairs", "exchange")
+COPY = "copy"  # a probe without messages
 STEPS = 4
 LONG = "*3"  # marks a chain three times as long
 PROBE = "probe"  # the operation of the plans below
@@ -57,12 +58,13 @@ def at_once(probe: str, ranks: int) -> int:
 
 def share(probe: str) -> float:
     """The part of the buffer in a message."""
-    return 0.5 if probe.startswith("exchange") else 1.0
+    return 0.5 if probe.startswith(("exchange", COPY)) else 1.0
 
 
 def probe_plan(probe: str, ranks: int) -> CollectivePlan:
     """one: the buffer goes from rank to rank. pairs: so do two or more at once, half as many as ranks. exchange:
-    every rank sends one half to the next and takes the other half, which it passes on in the next step.
+    every rank sends one half to the next and takes the other half, which it passes on in the next step. copy: every
+    rank copies one half to the other.
     """
     name, reduce = probe.removesuffix(LONG).rstrip("+"), "+" in probe
     length = 3 * STEPS if probe.endswith(LONG) else STEPS
@@ -73,8 +75,10 @@ def probe_plan(probe: str, ranks: int) -> CollectivePlan:
         "exchange": lambda i: messages(
             (rank + 1) % ranks, none + i % 2, one + i % 2, into=none + (i + 1) % 2, reduce=reduce
         ),
+        COPY: lambda i: messages(rank, none + i % 2, one + i % 2, into=none + (i + 1) % 2),
     }
-    return CollectivePlan("all_reduce", probe, ranks, 2 if name == "exchange" else 1, length, steps[name])
+    slots = 2 if name in ("exchange", COPY) else 1
+    return CollectivePlan("all_reduce", probe, ranks, slots, length, steps[name])
 
 
 def _case(cases: list[Case], seconds: float) -> dict[str, Any]:

@@ -156,15 +156,18 @@ class Clocks:
         away = s != d
         level = self.machine.level_of(s, d)
         alone = flight.nbytes / np.array([x.bandwidth for x in levels])[level]
+        if not away.all():
+            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
         shared = np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
         latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
         nothing = np.zeros(len(s))
         add = flight.nbytes / self.machine.reduction
+        sending = np.where(away, overhead, 0.0)
         return Prepared(
             sender=s,
             receiver=d,
             lag=flight.lag,
-            occupy=np.stack([overhead + shared, nothing + overhead, alone, shared - alone, nothing], axis=1),
+            occupy=np.stack([sending + shared, sending, alone, shared - alone, nothing], axis=1),
             arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
             add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
@@ -179,6 +182,8 @@ class Clocks:
         latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
         nothing = np.zeros(len(s))
         alone = flight.nbytes * (np.minimum(stored, added) if flight.add else stored)
+        if not away.all() and self.machine.tables(self.ranks, "copy"):
+            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
         overhead = np.where(away, OVERHEAD * latency, 0.0)
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
         add = flight.nbytes * np.maximum(added - stored, 0.0)
@@ -213,6 +218,7 @@ class Clocks:
             levels = self.machine.levels
             wait = np.where(away, np.array([it.latency for it in levels])[outer] + self.machine.overhead, 0.0)
             alone = moved / np.array([it.bandwidth for it in levels])[outer]
+            alone = np.where(away, alone, self.machine.copying(self.ranks, moved))
             shared, add = alone, moved / self.machine.reduction
             for number, unit in enumerate(levels):
                 if unit.shared:
