@@ -6,6 +6,8 @@ doubled or misplaced contribution, or data of no rank, is detected with probabil
 
 from __future__ import annotations
 
+import numpy as np
+
 from hpckit.errors import HpckitError, PlanError
 from hpckit.plan.execution import Execution, Proof
 from hpckit.plan.form import MALFORMED
@@ -47,8 +49,8 @@ def _counted(plan: Plan) -> Proof:
     steps = messages = copies = 0
     for step in plan.steps():
         rank, peer = step.sends.ranks(), step.sends.peer
-        own = int((rank == peer).sum())
+        own = int(np.count_nonzero(rank == peer))
         copies += own
-        messages += int((peer != NOBODY).sum()) - own
+        messages += int(np.count_nonzero(peer != NOBODY)) - own
         steps += 1
     return Proof(plan.ranks, steps, messages, copies)

@@ -184,14 +184,15 @@ class _Kept:
         count = [(self.tables[d] >= 0).sum(1)[self._coords[d, ranks]] for d in range(len(self.shape))]
         along = self.tables[dim][self._coords[dim, ranks]]
         bounds = [((along < each[:, None]) & (along >= 0)).sum(1) for each in (low, high)]
-        kinds, which = np.unique(np.stack([*bounds, *count], axis=1), axis=0, return_inverse=True)
+        rows = list(zip(*(each.tolist() for each in (*bounds, *count)), strict=True))
+        kinds = {kind: number for number, kind in enumerate(dict.fromkeys(rows))}
         lists = []
-        for begin, end, *counts in kinds.tolist():
+        for begin, end, *counts in kinds:
             ranges = [np.arange(n) for n in counts]
             ranges[dim] = np.arange(begin, max(begin, end))
             lists.append(np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), self.shape).reshape(-1))
         starts = np.array([0, *itertools.accumulate(map(len, lists))])
-        which = which.reshape(-1)
+        which = np.array([kinds[row] for row in rows], np.int64)
         cells = np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int64)
         return starts[which], starts[which + 1], cells, bounds[1] - bounds[0]
 
