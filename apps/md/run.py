@@ -19,6 +19,7 @@ from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
+from hpckit.comm.agree import first_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.md.fire import Fire
@@ -183,13 +184,10 @@ def _require_sound(system: System, thermo: Thermo, step: int) -> None:
     particles = system.particles.on_host()
     slots = particles.own
     lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
-    own = np.array([0 if len(lost) else 1, particles.ids[lost[0]] + 1 if len(lost) else 0], np.int64)
-    every = np.empty((system.mesh.size, 2), np.int64)
-    system.mesh.comm.Allgather(own, every)
-    rank = int(every[:, 0].argmin())
+    rank, particle = first_of_ranks(system.mesh.comm, int(particles.ids[lost[0]]) + 1 if len(lost) else None) or (0, 0)
     raise BlowUpError(
         "forces or velocities are no longer finite",
-        where=f"rank {rank}, step {step}, particle {every[rank, 1]}",
+        where=f"rank {rank}, step {step}, particle {particle}",
         likely="two particles that came too close: a time step too long, or overlaps at the start",
         do="lower time.dt, or start from particles that do not overlap",
     )
