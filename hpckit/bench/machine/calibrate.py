@@ -48,11 +48,6 @@ def memory_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     return [*empty, *((*call, nbytes) for nbytes in sizes for call in (COPIED, ADDED))]
 
 
-def halo_cases() -> list[Case]:
-    """The cases to time for a model of halo exchanges."""
-    return []
-
-
 def default_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     """All-reduces that run by default within a node."""
     return [("all_reduce", name, nbytes) for nbytes in sizes for name in IN_NODE if name == "staged" or nbytes <= FLAT]

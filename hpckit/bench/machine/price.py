@@ -23,22 +23,33 @@ from hpckit.plan.topology import Topology
 RANKS = 2
 # Between the sizes of the calibration, from 8 bytes to 64 MB.
 TESTED = (8, 512, 2**13, 2**15, 2**17, 2**19, 2**21, 2**23, 2**25, 64_000_000)
-CUBES = (64, 256)
+CUBES = (64, 256)  # cells of a halo's block along each dim
+QUICK = 2**20
 NAMES = ("z", "y", "x")
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Calibrate on 2 ranks, then price and time the same calls, in turn."""
-    tests: list[Case] = [("all_reduce", AUTO, nbytes) for nbytes in TESTED]
-    tests += [(HALO, "exchange", n) for n in CUBES]
-    cases = [*calibrate.probe_cases(RANKS), *calibrate.memory_cases(), *calibrate.halo_cases(), *tests]
-    times = measured(RANKS, cases, 20.0 if quick else 90.0)
-    found = times.undisturbed()
+    """Calibrate on 2 ranks, then price and time the same calls, in turn; with `quick` up to 1 MiB, one halo."""
+    sizes = tuple(n for n in calibrate.PROBE_SIZES if not quick or n <= QUICK)
+    reduced: list[Case] = [("all_reduce", AUTO, nbytes) for nbytes in TESTED if not quick or nbytes <= QUICK]
+    halos: list[Case] = [(HALO, "exchange", n) for n in (CUBES[:1] if quick else CUBES)]
+    # In jobs of their own: beside messages, which take many times as long, few rounds of calls in memory are timed.
+    jobs: list[list[Case]] = [
+        [*calibrate.memory_cases(sizes), *reduced],
+        [*calibrate.probe_cases(RANKS, sizes), *halos],
+    ]
+    found: dict[Case, float] = {}
+    options: dict[Case, dict[str, Any]] = {}
+    for cases in jobs:
+        times = measured(RANKS, cases, 15.0 if quick else 60.0)
+        found |= times.undisturbed()
+        options |= times.options
     machine = calibrate.model({RANKS: found}, "this node", "measured")
-    rows, off = Rows(), {"all_reduce": [], HALO: []}
-    for case in tests:
+    rows = Rows()
+    off: dict[str, list[float]] = {"all_reduce": [], HALO: []}
+    for case in (*reduced, *halos):
         operation, _, size = case
-        plan = _plan(case, times.options[case])
+        plan = _plan(case, options[case])
         if plan is None:
             print(f"{case}: by the library, which has no price", file=sys.stderr)
             continue
@@ -47,7 +58,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         off[operation].append(abs(predicted / found[case] - 1))
         rows.append(
             {
-                "case": f"{operation} {times.options[case].get('algorithm', '')}".strip(),
+                "case": f"{operation} {options[case].get('algorithm', '')}".strip(),
                 "size": size,
                 "priced_us": round(1e6 * predicted, 2),
                 "measured_us": round(1e6 * found[case], 2),

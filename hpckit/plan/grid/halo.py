@@ -228,7 +228,7 @@ class HaloPlan:
         found = []
         for it, extents in zip(self.fields, self._extents, strict=True):
             one = np.full(self.ranks, float(math.prod(it.components) * (it.itemsize or 1)))
-            found.append([math.prod(extents[:dim] + extents[dim + 1 :], start=one) for dim in range(len(extents))])
+            found.append([one * math.prod(extents[:dim] + extents[dim + 1 :]) for dim in range(len(extents))])
         return found
 
     def _made(self, field: int, dim: int, side: int) -> HaloStep:
