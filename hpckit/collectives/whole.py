@@ -44,8 +44,8 @@ def gather_blocks(block: np.ndarray, decomposition: Decomposition, mesh_axis: An
         every = gather(_bytes(rows[cut]), mesh_axis, root=root, counts=counts).wait()
         if whole is not None:
             for source, part in enumerate(_parts(every, counts)):
-                place = _place(decomposition, components, source, cut)
-                whole[place] = part.view(block.dtype).reshape(-1, *decomposition.owned(source)[1:])
+                place, shape = _place(decomposition, components, source, cut)
+                whole[place] = part.view(block.dtype).reshape(shape)
     return whole
 
 
@@ -62,7 +62,7 @@ def scatter_blocks(
     rows = block.reshape(-1, *block.shape[len(components) + 1 :])
     for cut, counts in _rounds(decomposition, components, block.dtype.itemsize):
         if whole is not None:
-            places = [_place(decomposition, components, target, cut) for target in range(len(counts))]
+            places = [_place(decomposition, components, target, cut)[0] for target in range(len(counts))]
             given = np.concatenate([_bytes(whole[place]) for place in places])
         scatter(given, mesh_axis, _bytes(rows[cut]), root=root, counts=counts).wait()
 
@@ -78,12 +78,17 @@ def _rounds(
         yield slice(first, first + at_once), np.clip(rows - first, 0, at_once) * row
 
 
-def _place(decomposition: Decomposition, components: tuple[int, ...], rank: int, cut: slice) -> tuple[Any, ...]:
-    """Where the rows of a rank's block are in the global array."""
-    start, owned = decomposition.start(rank)[0], decomposition.owned(rank)[0]
-    number, row = np.divmod(np.arange(math.prod(components) * owned)[cut], owned)
+def _place(
+    decomposition: Decomposition, components: tuple[int, ...], rank: int, cut: slice
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Where the rows of a rank's block are in the global array, and their shape."""
+    slices, owned = decomposition.global_slices(rank), decomposition.owned(rank)
+    rows = math.prod(components) * owned[0]
+    if cut.start == 0 and cut.stop >= rows:
+        return (..., *slices), (*components, *owned)
+    number, row = np.divmod(np.arange(rows)[cut], owned[0])
     leading = np.unravel_index(number, components) if components else ()
-    return (*leading, start + row, *decomposition.global_slices(rank)[1:])
+    return (*leading, slices[0].start + row, *slices[1:]), (-1, *owned[1:])
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

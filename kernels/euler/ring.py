@@ -61,17 +61,6 @@ def load_row(flat, at, pitch, order, count, lanes, ring, to):
             ring[target + cell] = 0.0
 
 
-@inlined
-def _source(row, flat, place_of, pitch, stride, rows, low, high, fields):
-    """The memory that holds a row, where it begins there, and how far apart its fields are."""
-    at, beside = place_of
-    if row < 0 and low.size:
-        return low, beside + (row + HALO) * stride, u8(low.size // fields)
-    if row >= rows and high.size:
-        return high, beside + (row - rows) * stride, u8(high.size // fields)
-    return flat, at + row * stride, pitch
-
-
 @jit(borrowed=True)
 def ask_for(flat, at, pitch, order, count, third):
     """Ask memory for every third field of cells that are loaded later, `count` from `at` on.
@@ -129,8 +118,8 @@ class Layout(NamedTuple):
 class Strip(NamedTuple):
     """Some columns side by side."""
 
-    place: tuple[int, int]  # where the first cell of row 0 stands in the state, and that of the first row of a halo
-    then: tuple[int, int]  # the same of the strip that comes next, for memory to begin with
+    place: int  # where the first cell of row 0 stands in the state
+    then: int  # the same of the strip that comes next, for memory to begin with
     columns: int  # at most STRIP
 
 
@@ -143,34 +132,30 @@ class MassFlux(NamedTuple):
 
 
 @jit(borrowed=True)
-def sweep_strip(flat, out, layout, strip, low, high, order, base, level, ghost, source, mass, sweep, parts):
+def sweep_strip(flat, out, layout, strip, order, base, level, ghost, source, mass, sweep, parts):
     """Advance a strip of columns by dt along the sweep; between walls where `ghost` has a size.
 
-    flat: the state; out: takes the result, laid out like it, or is it. layout: `Layout`. strip: `Strip`. low, high:
-    where the halo stands, if not in the state; else of size 0. order: the state's fields in the order of
-    `crossing.SLOTS`. base: with walls the base state at the faces (`faces` of the reference), else at the cells of all
-    levels, of which `level` is the one of the strip. source: tendency of the momentum across, laid out like a field, or
-    of size 0. mass: `MassFlux`. sweep: `Sweep`. parts: of `parts_of`. Returns a status.
+    flat: the state; out: takes the result, laid out like it, or is it. layout: `Layout`. strip: `Strip`. order:
+    the state's fields in the order of `crossing.SLOTS`. base: with walls the base state at the faces (`faces` of the
+    reference), else at the cells of all levels, of which `level` is the one of the strip. source: tendency of the
+    momentum across, laid out like a field, or of size 0. mass: `MassFlux`. sweep: `Sweep`. parts: of `parts_of`.
+    Returns a status.
     """
     pitch, stride, rows = layout
-    place_of, then, count = strip
+    at, then, count = strip
     spacing, dt, beta, _ = sweep
     start, one, two, done, fluxes, scratch = parts
     walls, fields, status = ghost.size > 0, len(order), 0
     lanes = whole_lanes(count)
-    at, begin = place_of[0], 0 if walls else -HALO
-    ahead = _source(begin, flat, place_of, pitch, stride, rows, low, high, fields)
+    begin = 0 if walls else -HALO
     for row in range(begin, rows + HALO):
-        memory, first, apart = ahead
-        ahead = _source(row + 1, flat, place_of, pitch, stride, rows, low, high, fields)
-        onward = _source(begin + row - rows, flat, then, pitch, stride, rows, low, high, fields)
         if row < rows or not walls:
-            load_row(memory, u8(first), apart, order, u8(count), lanes, start, place(row, OLD, fields))
+            load_row(flat, u8(at + row * stride), pitch, order, u8(count), lanes, start, place(row, OLD, fields))
         for stage in range(3):
             if row < rows or not walls:
-                ask_for(ahead[0], ahead[1], ahead[2], order, count, stage)
+                ask_for(flat, at + (row + 1) * stride, pitch, order, count, stage)
             if row >= rows:
-                ask_for(onward[0], onward[1], onward[2], order, count, stage)
+                ask_for(flat, then + (begin + row - rows) * stride, pitch, order, count, stage)
             face = row - 1 - 2 * stage  # the face beyond the row that this stage completes
             if face < (0 if walls else 2 * stage - 4) or (walls and face > rows):
                 continue

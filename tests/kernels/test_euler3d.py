@@ -22,7 +22,6 @@ from hpckit.kernels.parts import INNER, OUTER, WHOLE
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05
 SIZES = (0.004, 2.0, 2.0, 2.0, 1.0)  # of deviations in rho, rho u, rho v, rho w, rho theta
 OWNED = (..., slice(HALO, -HALO), slice(HALO, -HALO))
-NO_ROWS = dispatch.NO_ROWS
 
 
 def base_of(nz: int, wind: float = 12.0):
@@ -51,7 +50,7 @@ def sweep(
     lines = lines or (0, state.shape[3 if direction == "y" else 2] - 2 * HALO)
     tables, out = (base.faces_3d, base.ghost) if direction == "z" else (base.column,), state if out is None else out
     if direction != "z":
-        nothing = {"seams": dispatch.NO_SEAMS} if direction == "x" else {"low": NO_ROWS, "high": NO_ROWS}
+        nothing = {"seams": dispatch.NO_SEAMS} if direction == "x" else {}
         more = {"part": part, **nothing, **more}
     getattr(kernels, f"sweep_{direction}")(state, out, *tables, mass_flux, numbers, status, lines=lines, **more)
     seen, step = read_status(status)
@@ -369,25 +368,18 @@ def test_rows_that_close_on_themselves_need_no_halo(nx):
     np.testing.assert_array_equal(flux[..., 0], flux[..., -1])
 
 
-@pytest.mark.parametrize("ends", ["low", "high", "both"])
-def test_a_halo_may_stand_beside_the_state(ends):
+def test_a_sweep_in_y_takes_a_few_columns_at_a_time():
     shape, base = (5, 8, 2 * ring.STRIP + 5), base_of(5)
     whole = wrap(random_state(*shape))
-    beside, kept = whole.copy(), {}
-    for name, rows in (("low", slice(0, HALO)), ("high", slice(-HALO, None))):
-        if ends in (name, "both"):
-            kept[name] = np.ascontiguousarray(whole[:, :, rows])
-            beside[:, :, rows] = np.nan
+    parts = whole.copy()
     assert sweep(dispatch, "y", whole, base) == 0
     for begin, end in ((shape[2] - 7, shape[2]), (0, shape[2] - 7)):
-        assert sweep(dispatch, "y", beside, base, lines=(begin, end), **kept) == 0
-    np.testing.assert_array_equal(beside[OWNED], whole[OWNED])
+        assert sweep(dispatch, "y", parts, base, lines=(begin, end)) == 0
+    np.testing.assert_array_equal(parts[OWNED], whole[OWNED])
 
 
 def test_parts_that_cannot_be_are_refused():
     state, base = wrap(random_state(5, 8, 8)), base_of(5)
-    with pytest.raises(ValueError, match=r"rows of the halo in y are \(5, 5, 6, 20\), not \(5, 5, 6, 8\)"):
-        sweep(dispatch, "y", state, base, low=np.zeros((5, 5, 6, 8)))
     with pytest.raises(ValueError, match="within 0 and 8, not from 3 to 9"):
         sweep(dispatch, "y", state, base, lines=(3, 9))
     with pytest.raises(ValueError, match="the seams of a sweep in parts are"):
@@ -397,12 +389,10 @@ def test_parts_that_cannot_be_are_refused():
 
 
 @pytest.mark.parametrize("direction", ["x", "y", "z"])
-def test_the_reference_takes_lines_parts_and_halos_as_the_kernels_do(direction):
+def test_the_reference_takes_lines_and_parts_as_the_kernels_do(direction):
     shape, base = (5, 8, 9), base_of(5)
     start, across = wrap(random_state(*shape)), (2, 7)
-    for more in ({"x": ({"part": CLOSED}, {"part": INNER}, {"part": OUTER}), "y": ({"low": 1}, {"high": 1})}).get(
-        direction, ({},)
-    ):
+    for more in ({"part": CLOSED}, {"part": INNER}, {"part": OUTER}) if direction == "x" else ({},):
         ends = []
         for kernels in (reference, dispatch):
             state, flux = (
@@ -410,10 +400,6 @@ def test_the_reference_takes_lines_parts_and_halos_as_the_kernels_do(direction):
                 np.zeros([n + (name == direction) for name, n in zip("zyx", shape, strict=True)]),
             )
             given = dict(more)
-            for name, rows in (("low", slice(None, HALO)), ("high", slice(-HALO, None))):
-                if name in more:
-                    given[name] = np.ascontiguousarray(start[:, :, rows])
-                    state[:, :, rows] = np.nan
             if "part" in more and more["part"] == CLOSED:
                 state[..., :HALO] = np.nan
             if "part" in more and more["part"] != CLOSED:

@@ -65,7 +65,7 @@ def box_x(n):
 @count(slab, box)
 def box_y(n):
     state = box_state(n)
-    box.sweep_y(state, state, make(3, n), NO_FLUX, SWEEP, STATUS, (0, n), WHOLE, NO_FLUX, NO_FLUX)
+    box.sweep_y(state, state, make(3, n), NO_FLUX, SWEEP, STATUS, (0, n), WHOLE)
 
 
 @count(slab, box)

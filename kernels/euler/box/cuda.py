@@ -36,9 +36,8 @@ def sweep_x(
 
 
 def sweep_y(
-    state: Any, out: Any, column: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: tuple[int, int], part: int,
-    low: Any, high: Any,
-) -> None:  # fmt: skip
+    state: Any, out: Any, column: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: tuple[int, int], part: int
+) -> None:
     levels, height, width = state.shape[1:]
     columns = Columns(HALO * width + HALO, levels * height * width, width, height * width, width - 2 * HALO,
                       height - 2 * HALO, levels)  # fmt: skip

@@ -14,7 +14,6 @@ from hpckit.kernels.forms import double_form_for
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 NO_FLUX = np.zeros((0, 0, 0))  # for sweeps whose mass flux is not needed
-NO_ROWS = np.zeros((FIELDS, 0, HALO, 0))  # for halos that stand in the state
 NO_SEAMS = np.zeros((0, 0, FIELDS, 2, HALO))  # for sweeps in one part
 
 
@@ -34,17 +33,13 @@ def sweep_x(
 
 def sweep_y(
     state: Any, out: Any, column: Any, mass_flux: Any, sweep: Sweep, status: Any, lines: Lines | None = None,
-    part: int = WHOLE, low: Any = NO_ROWS, high: Any = NO_ROWS,
+    part: int = WHOLE,
 ) -> None:  # fmt: skip
     """Advance the y direction by dt, by default in all columns of x; see `reference.sweep_y`."""
-    form = _form(state, column, mass_flux, low, high)
+    form = _form(state, column, mass_flux)
     _check_sweep(state, out, mass_flux, (0, 1, 0))
-    wanted = (FIELDS, state.shape[1], HALO, state.shape[3])
-    for rows in (low, high):
-        if rows.size and rows.shape != wanted:
-            raise ValueError(f"rows of the halo in y are {wanted}, not {rows.shape}")
     lines = range_of(state, lines, state.shape[3] - 2 * HALO)
-    form.sweep_y(state, out, column, mass_flux, sweep, status, lines, part, low, high)
+    form.sweep_y(state, out, column, mass_flux, sweep, status, lines, part)
 
 
 def sweep_z(

@@ -83,23 +83,12 @@ def sweep_y(
     status: np.ndarray,
     lines: tuple[int, int],
     part: int,
-    low: np.ndarray,
-    high: np.ndarray,
 ) -> None:
-    """Advance the y direction by dt (s); as `sweep_x`, with a mass_flux of [nz, ny + 1, nx] and columns of x as lines.
-
-    low, high: the rows of the halo if they are stored outside the state (not on a GPU), float64[5, nz, 6, nx + 12];
-    else of size 0.
-    """
+    """Advance the y direction by dt (s); as `sweep_x`, with a mass_flux of [nz, ny + 1, nx], columns of x as lines."""
     if part == INNER:
         return
     columns = slice(HALO + lines[0], HALO + lines[1])
-    whole = state.copy()
-    if low.size:
-        whole[:, :, :HALO] = low
-    if high.size:
-        whole[:, :, -HALO:] = high
-    stage, flux = _horizontal(whole[..., columns].swapaxes(2, 3), RHO_V, column, sweep, status)
+    stage, flux = _horizontal(state[..., columns].swapaxes(2, 3), RHO_V, column, sweep, status)
     out[:, :, OWNED, columns] = stage.swapaxes(2, 3)
     if mass_flux.size:
         mass_flux[..., slice(*lines)] = flux.swapaxes(1, 2)

@@ -52,41 +52,40 @@ def _along_x(state, out, column, mass_flux, sweep, begin, end, part, seams, work
     return status
 
 
-def sweep_y(state, out, column, mass_flux, sweep, status, lines, part, low, high):
-    seen = 0 if part == INNER else _sweep_y(state, out, column, mass_flux, *sweep, *lines, low, high)
+def sweep_y(state, out, column, mass_flux, sweep, status, lines, part):
+    seen = 0 if part == INNER else _sweep_y(state, out, column, mass_flux, *sweep, *lines)
     if seen:
         note(status, seen, sweep.step)
 
 
 @jit
-def _sweep_y(state, out, column, mass_flux, spacing, dt, beta, step, begin, end, low, high):
+def _sweep_y(state, out, column, mass_flux, spacing, dt, beta, step, begin, end):
     sweep = Sweep(spacing, dt, beta, step)
-    return _along_y(state, out, column, mass_flux, sweep, begin, end, low, high, ring.workspace(FIELDS))
+    return _along_y(state, out, column, mass_flux, sweep, begin, end, ring.workspace(FIELDS))
 
 
 @jit(borrowed=True)
-def _along_y(state, out, column, mass_flux, sweep, begin, end, low, high, work):
+def _along_y(state, out, column, mass_flux, sweep, begin, end, work):
     flat, pitch, width = state.reshape(-1), u8(state.strides[0] // 8), state.shape[3]
     rows, cells = state.shape[2] - 2 * HALO, width - 2 * HALO
     parts, none, status = ring.parts_of(work, FIELDS), work[:0], 0
     for level in range(state.shape[1]):
         for first in range(begin, end, ring.STRIP):
-            place_of = _place_along_y(level, first, state.shape[2], width)
             ended = first + ring.STRIP >= end
             then = _place_along_y(level + ended, begin if ended else first + ring.STRIP, state.shape[2], width)
-            strip = ring.Strip(place_of, then, min(ring.STRIP, end - first))
+            strip = ring.Strip(_place_along_y(level, first, state.shape[2], width), then, min(ring.STRIP, end - first))
             mass = ring.MassFlux(mass_flux.reshape(-1), level * (rows + 1) * cells + first, cells)
             status |= ring.sweep_strip(
-                flat, out.reshape(-1), ring.Layout(pitch, width, rows), strip, low.reshape(-1), high.reshape(-1),
-                ALONG_Y, column, level, none, none, mass, sweep, parts,
+                flat, out.reshape(-1), ring.Layout(pitch, width, rows), strip, ALONG_Y, column, level, none, none,
+                mass, sweep, parts,
             )  # fmt: skip
     return status
 
 
 @inlined
 def _place_along_y(level, first, lines, width):
-    """Of a strip, as `ring.Strip` takes it."""
-    return (level * lines + HALO) * width + HALO + first, level * HALO * width + HALO + first
+    """The first cell of a strip, as `ring.Strip` takes it."""
+    return (level * lines + HALO) * width + HALO + first
 
 
 def sweep_z(state, out, faces, ghost, mass_flux, sweep, status, lines):
@@ -113,7 +112,7 @@ def _along_z(state, out, faces, ghost, mass_flux, sweep, begin, end, work):
             then = at + ring.STRIP if first + ring.STRIP < cells else (HALO + row + 1) * width + HALO
             status |= ring.sweep_strip(
                 flat, out.reshape(-1), ring.Layout(pitch, plane, state.shape[1]),
-                ring.Strip((at, 0), (then, 0), min(ring.STRIP, cells - first)), none, none, ALONG_Z, faces, 0, ghost,
+                ring.Strip(at, then, min(ring.STRIP, cells - first)), ALONG_Z, faces, 0, ghost,
                 none, ring.MassFlux(mass_flux.reshape(-1), row * cells + first, own), sweep, parts,
             )  # fmt: skip
     return status

@@ -65,10 +65,10 @@ def _columns(state, out, faces, ghost, source, sweep, begin, end, work):
     flat, pitch, width = state.reshape(-1), u8(state.shape[1] * state.shape[2]), state.shape[2]
     parts, none, status = ring.parts_of(work, len(ALONG_Z)), work[:0], 0
     for first in range(begin, end, ring.STRIP):
-        strip = ring.Strip((HALO + first, 0), (HALO + first + ring.STRIP, 0), min(ring.STRIP, end - first))
+        strip = ring.Strip(HALO + first, HALO + first + ring.STRIP, min(ring.STRIP, end - first))
         status |= ring.sweep_strip(
-            flat, out.reshape(-1), ring.Layout(pitch, width, state.shape[1]), strip, none, none, ALONG_Z, faces, 0,
-            ghost, source.reshape(-1), ring.MassFlux(none, 0, 0), sweep, parts,
+            flat, out.reshape(-1), ring.Layout(pitch, width, state.shape[1]), strip, ALONG_Z, faces, 0, ghost,
+            source.reshape(-1), ring.MassFlux(none, 0, 0), sweep, parts,
         )  # fmt: skip
     return status
 
