@@ -52,6 +52,7 @@ NOBODY = -1  # a peer
 NOTHING = -1  # a global index: no data at the start, any content at the end
 EMPTY = -2  # a global index of the end: no rank's data
 IN_ORDER = -1  # a tag
+OWN = -1  # a strand: that of the rank's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ class Claim:
 
     zeros: cells without data hold zeros, to which steps may add; else steps must not use them. fixed: bool[ranks,
     cells], cells that must not be written. node: int64[ranks], the node of each rank; steps in "memory" stay within
-    one. also: a further check, called with the fingerprints uint64[ranks, cells] of the end; it raises `PlanError`.
+    one. size: int64[cells] or int64[ranks, cells], where cells differ in size: data moves only between cells with the
+    same number; negative: of any size. also: a further check, called with the fingerprints uint64[ranks, cells] of the
+    end; it raises `PlanError`.
     cell_name, index_name: names of a rank's cell and of a global index.
     """
 
@@ -155,7 +158,37 @@ class Claim:
     zeros: bool = False
     fixed: Flags | None = None
     node: Ints | None = None
+    size: Ints | None = None
     also: Callable[[npt.NDArray[np.uint64]], None] | None = None
+    cell_name: Callable[[int, int], str] = lambda rank, cell: f"cell {cell}"
+    index_name: Callable[[int], str] = lambda index: f"the index {index}"
+
+
+Entries = tuple[Ints, Ints, Ints]  # rank, cell and global index of some cells
+
+
+@dataclass(frozen=True, eq=False)
+class Strands:
+    """The claim of a plan with more cells than fit into memory: they form strands, and data stays within its strand.
+
+    `prove` checks that no message leads from one strand to another, and then executes the strands in parts.
+
+    cells: of each rank. strand: int64[cells], the strand of a cell on all ranks; OWN: of strand r on rank r. start,
+    end: of some strands the cells with data at the start, and those with promised data at the end; all other cells hold
+    nothing at the start and any content at the end. zeros, size, cell_name: as in `Claim`; size is int64[cells].
+
+    symmetries: pairs of permutations, of the ranks and of the cells, that map this claim to itself. If they also map
+    each step to itself, which `prove` checks for the messages of all ranks, then what one strand holds at the end tells
+    what its images hold, and one strand of each orbit is executed.
+    """
+
+    cells: int
+    strand: Ints
+    start: Callable[[Ints], Entries]
+    end: Callable[[Ints], Entries]
+    symmetries: tuple[tuple[Ints, Ints], ...] = ()
+    zeros: bool = False
+    size: Ints | None = None
     cell_name: Callable[[int, int], str] = lambda rank, cell: f"cell {cell}"
     index_name: Callable[[int], str] = lambda index: f"the index {index}"
 
@@ -186,7 +219,7 @@ class Plan(Protocol):
     def steps(self) -> Iterable[Step]:
         """The steps in their order, made anew each time and never all stored: a generator, or `Steps`."""
 
-    def claim(self) -> Claim | Factors:
+    def claim(self) -> Claim | Factors | Strands:
         """What the plan promises. Raises `PlanError` if the plan itself is invalid."""
 
 
@@ -254,11 +287,13 @@ class Transposed:
         backward = tuple((n - end, n - first) for first, end in reversed(runs))
         return Steps(n, step, backward, int((after - np.arange(n)).max(initial=1)))
 
-    def claim(self) -> Claim | Factors:
+    def claim(self) -> Claim | Factors | Strands:
         """Each holder of a copy gives its contribution, and each former giver holds the sum."""
         claim = self.plan.claim()
         if isinstance(claim, Claim):
             return replace(claim, start=claim.end, end=claim.start, fixed=None, zeros=True)
+        if isinstance(claim, Strands):
+            return replace(claim, start=claim.end, end=claim.start, zeros=True)
         whole = claim.whole
         return Factors(tuple(map(transposed, claim.plans)), lambda: transposed(whole()))
 
@@ -267,6 +302,8 @@ def transposed(plan: Plan) -> Plan:
     """The same messages backward; stores become additions and additions stores.
 
     A halo exchange becomes the accumulation of halos, an all-gather a reduce-scatter, a broadcast a reduce, a change of
-    layout its gradient. For plans without computations.
+    layout its gradient. For plans without computations, and in which no rank adds to cells that it sends in the same
+    step: backward it would overwrite them while they leave. So recursive doubling has no transposed plan, and `prove`
+    refuses it; take another all-reduce.
     """
     return Transposed(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class Topology:
 
     def all_coords(self) -> npt.NDArray[np.int64]:
         """The coordinates of all ranks: int64[axes, size]."""
-        return np.array(np.unravel_index(np.arange(self.size), self.sizes), np.int64).reshape(len(self.sizes), -1)
+        return _coords(self.sizes).copy()
 
     def all_shifted(self, name: str, n: int) -> npt.NDArray[np.int64]:
         """`shift` for every rank at once: int64[size], -1 for no rank."""
@@ -113,3 +114,8 @@ class Topology:
         if name in self.periodic:
             return ranks
         return np.where((moved >= 0) & (moved < self.sizes[axis]), ranks, -1)
+
+
+@functools.lru_cache(maxsize=4)  # a plan asks for them many times
+def _coords(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    return np.array(np.unravel_index(np.arange(math.prod(sizes)), sizes), np.int64).reshape(len(sizes), -1)

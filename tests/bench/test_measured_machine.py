@@ -40,6 +40,9 @@ def true_machine():
             stored = tuple(8e9 / messages**0.7 / (1 + math.log2(n / PROBE_SIZES[0]) / 8) for n in PROBE_SIZES)
             added = tuple(0.6 * rate for rate in stored)
             tables.append(Measured(ranks, messages, 40e-6, (3 + messages) * 1e-6, sizes, stored, added))
+        halves = tuple(n / 2 for n in PROBE_SIZES)
+        copied = tuple(20e9 / (1 + math.log2(n / halves[0]) / 8) for n in halves)
+        tables.append(Measured(ranks, ranks, 0.0, 0.5e-6, halves, copied, copied, "copy"))
     return Machine("true", (Level("node", 0, 1e-6, 8e9),), 0.0, 5e9, "made up", tuple(tables))
 
 
@@ -120,7 +123,7 @@ def test_a_wrong_prediction_and_a_wrong_order_count_and_noise_does_not():
 
 def test_steps_between_and_beyond_what_was_measured():
     machine = true_machine()
-    two, four = machine.measured[1], machine.measured[-1]
+    two, four = machine.measured[1], machine.measured[-2]
 
     def step(ranks, messages, nbytes, moved):
         latency, stored, added = machine.step(ranks, messages, nbytes, np.array([moved]))
@@ -131,12 +134,27 @@ def test_steps_between_and_beyond_what_was_measured():
     assert step(3, 2, 2 * low, low) == step(2, 2, 2 * low, low)  # the nearest from below
     assert step(8, 8, 2 * high, high)[1] == pytest.approx(2 / four.stored[-1])  # they share
     between = step(4, 3, 0, math.sqrt(PROBE_SIZES[0] * PROBE_SIZES[1]))[1]
-    assert 1 / machine.measured[3].stored[0] < between < 1 / four.stored[1]
+    assert 1 / machine.measured[4].stored[0] < between < 1 / four.stored[1]
     assert step(2, 2, 2 * high, low)[1] == pytest.approx(1 / two.stored[-1])  # a part of a buffer that no cache holds
     # Here small messages are the slower ones, whatever buffer they are part of.
     slow = dataclasses.replace(two, stored=(1e9, *two.stored[1:]))
     machine = dataclasses.replace(machine, measured=(slow,))
     assert step(2, 2, 2 * high, low)[1] == pytest.approx(1e-9)
+
+
+def test_copies_within_a_rank_cost_what_copies_cost():
+    """All-to-all on 2 ranks: half of the buffer is copied at the rate of copies, and half is sent."""
+    true, n = true_machine(), float(PROBE_SIZES[-1])
+    plan = collective_plan("all_to_all", "pairwise", 2)
+    exchange, copy = true.measured[1], true.measured[2]
+    sent = exchange.latency + n / 2 / exchange.stored[-1]
+    assert price(plan, true, n).seconds == pytest.approx(
+        40e-6 + copy.latency + n / 2 / copy.stored[-1] + sent, rel=1e-3
+    )
+    flat = Machine("flat", (Level("all", 0, 2e-6, 1e9),), 1e-6, 10e9)
+    alone = dataclasses.replace(plan, length=1)  # the copy
+    assert price(alone, flat, n).seconds == pytest.approx(n / 2 / 10e9)
+    assert price(alone, dataclasses.replace(flat, copy=20e9), n).seconds == pytest.approx(n / 2 / 20e9)
 
 
 def test_cores_that_add_do_not_copy_meanwhile():
@@ -150,7 +168,7 @@ def test_files_there_and_back(tmp_path):
     path = tmp_path / "here.toml"
     path.write_text(toml_of(true_machine()))
     again = machine_of(path)
-    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 5)
+    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 7)
     plan = collective_plan("all_reduce", "ring", 4)
     assert price(plan, again, 1e6).seconds == pytest.approx(price(plan, true_machine(), 1e6).seconds, rel=1e-5)
     shipped = machine_of("infiniband")

@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.cli.main import main
 from hpckit.cli.verbs.plan import verb
-from hpckit.errors import InputError
+from hpckit.errors import InputError, PlanError
 from hpckit.settings.sizes import parse_bytes
 
 
@@ -36,7 +36,7 @@ def test_a_long_plan_that_cannot_be_the_quickest_is_told_by_a_bound(capsys, monk
     out = capsys.readouterr().out
     told = next(line for line in out.splitlines() if line.startswith("slower than the quickest, by a bound"))
     assert "--algorithm ring" in told
-    assert main([*arguments, "--algorithm", "ring"]) == 0
+    assert verb.main([*arguments, "--algorithm", "ring"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["algorithms"]
     assert row["seconds"] == exact["ring"]["seconds"]
 
@@ -90,3 +90,46 @@ def test_sizes():
     for text in ("", "-1", "1 2", "5 parsecs"):
         with pytest.raises(InputError):
             parse_bytes(text)
+
+
+def test_an_algorithm_of_ones_own_is_proved_and_compared(tmp_path, capsys):
+    """`--from`: one that is right, wrong in its numbers, and every way in which none is found."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        """
+from hpckit.plan.collective.algorithms import collective_plan
+from dataclasses import replace
+
+def ring(ranks, segments=1):
+    return collective_plan("all_reduce", "ring", ranks, segments=segments)
+
+def short(ranks):
+    return replace(ring(ranks), length=ranks)
+
+def broken(ranks):
+    return 1 // 0
+
+def other(ranks):
+    return 7
+"""
+    )
+    arguments = ["allreduce", "--ranks", "8", "--segments", "2", "--json", "--from"]
+    assert verb.main([*arguments, f"{file}:ring"]) == 0
+    said = capsys.readouterr()
+    assert "proved: all_reduce by ring" in said.err
+    rows = [row for row in json.loads(said.out)["algorithms"] if row["algorithm"] == "ring"]
+    assert len(rows) == 2
+    assert rows[0]["seconds"] == rows[1]["seconds"]
+    with pytest.raises(PlanError):
+        verb.main([*arguments, f"{file}:short"])
+    for name, words in (
+        (f"{file}:none", "no function 'none'"),
+        (f"{file}:broken", "ZeroDivisionError"),
+        (f"{file}:other", "returns a int"),
+        (f"{tmp_path}/no.py:ring", "no file"),
+        (str(file), "FILE.py:FUNCTION"),
+    ):
+        with pytest.raises(InputError, match=words):
+            verb.main([*arguments, name])
+    with pytest.raises(InputError, match="not of broadcast"):
+        verb.main(["broadcast", "--from", f"{file}:ring"])

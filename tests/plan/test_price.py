@@ -48,7 +48,7 @@ def test_segments_hide_the_adding_behind_the_transfer():
 def test_shared_links_and_levels():
     """Two nodes of 2: all-to-all between nodes shares the uplink of 1e9 bytes/s."""
     levels = (Level("node", 2, 0.0, 8e9, uplink=1e9), Level("net", 0, 0.0, 4e9))
-    it = price(collective_plan("all_to_all", "pairwise", 4), Machine("two", levels, 0.0, 1e9), 4e6)
+    it = price(collective_plan("all_to_all", "pairwise", 4), Machine("two", levels, 0.0, 1e9, copy=8e9), 4e6)
     # Step 0 copies within the rank. In step 1 one message leaves each node, in step 2 both, in step 3 one.
     assert it.seconds == pytest.approx(1e6 / 8e9 + (1e6 + 2e6 + 1e6) / 1e9, rel=1e-12)
     assert it.critical["contention"] > it.critical["transfer"]

@@ -124,7 +124,7 @@ def test_the_example_of_the_protocol_runs():
         ({"last": at(4, 15)}, "rank 1 sends . cells .*, rank 2 takes 2"),
         ({"into": at(0, 31), "until": at(0, 33)}, "rank 0 receives the cells 31 to 33, and has the cells 0 to 32"),
         ({"into": at(0, -2), "until": at(0, 0)}, "rank 0 receives the cells -2 to 0"),
-        ({"first": at(0, 40), "last": at(0, 41)}, "outside the 32"),
+        ({"first": at(0, 40), "last": at(0, 41)}, "rank 0 sends the cells 40 to 41, and has a list of 32"),
         ({"into": at(1, 20), "until": at(1, 23)}, "rank 0 stores into cell 2. while it receives twice it"),
         ({"into": at(0, 11), "until": at(0, 13)}, "rank 0 stores into cell 11 while it sends it"),
         ({"place": "memory"}, "rank 0 sends to rank 1 in shared memory, and they share none"),

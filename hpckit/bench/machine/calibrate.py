@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.collectives.rows import interval
-from hpckit.bench.machine.times import LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
+from hpckit.bench.machine.times import COPY, LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine.machine import Level, Machine, Measured
 from hpckit.plan.price import price
@@ -37,7 +37,9 @@ def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     small: list[Case] = [(PROBE, name, EMPTY) for name in names]
     long: list[Case] = [(PROBE, name + LONG, EMPTY) for name in names]
     starts: list[Case] = [("all_reduce", name, EMPTY) for name in STARTS]
-    return [*starts, *small, *long, *((PROBE, name, nbytes) for nbytes in sizes for name in names)]
+    long += [(PROBE, COPY + LONG, EMPTY)]
+    small += [(PROBE, COPY, EMPTY)]
+    return [*starts, *small, *long, *((PROBE, name, nbytes) for nbytes in sizes for name in (*names, COPY))]
 
 
 def memory_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
@@ -75,11 +77,23 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
             )
             row = (tuple(moved), stored, added)
             measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
-        measured += _memory(found, ranks)
+        measured += [*_copies(found, ranks, sizes), *_memory(found, ranks)]
     widest = max((it for it in measured if it.place == "messages"), key=lambda it: (-it.ranks, it.messages))
     long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
     level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
     return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
+
+
+def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> list[Measured]:
+    """The table of copies of all ranks at once within their own memory."""
+    if (PROBE, COPY, EMPTY) not in found:
+        return []
+    latency, start = _empty(found, COPY)
+    moved = tuple(share(COPY) * nbytes for nbytes in sizes)
+    steps = [(found[PROBE, COPY, nbytes] - start) / STEPS for nbytes in sizes]
+    latency = min(latency, LATENCY_SHARE * min(steps))
+    rates = tuple(b / max(t - latency, b / FASTEST) for b, t in zip(moved, steps, strict=True))
+    return [Measured(ranks, ranks, 0.0, latency, moved, rates, rates, COPY)]
 
 
 def _memory(found: dict[Case, float], ranks: int) -> list[Measured]:

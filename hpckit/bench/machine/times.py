@@ -20,9 +20,16 @@ from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.protocol import NOBODY, Step
 
 PROBES = ("one", "pairs", "exchange")
+COPY = "copy"  # a probe without messages
 STEPS = 4
 LONG = "*3"  # marks a chain three times as long
 PROBE = "probe"  # the operation of the plans below
+AUTO = "auto"  # the algorithm that runs by default
+HALO = "halo"  # the operation of halo exchanges of cubes of so many cells a rank, along a dim or in whole
+# A call of a program meets ranks and caches as the call before left them. A single call after a barrier took up to
+# twice as long; so calls of up to `IN_A_ROW` bytes in all follow each other.
+IN_A_ROW = 2**18
+MOST_IN_A_ROW = 50
 MOST_ROUNDS = 200  # of a pass
 PASSES = 4  # over all sizes, so that a disturbance of some seconds meets each of them
 MODULE = "hpckit.bench.machine.times"
@@ -40,8 +47,8 @@ class Times:
     options: dict[Case, dict[str, Any]]
 
     def undisturbed(self) -> dict[Case, float]:
-        """The lower quartile of each case: other programs make rounds longer, never shorter."""
-        return {case: float(np.quantile(each, 0.25)) for case, each in self.seconds.items()}
+        """The lowest tenth of each case: other programs make rounds longer, never shorter."""
+        return {case: float(np.quantile(each, 0.1)) for case, each in self.seconds.items()}
 
 
 def measured(ranks: int, cases: list[Case], seconds: float) -> Times:
@@ -57,12 +64,13 @@ def at_once(probe: str, ranks: int) -> int:
 
 def share(probe: str) -> float:
     """The part of the buffer in a message."""
-    return 0.5 if probe.startswith("exchange") else 1.0
+    return 0.5 if probe.startswith(("exchange", COPY)) else 1.0
 
 
 def probe_plan(probe: str, ranks: int) -> CollectivePlan:
     """one: the buffer goes from rank to rank. pairs: so do two or more at once, half as many as ranks. exchange:
-    every rank sends one half to the next and takes the other half, which it passes on in the next step.
+    every rank sends one half to the next and takes the other half, which it passes on in the next step. copy: every
+    rank copies one half to the other.
     """
     name, reduce = probe.removesuffix(LONG).rstrip("+"), "+" in probe
     length = 3 * STEPS if probe.endswith(LONG) else STEPS
@@ -73,8 +81,10 @@ def probe_plan(probe: str, ranks: int) -> CollectivePlan:
         "exchange": lambda i: messages(
             (rank + 1) % ranks, none + i % 2, one + i % 2, into=none + (i + 1) % 2, reduce=reduce
         ),
+        COPY: lambda i: messages(rank, none + i % 2, one + i % 2, into=none + (i + 1) % 2),
     }
-    return CollectivePlan("all_reduce", probe, ranks, 2 if name == "exchange" else 1, length, steps[name])
+    slots = 2 if name in ("exchange", COPY) else 1
+    return CollectivePlan("all_reduce", probe, ranks, slots, length, steps[name])
 
 
 def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
@@ -87,10 +97,11 @@ def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
     sizes = list(dict.fromkeys(nbytes for _, _, nbytes in cases))
     alike = {size: [(operation, name, nbytes) for operation, name, nbytes in cases if nbytes == size] for size in sizes}
     calls = {size: _calls(comm, each, size) for size, each in alike.items()}
+    in_a_row = {size: max(1, min(MOST_IN_A_ROW, IN_A_ROW // size)) for size in sizes}
     found: dict[Case, list[float]] = {}
     for _ in range(PASSES):
         for size in sizes:
-            rounds = _rounds(comm, calls[size], seconds / (PASSES * len(sizes)))
+            rounds = _rounds(comm, calls[size], in_a_row[size], seconds / (PASSES * len(sizes)))
             for case, each in zip(alike[size], rounds, strict=True):
                 found.setdefault(case, []).extend(each)
     return {
@@ -102,15 +113,22 @@ def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
 def _options(comm: Any, operation: str, algorithm: str, nbytes: int) -> dict[str, Any]:
     """The options of the plan of a collective."""
     from hpckit.collectives.axis import axis_of
+    from hpckit.collectives.buffers import Buffer
     from hpckit.collectives.choice import choose
 
+    if operation == HALO:
+        return {"within_node": axis_of(comm).group is not None}
     if operation == PROBE or algorithm in IN_MEMORY.get(operation, {}):
         return {}
-    return dict(choose(operation, algorithm, axis_of(comm), nbytes, {}).options)
+    given = Buffer(_buffer(comm, nbytes), "the buffer")
+    choice = choose(operation, algorithm, axis_of(comm), given.nbytes, {}, given=given)
+    return dict(choice.options) | ({"algorithm": choice.algorithm} if algorithm == AUTO else {})
 
 
-def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[list[float]]:
-    """Seconds of each call, round by round, each round in its own order, as the previous call affects the next."""
+def _rounds(comm: Any, calls: list[tuple[Call, Call]], in_a_row: int, seconds: float) -> list[list[float]]:
+    """Seconds of each call, one of so many in a row, round by round; each round has its own order, as the previous call
+    affects the next.
+    """
     times: list[list[float]] = [[] for _ in calls]
     begin = time.perf_counter()
     going = np.array(1)
@@ -121,8 +139,9 @@ def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[l
             prepare()
             comm.Barrier()
             start = time.perf_counter()
-            call()
-            times[number].append(time.perf_counter() - start)
+            for _ in range(in_a_row):
+                call()
+            times[number].append((time.perf_counter() - start) / in_a_row)
         going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 2) and len(times[0]) < MOST_ROUNDS
         comm.Bcast(going)
     own = np.array(times)
@@ -133,7 +152,7 @@ def _rounds(comm: Any, calls: list[tuple[Call, Call]], seconds: float) -> list[l
 
 def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
     """For each case of one size the call that rewrites the common buffer, and the timed call; all warmed up."""
-    buffer = np.ones(max(nbytes // 4, comm.size), np.float32)
+    buffer = _buffer(comm, nbytes)
 
     def rewrite() -> None:
         buffer.fill(1.0 + comm.rank)
@@ -143,6 +162,23 @@ def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]
         prepare()
         call()
     return calls
+
+
+def _buffer(comm: Any, nbytes: int) -> np.ndarray:
+    return np.ones(max(nbytes // 4, comm.size), np.float32)
+
+
+def _halo(comm: Any, along: str, n: int) -> Call:
+    """The exchange of a field of n^3 cells a rank, or its phase along one dim."""
+    from hpckit.comm.mesh import Mesh
+    from hpckit.grid.exchange import HaloExchange
+    from hpckit.grid.field import Field
+    from hpckit.plan.grid.decomposition import Decomposition
+
+    mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
+    field = Field.zeros(mesh, Decomposition((n * mesh.size, n, n), mesh.topology, halo=1))
+    exchange = HaloExchange(mesh, [field], axes=None if along == "exchange" else [along])
+    return lambda: exchange([field])
 
 
 def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call:
@@ -155,6 +191,8 @@ def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call
     from hpckit.collectives.request import MessageRun
     from hpckit.collectives.runner import Runner
 
+    if operation == HALO:
+        return _halo(comm, algorithm, len(buffer) * buffer.itemsize)
     if operation == PROBE:
         axis = axis_of(comm)
         program = program_of(probe_plan(algorithm, comm.size), comm.rank)

@@ -109,8 +109,9 @@ def _front_end_gone(provenance: dict[str, Any]) -> bool:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """`folder` itself if it is a run, and all runs below it, but for links, hidden folders and the insides of runs; also
-    folders that may not be entered. Raises `SetupError` if `folder` may not be.
+    """`folder` itself if it is a run, and all runs below it, but for links, hidden folders and the insides of runs.
+
+    Also folders that may not be entered. Raises `SetupError` if `folder` may not be.
     """
     found: list[Path] = []
 

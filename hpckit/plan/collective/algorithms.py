@@ -149,6 +149,8 @@ def collective_plan(operation: str, algorithm: str, ranks: int, **options: Any) 
         raise InputError(f"root {root} is not one of the {ranks} ranks", do=f"choose 0 to {ranks - 1}")
     if algorithm == "pairwise":
         return pairwise(ranks, _checked_counts(options.get("counts"), (ranks, ranks)))
+    if "node_size" in takes and "node_size" not in options:
+        raise InputError(f"{operation} by {algorithm} needs the ranks of a node", do="give node_size, 1 or more")
     sizes = _checked_counts(options.pop("counts", None), (ranks,))
     for name in set(WHOLE) & set(options):
         options[name] = whole(options[name], name)

@@ -5,6 +5,7 @@ Bandwidth terms for n bytes on p ranks, latency terms in steps: Thakur, Rabensei
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -30,7 +31,9 @@ def flat_ring(ranks: int) -> CollectivePlan:
 
 
 def recursive_doubling(ranks: int) -> CollectivePlan:
-    """Recursive doubling: log2(p) steps of n; ranks beyond a power of two are folded in before and after."""
+    """Recursive doubling: log2(p) steps of n. Ranks beyond the largest power of two send their data to another rank
+    first, and receive the sum last.
+    """
     core = _power_below(ranks)
     rank = np.arange(ranks)
     none, all_slots = np.zeros(ranks, np.int64), np.ones(ranks, np.int64)
@@ -48,7 +51,7 @@ def halving_doubling(ranks: int) -> CollectivePlan:
     rank = np.arange(ranks)
 
     def step(k: int) -> Step:
-        # The step in which pairs 2^k apart swap what they hold: 2^k slots from where their lowest bits are clear.
+        # Ranks that differ in bit k exchange the 2^k slots that they hold, from the slot whose low k bits are zero.
         low = rank & ~(2**k - 1)
         return messages(np.where(rank < core, rank ^ 2**k, NOBODY), low, low + 2**k)
 
@@ -64,13 +67,13 @@ def binomial_tree(ranks: int, segments: int = 1) -> CollectivePlan:
 
 
 def naive(ranks: int) -> CollectivePlan:
-    """All send to one root, which adds and sends the sum to each: 2 (p - 1) steps of n through one link."""
+    """All ranks send to one root, which adds and sends the sum back: 2 (p - 1) steps of n through one link."""
     out = from_root(one_line(ranks), 1)
     return joined("all_reduce", "naive", backward(out, "reduce"), out)
 
 
 def parameter_server(ranks: int, servers: int | None = None) -> CollectivePlan:
-    """A part of the buffer on each of k servers (ranks 0 … k - 1): all push to them, then pull from them.
+    """Each of k servers (ranks 0 … k - 1) sums a part of the buffer: all ranks push to them, then pull from them.
 
     servers: k, 1 … p; by default about the square root of p. Each server takes one push a step.
     """
@@ -88,7 +91,7 @@ def parameter_server(ranks: int, servers: int | None = None) -> CollectivePlan:
 
 
 def hierarchical(ranks: int, node_size: int, segments: int = 1) -> CollectivePlan:
-    """Inside each node a tree to its leader, between leaders a ring, then a tree back; the last node may be smaller."""
+    """A tree to the leader of each node, a ring of the leaders, and a tree back; the last node may be smaller."""
     node_size = _checked_node_size(ranks, node_size)
     nodes = -(-ranks // node_size)
     leaders = leader_line(ranks, node_size)
@@ -108,15 +111,22 @@ def torus(ranks: int, shape: tuple[int, int] | None = None) -> CollectivePlan:
     shape = _checked_torus(ranks, shape)
     along, across = rows(shape), columns(shape)
     rank = np.arange(ranks)
-    high = np.full(ranks, shape[0])
-    in_rows = ring_gather(along, ranks, np.zeros_like(rank), high)
+    in_rows = ring_gather(along, ranks, np.zeros_like(rank), np.full(ranks, shape[0]))
     in_columns = ring_gather(across, ranks, along.position * shape[0], np.ones_like(rank))
     plans = (backward(in_rows, "reduce_scatter"), backward(in_columns, "reduce_scatter"), in_columns, in_rows)
-    return joined("all_reduce", "torus", *plans)
+    # The next place in a row, whose block begins shape[0] slots on; the next row, whose slot of each block is the next.
+    slot, (high, wide) = rank, shape
+    turns = (
+        (rank - rank % wide + (rank + 1) % wide, (slot + high) % ranks),
+        ((rank + wide) % ranks, slot - slot % high + (slot + 1) % high),
+    )
+    return replace(joined("all_reduce", "torus", *plans), symmetries=turns)
 
 
 def _folded(plan: CollectivePlan, core: int) -> CollectivePlan:
-    """The plan of the first `core` ranks for all: each rank beyond hands its data to one of them and gets the sum."""
+    """A plan of the first `core` ranks, for all ranks: each other rank sends its data to one of these, and receives the
+    sum at the end.
+    """
     rank, extra = np.arange(plan.ranks), plan.ranks - core
     if extra == 0:
         return plan

@@ -1,9 +1,9 @@
 """Gossip: averaging with neighbors on a graph of the ranks, in place of an all-reduce, as a plan.
 
-A round replaces the buffer x_r of each rank by sum over s of W[r, s] x_s, where W is not zero for neighbors only. W is
-doubly stochastic, so the mean over the ranks stays as it is and all buffers tend to it; the spectral gap of W says how
-fast (Xiao and Boyd 2004). With local steps of a gradient method between the rounds it is decentralized SGD (Lian et
-al. 2017).
+A round replaces the buffer x_r of each rank by the sum over s of W[r, s] x_s, where W[r, s] is zero unless r and s are
+neighbors. W is doubly stochastic, so the rounds keep the mean over the ranks, and all buffers converge to it; the
+spectral gap of W gives the rate (Xiao and Boyd 2004). With local steps of a gradient method between the rounds it is
+decentralized SGD (Lian et al. 2017).
 """
 
 from __future__ import annotations
@@ -47,9 +47,14 @@ class GossipPlan(CollectivePlan):
         """A round keeps the mean: each rank's weights add up to 1, and so do the weights that its buffer gets on all
         ranks (exactly, in whole numbers); none is negative.
         """
+        if np.shape(self.shares) != (self.slots, self.ranks) or self.shares.dtype.kind not in "iu":
+            raise PlanError(f"{self.title()}: the weights are {self.slots} x {self.ranks} whole numbers")
+        if (np.abs(self.shares) > self.parts).any():
+            raise PlanError(f"{self.title()}: a weight is more than {self.parts}/{self.parts}")
         if (self.shares < 0).any():
             rank = int(np.argwhere(self.shares < 0)[0][1])
             raise PlanError(f"{self.title()}: rank {rank} gives a negative weight")
+        self._check_fields()
         start = np.full((self.ranks, self.slots), NOTHING)
         start[:, 0] = np.arange(self.ranks)
         return Claim(
@@ -66,6 +71,9 @@ class GossipPlan(CollectivePlan):
         ordered = held[own, 0]
         at = np.minimum(np.searchsorted(ordered, held), self.ranks - 1)
         came = ordered[at] == held  # else nothing came into the slot
+        if (self.shares.T[~came] != 0).any():
+            rank, slot = map(int, np.argwhere(~came & (self.shares.T != 0))[0])
+            raise PlanError(f"{self.title()}: rank {rank} gives a weight to slot {slot}, into which nothing comes")
         given, gotten = np.where(came, self.shares.T, 0), np.zeros(self.ranks, np.int64)
         np.add.at(gotten, own[at][came], given[came])
         for what, sums in (("the weights that it gives", given.sum(1)), ("the weights that its buffer gets", gotten)):
@@ -79,10 +87,11 @@ class GossipPlan(CollectivePlan):
 def gossip_plan(graph: str, ranks: int, turn: int = 0, *, shape: tuple[int, int] | None = None) -> GossipPlan:
     """Round number `turn` on a graph.
 
-    "ring": both neighbors. "torus": four neighbors on `shape`, rows and columns (as square as can be). "hypercube": the
-    log2(p) ranks whose number differs in one bit. "exponential": the rank 2^k places on, k = turn modulo log2(p), so
-    that for p a power of two log2(p) rounds give the exact mean (Ying et al. 2021). All neighbors weigh as much as the
-    rank itself. Raises `InputError` for names and numbers that cannot be.
+    "ring": both neighbors. "torus": four neighbors on a torus of `shape`, rows and columns (by default as square as
+    possible). "hypercube": the log2(p) ranks whose number differs in one bit. "exponential": the rank 2^k places on, k
+    = turn modulo log2(p), so that for p a power of two log2(p) rounds give the exact mean (Ying et al. 2021). All
+    neighbors weigh as much as the rank itself. Raises `InputError` for an unknown graph, and for numbers that the graph
+    does not allow.
     """
     if graph not in GRAPHS:
         do = did_you_mean(graph, GRAPHS, f"choose {', '.join(GRAPHS)}")
@@ -124,9 +133,10 @@ def mixing_matrix(plan: GossipPlan) -> np.ndarray:
 
 
 def spectral_gap(*rounds: GossipPlan) -> float:
-    """1 less the factor by which the rounds together bring the ranks nearer to their mean, at least: 0 none, 1 at once.
+    """How fast the rounds together bring the ranks to their mean: 0 not at all, 1 exactly, in one go.
 
-    The largest singular value of their W but that of the mean. Ring of p > 2: 1 - max |1 + 2 cos(2 pi k / p)| / 3 over
+    It is 1 less the largest singular value of the product of their W, that of the mean left out: the factor by which
+    the distance of the ranks from their mean shrinks at least. Ring of p > 2: 1 - max |1 + 2 cos(2 pi k / p)| / 3 over
     k = 1 … p - 1; hypercube of p > 1: 2 / (1 + log2 p).
     """
     mean = np.full((rounds[0].ranks,) * 2, 1.0 / rounds[0].ranks)
@@ -151,7 +161,7 @@ def _torus(ranks: int, turn: int, shape: tuple[int, int] | None) -> list[Ints]:
 
 
 def _around(place: Ints, size: int) -> list[Ints]:
-    """The places to both sides on a ring: none on one of 1, one on one of 2."""
+    """The neighbors on both sides of a ring; a ring of two ranks has one, a ring of one has none."""
     return [(place + shift) % size for shift in ((1, -1) if size > 2 else (1,) if size == 2 else ())]
 
 

@@ -7,6 +7,7 @@ of copies, they are the plans that collect it (reduce-scatter, reduce, gather), 
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,11 +15,23 @@ from itertools import accumulate
 
 import numpy as np
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, PlanError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Ints, Step, Steps
+from hpckit.plan.protocol import NOBODY, NOTHING, OWN, Claim, Ends, Entries, Ints, Step, Steps, Strands
 
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "scatter", "gather", "all_to_all")
+# Operation -> who holds a slot before, and who after: all ranks, the root, or the rank whose block it is.
+OPERATIONS = {
+    "all_reduce": ("every", "every"),
+    "reduce": ("every", "root"),
+    "reduce_scatter": ("every", "own"),
+    "broadcast": ("root", "every"),
+    "scatter": ("root", "own"),
+    "gather": ("own", "root"),
+    "all_gather": ("own", "every"),
+    "all_to_all": ("blocks for all ranks", "blocks from all ranks"),
+}
+# Plans of more cells are proved by strands: dense arrays of 16,384 ranks and as many slots are 2 GiB each.
+MOST_DENSE = 2**18
 
 
 def messages(
@@ -31,6 +44,12 @@ def messages(
     """
     ranks = np.arange(len(send_to))
     recv_from = np.full(len(send_to), NOBODY)
+    if len(send_to) and send_to.min() >= 0:
+        recv_from[send_to] = ranks
+        if recv_from.min() >= 0:  # all ranks send and receive
+            start = (first if into is None else into)[recv_from]
+            receives = Ends(recv_from, start, start + (last - first)[recv_from])
+            return Step(Ends(send_to, first, last), receives, add=reduce, wraps=wraps)
     active = send_to >= 0
     recv_from[send_to[active]] = ranks[active]
     met, taking = np.maximum(recv_from, 0), recv_from >= 0
@@ -61,7 +80,9 @@ class CollectivePlan:
     counts: the elements of each slot where the caller chose them (int64[slots], or int64[ranks, slots] where ranks
     differ); else the block rule cuts the buffer. runs: stretches of steps (first, end) that are alike but for which
     slots they move; pricing need not walk through them. node: int64[ranks], of each rank, where steps run in the shared
-    memory of nodes. room: cells of shared memory that each rank has behind its slots.
+    memory of nodes. room: cells of shared memory that each rank has behind its slots. symmetries: permutations of the
+    ranks and of the slots that map the steps to themselves, for proofs of many ranks (see `Strands`); by default the
+    one that makes each rank the next is tried.
     """
 
     operation: str
@@ -76,6 +97,7 @@ class CollectivePlan:
     runs: tuple[tuple[int, int], ...] = ()
     node: Ints | None = None
     room: int = 0
+    symmetries: tuple[tuple[Ints, Ints], ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -106,37 +128,113 @@ class CollectivePlan:
 
         return Steps(self.length, step, self.runs, lag)
 
-    def claim(self) -> Claim:
-        """What the operation promises; slots without data of their own hold nothing."""
-        start, end = self._held()
+    def claim(self) -> Claim | Strands:
+        """What the operation promises; slots without data of their own hold nothing. Raises `PlanError` for fields that
+        cannot be.
+        """
+        if self.operation not in OPERATIONS:
+            raise PlanError(f"there is no operation {self.operation!r}: choose one of {', '.join(OPERATIONS)}")
+        self._check_fields()
+        if self.ranks * self.slots > MOST_DENSE and self.node is None and not self.room:
+            return self._strands()
+        every = np.arange(self.slots)
+        start, end = (self._dense(self._held(side, every)) for side in (0, 1))
+        size = np.broadcast_to(self._size_of(every), (self.ranks, self.slots))
         if self.room:
             behind = np.full((self.ranks, self.room), NOTHING)
-            start, end = np.hstack([start, behind]), np.hstack([end, behind])
-        return Claim(start, end, node=self.node, cell_name=self._cell_name)
+            start, end, size = (np.hstack([each, behind]) for each in (start, end, size))
+        return Claim(start, end, node=self.node, size=size, cell_name=self._cell_name)
+
+    def _check_fields(self) -> None:
+        """Raise `PlanError` for numbers that cannot be."""
+        for name, least in (("ranks", 1), ("slots", 1), ("length", 0), ("lag", 1), ("room", 0), ("root", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise PlanError(
+                    f"{self.operation} by {self.algorithm}: {name} is {value!r}, and must be {least} or more"
+                )
+        if self.root >= self.ranks:
+            raise PlanError(f"{self.title()}: the root {self.root} is not one of the {self.ranks} ranks")
+        if self.operation == "all_to_all" and self.slots != 2 * self.ranks:
+            raise PlanError(f"{self.title()}: an all-to-all has 2 slots for each rank")
+        if "own" in OPERATIONS.get(self.operation, ()) and self.slots % self.ranks:
+            raise PlanError(f"{self.title()}: blocks of {self.ranks} ranks are not {self.slots} slots")
+        for name, shapes in (("counts", [(self.slots,), (self.ranks, self.slots)]), ("node", [(self.ranks,)])):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if np.shape(value) not in shapes or np.asarray(value).dtype.kind not in "iu" or np.min(value) < 0:
+                raise PlanError(f"{self.title()}: {name} must be {shapes[-1]} whole numbers, 0 or more")
 
     def _cell_name(self, rank: int, slot: int) -> str:
         return f"slot {slot}" if slot < self.slots else f"cell {slot - self.slots} of shared memory"
 
-    def _held(self) -> tuple[Ints, Ints]:
-        """The index of each slot of each rank before and after."""
-        slot = np.arange(self.slots)
-        every = np.broadcast_to(slot, (self.ranks, self.slots))
-        ranks = np.arange(self.ranks)[:, None]
-        root = np.where(ranks == self.root, every, NOTHING)
-        own = np.where(ranks == slot * self.ranks // self.slots, every, NOTHING)  # blocks of the ranks
+    def _dense(self, entries: Entries) -> Ints:
+        """The global index of each slot of each rank."""
+        rank, slot, index = entries
+        dense = np.full((self.ranks, self.slots), NOTHING)
+        if len(rank) == dense.size:
+            return np.broadcast_to(np.arange(self.slots), dense.shape)  # of all ranks the same, which is quicker
+        dense[rank, slot] = index
+        return dense
+
+    def _held(self, side: int, strands: Ints) -> Entries:
+        """Of some strands the slots that hold data before (side 0) or after (side 1) the operation."""
+        p, holder = self.ranks, OPERATIONS[self.operation][side]
         if self.operation == "all_to_all":
-            p = self.ranks
-            given, nothing = np.arange(p * p).reshape(p, p), np.full((p, p), NOTHING)
-            return np.hstack([given, nothing]), np.hstack([given * 0 + NOTHING, given.T])
-        return {
-            "all_reduce": (every, every),
-            "reduce": (every, root),
-            "reduce_scatter": (every, own),
-            "broadcast": (root, every),
-            "scatter": (root, own),
-            "gather": (own, root),
-            "all_gather": (own, every),
-        }[self.operation]
+            # Strand r is what rank r gives: block q for rank q, which then has it behind its own blocks.
+            strands = strands[strands < p]
+            giver, taker = np.repeat(strands, p), np.tile(np.arange(p), len(strands))
+            index = giver * p + taker
+            return (giver, taker, index) if side == 0 else (taker, p + giver, index)
+        if holder == "every":
+            slots = np.tile(strands, p)
+            return np.repeat(np.arange(p), len(strands)), slots, slots
+        rank = strands * p // self.slots if holder == "own" else np.full(len(strands), self.root)
+        return rank, strands, strands
+
+    def _size_of(self, slots: Ints) -> Ints:
+        """A number for each size that slots may have; of an all-to-all's slots for each rank."""
+        if self.counts is not None:
+            return np.asarray(self.counts, np.int64)
+        if self.operation == "all_to_all":
+            block = np.broadcast_to(np.arange(self.ranks), (self.ranks, self.ranks))
+            return np.concatenate([block, block.T], axis=1)
+        return slots
+
+    def _strands(self) -> Strands:
+        """The claim by slots, or of an all-to-all by what each rank gives."""
+        p, slots = self.ranks, np.arange(self.slots)
+        strand, one_size = slots, self.operation == "all_to_all" or self.counts is not None
+        if self.operation == "all_to_all":
+            strand = np.concatenate([np.full(p, OWN), np.arange(p)])
+        found = tuple(each for each in self.symmetries or self._turn() if self._maps(*each))
+        return Strands(
+            self.slots,
+            strand,
+            functools.partial(self._held, 0),
+            functools.partial(self._held, 1),
+            found,
+            size=None if one_size else slots,
+            cell_name=self._cell_name,
+        )
+
+    def _turn(self) -> list[tuple[Ints, Ints]]:
+        """The permutation that makes each rank the next, with the slots that belong to it."""
+        p, slot = self.ranks, np.arange(self.slots)
+        next_rank = (np.arange(p) + 1) % p
+        if self.operation == "all_to_all":
+            return [(next_rank, np.concatenate([next_rank, p + next_rank]))]
+        return [(next_rank, (slot + self.slots // p) % self.slots)] if self.slots % p == 0 else []
+
+    def _maps(self, rank_to: Ints, slot_to: Ints) -> bool:
+        """Whether permutations of ranks and slots map the claim to itself."""
+        p, slot = self.ranks, np.arange(self.slots)
+        if self.operation == "all_to_all":
+            return bool((slot_to == np.concatenate([rank_to, p + rank_to])).all())
+        holders = OPERATIONS[self.operation]
+        own = "own" not in holders or bool((slot_to * p // self.slots == rank_to[slot * p // self.slots]).all())
+        return own and ("root" not in holders or rank_to[self.root] == self.root)
 
     def sizes(self, count: int) -> Ints:
         """Elements in each slot: int64[slots], or int64[ranks, slots] where ranks differ (all-to-all)."""

@@ -1,4 +1,4 @@
-"""Lines of ranks: how a collective sees its ranks, as one row of all of them or as many rows side by side."""
+"""Lines of ranks: a collective runs along one line of all ranks, or along many lines side by side."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hpckit.plan.protocol import Ints
 
 @dataclass(frozen=True)
 class Lines:
-    """Every rank's place on the line of ranks that it belongs to; ranks with `size` 0 stand on none.
+    """The place of each rank on its line; a rank with `size` 0 is on none.
 
-    position, size: int64[ranks], the place on the own line and that line's length. first, stride, wrap: the ranks of a
-    line are (first + stride * q) % wrap for q = 0 … size - 1.
+    position, size: int64[ranks], the place of a rank on its line, and the length of that line. first, stride, wrap: the
+    ranks of a line are (first + stride * q) % wrap for q = 0 … size - 1.
     """
 
     position: Ints
@@ -44,14 +44,14 @@ def one_line(ranks: int, root: int = 0) -> Lines:
 
 
 def node_lines(ranks: int, node_size: int) -> Lines:
-    """One line a node of `node_size` ranks, its leader first; the last node may be smaller."""
+    """One line for each node of `node_size` ranks, its leader first; the last node may be smaller."""
     rank = np.arange(ranks)
     first = rank - rank % node_size
     return Lines(rank % node_size, np.minimum(node_size, ranks - first), first, 1, ranks)
 
 
 def leader_line(ranks: int, node_size: int) -> Lines:
-    """The first rank of every node on one line; the others stand on none."""
+    """The first ranks of all nodes on one line; other ranks are on none."""
     rank = np.arange(ranks)
     nodes = -(-ranks // node_size)
     size = np.where(rank % node_size == 0, nodes, 0)

@@ -1,7 +1,7 @@
 """The collectives that spread data, each a few lines: all-gather, broadcast and scatter; and all-to-all.
 
 Reduce-scatter, reduce and gather are these run backward; all-reduce is a pair of them (`all_reduce.py`).
-Every generator takes `Lines`, so it serves all ranks at once, the nodes of a cluster or the rows of a torus.
+The generators take `Lines`, so that the same code runs over all ranks, within nodes, or along the rows of a torus.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ def ring_gather(lines: Lines, slots: int, base: Ints, width: Ints) -> Collective
 
     The block of the rank at place q of a line is its slots base + q * width and on, `width` of them.
     """
-    right = lines.member((lines.position + 1) % np.maximum(lines.size, 1))
+    size = np.maximum(lines.size, 1)
+    right = lines.member((lines.position + 1) % size)
 
     def step(turn: int) -> Step:
-        active = turn < lines.size - 1
-        first = base + width * ((lines.position - turn) % np.maximum(lines.size, 1))
-        return messages(np.where(active, right, NOBODY), first, first + width)
+        # No turn is longer than a line, so that the place is not far below 0.
+        place = lines.position - turn
+        first = base + width * np.where(place < 0, place + size, place)
+        return messages(np.where(turn < lines.size - 1, right, NOBODY), first, first + width)
 
     length = max(lines.longest() - 1, 0)
     alike = bool((lines.size[lines.size > 0] == lines.longest()).all())
@@ -32,12 +34,12 @@ def ring_gather(lines: Lines, slots: int, base: Ints, width: Ints) -> Collective
 
 
 def doubling_gather(ranks: int) -> CollectivePlan:
-    """All-gather in ceil(log2 p) steps for any p: all that a rank holds goes 2^k places on (Bruck et al. 1997)."""
+    """All-gather in ceil(log2 p) steps for any p: a rank sends all that it holds 2^k places on (Bruck et al. 1997)."""
     rank = np.arange(ranks)
 
     def step(k: int) -> Step:
         width = min(2**k, ranks - 2**k)
-        # The blocks that end with the own one.
+        # The last of these blocks is its own.
         first = (rank - width + 1) % ranks
         return messages((rank + 2**k) % ranks, first, first + width, wraps=True)
 
@@ -57,7 +59,7 @@ def tree(lines: Lines, slots: int, operation: str = "broadcast", root: int = 0) 
 
 
 def chain(lines: Lines, slots: int, root: int = 0) -> CollectivePlan:
-    """Broadcast of the whole buffer from rank to rank down a line; worth it only when segmented."""
+    """Broadcast of the whole buffer from rank to rank along a line; only its segmented form is fast."""
     onward = lines.member(lines.position + 1)
 
     def step(q: int) -> Step:
@@ -68,7 +70,7 @@ def chain(lines: Lines, slots: int, root: int = 0) -> CollectivePlan:
 
 
 def from_root(lines: Lines, slots: int, root: int = 0) -> CollectivePlan:
-    """Broadcast of the whole buffer by the head of the line alone, to one rank after the other."""
+    """Broadcast of the whole buffer by the head of each line, which sends it to one rank after the other."""
 
     def step(q: int) -> Step:
         active = (lines.position == 0) & (q + 1 < lines.size)
@@ -79,7 +81,7 @@ def from_root(lines: Lines, slots: int, root: int = 0) -> CollectivePlan:
 
 
 def scatter_from_root(ranks: int, root: int = 0, counts: npt.ArrayLike | None = None) -> CollectivePlan:
-    """Scatter by the root alone: to each rank its block, p - 1 steps. counts: elements of each rank's block."""
+    """Scatter by the root alone, in p - 1 steps. counts: elements of each rank's block."""
     rank = np.arange(ranks)
 
     def step(q: int) -> Step:
@@ -92,7 +94,7 @@ def scatter_from_root(ranks: int, root: int = 0, counts: npt.ArrayLike | None = 
 
 
 def scatter_tree(ranks: int, root: int = 0, counts: npt.ArrayLike | None = None) -> CollectivePlan:
-    """Scatter by a binomial tree: each rank passes the blocks of the ranks behind it on, log2(p) steps."""
+    """Scatter by a binomial tree in log2(p) steps: each rank passes on the blocks of the ranks behind it."""
     lines = one_line(ranks, root)
 
     def step(k: int) -> Step:
@@ -107,10 +109,10 @@ def scatter_tree(ranks: int, root: int = 0, counts: npt.ArrayLike | None = None)
 
 
 def pairwise(ranks: int, counts: npt.ArrayLike | None = None) -> CollectivePlan:
-    """All-to-all, p steps: in step s every rank sends the rank s places on its block; step 0 is a copy.
+    """All-to-all in p steps: in step s every rank sends to the rank s places on; step 0 is a copy.
 
-    Slots 0 … p - 1 are the blocks for each rank, slots p … 2 p - 1 those from each rank. counts: counts[r][q] elements
-    go from rank r to rank q.
+    Slots 0 … p - 1 hold the blocks for each rank, slots p … 2 p - 1 the blocks from each rank. counts: rank r sends
+    counts[r][q] elements to rank q.
     """
     rank = np.arange(ranks)
 

@@ -1,4 +1,4 @@
-"""How to lay p ranks over the dims of a grid."""
+"""Factorizations: how many ranks each dim of a grid is cut over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from hpckit.errors import DecompositionError
 
-NEAREST, REACH = 3, 100  # numbers of ranks that are proposed on either side, and how far above they are looked for
+NEAREST, REACH = 3, 100  # numbers of ranks proposed below and above, and how far above the search goes
 
 
 def factorizations(ranks: int, dims: int) -> Iterator[tuple[int, ...]]:
@@ -28,9 +28,9 @@ def _divisors(number: int) -> list[int]:
 
 
 def halo_surface(shape: Sequence[int], sizes: Sequence[int], periodic: Sequence[bool]) -> int:
-    """Cells that touch a cut between two ranks, over the whole grid: what a halo of width 1 sends in one direction.
+    """The cells on one side of all cuts between ranks: how many a halo of width 1 sends in one direction.
 
-    A dim held by one rank costs nothing: there the halo is copied within the rank.
+    A dim that is not cut costs nothing, as its halo is copied within the rank.
     """
     cells = 1
     for n in shape:
@@ -63,8 +63,9 @@ def best_factorization(
     periodic: Sequence[bool] | None = None,
     least: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Sizes of the rank axes, one a dim, with the least halo surface; between equals the earlier dims are split more,
-    the unit-stride dim (the last) least: its faces are the slow ones, a cache line for each cell.
+    """Sizes of the rank axes, one for each dim, with the smallest halo surface. Of equal ones it takes that which cuts
+    the earlier dims more, and the unit-stride dim (the last) least: a face across it touches a cache line for each
+    cell.
 
     `fixed[d]` > 0 keeps that size, 0 leaves it to choose. `least[d]` is the smallest block allowed (the halo width).
     Without a `shape` all dims count as equally long. Raises `DecompositionError` when nothing fits.

@@ -23,7 +23,7 @@ import numpy as np
 
 from hpckit.plan.grid.decomposition import Decomposition, Slices
 from hpckit.plan.grid.halo_cells import BACK, JOINED, MEMORY, PACKED, SINGLE, HaloCells, HaloStep, lines_of, ways_of
-from hpckit.plan.protocol import IN_ORDER, NOBODY, Ends, Factors, Ints, Plan, Step
+from hpckit.plan.protocol import IN_ORDER, NOBODY, Ends, Factors, Floats, Ints, Plan, Step
 from hpckit.plan.topology import Topology
 
 # A slab of one piece above this size is a message of its own, from array to array by MPI. Below it the latency of a
@@ -222,6 +222,15 @@ class HaloPlan:
         decs = [each.decomposition for each in self.fields]
         return [[n + 2 * width for n, width in zip(dec.all_owned(), dec.halo, strict=True)] for dec in decs]
 
+    @cached_property
+    def _across(self) -> list[list[Floats]]:
+        """Of each field and dim the values, or bytes, of a layer of every rank across that dim."""
+        found = []
+        for it, extents in zip(self.fields, self._extents, strict=True):
+            one = np.full(self.ranks, float(math.prod(it.components) * (it.itemsize or 1)))
+            found.append([one * math.prod(extents[:dim] + extents[dim + 1 :]) for dim in range(len(extents))])
+        return found
+
     def _made(self, field: int, dim: int, side: int) -> HaloStep:
         dec = self.fields[field].decomposition
         width = dec.halo[dim]
@@ -271,10 +280,9 @@ class HaloPlan:
             there, by = (step.send_to, step.sent_by) if sending else (step.recv_from, step.taken_by)
             low, high = step.send if sending else step.recv
             on = (there >= 0) & (by == way)
-            it = self.fields[step.field]
-            cells = np.full(ranks, float(math.prod(it.components) * (it.itemsize or 1)))
-            for dim, extent in enumerate(self._extents[step.field]):
-                cells *= high - low if dim == step.dim else extent
+            cells = self._across[step.field][step.dim] * (high - low)
+            if len(parts) == 1 and on.all():
+                return Ends(there, low, high, amount=cells)
             peer, amount = np.where(on, there, peer), amount + np.where(on, cells, 0.0)
             first, last = np.where(on, low, first), np.where(on, high, last)
         return Ends(peer, first, last, amount=amount)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.errors import PlanError
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.protocol import EMPTY, NOBODY, NOTHING, Claim, Ends, Ints, Step
 from hpckit.plan.topology import Topology
@@ -45,7 +46,9 @@ class HaloStep:
 
 def ways_of(steps: Sequence[HaloStep]) -> list[int]:
     """The ways of the messages of steps."""
-    found = [step.sent_by[step.send_to >= 0] for step in steps] + [step.taken_by[step.recv_from >= 0] for step in steps]
+    found = [step.sent_by[step.send_to != NOBODY] for step in steps] + [
+        step.taken_by[step.recv_from != NOBODY] for step in steps
+    ]
     ways = np.concatenate(found)
     if not ways.size or ways.min() == ways.max():
         return ways[:1].tolist()
@@ -108,15 +111,22 @@ class HaloCells:
         )
 
     def _end(self, step: HaloStep, peer: Ints, on: npt.NDArray[np.bool_], bounds: tuple[Ints, Ints]) -> Ends:
-        peer = np.where(on, peer, NOBODY)
-        active = np.flatnonzero(peer >= 0)
-        first, last, cells = self._kept[step.field].boxes(step.dim, active, bounds[0][active], bounds[1][active])
+        peer = np.where(on | (peer < NOBODY), peer, NOBODY)
+        active = np.flatnonzero(peer != NOBODY)
+        low, high = bounds[0][active], bounds[1][active]
+        first, last, cells, kept = self._kept[step.field].boxes(step.dim, active, low, high)
+        if (kept != high - low).any():
+            at = int(np.argmax(kept != high - low))
+            raise PlanError(
+                f"{self.title()}: rank {active[at]} exchanges its local cells {low[at]} to {high[at]} along "
+                f"{self._fields[0].topology.names[step.dim]}, which are not halo or next to it within its local array"
+            )
         return Ends(
             peer[active],
             first,
             last,
             rank=active,
-            amount=(bounds[1] - bounds[0])[active],
+            amount=high - low,
             cells=cells + self._starts[step.field],
         )
 
@@ -167,21 +177,24 @@ class _Kept:
             valid, own = valid & there.reshape(along), own & mine.reshape(along)
         return np.where(valid, number, NOTHING).reshape(ranks, -1), own.reshape(ranks, -1)
 
-    def boxes(self, dim: int, ranks: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-        """The cells of boxes from low to high along a dim: where those of each rank begin and end in a list."""
+    def boxes(self, dim: int, ranks: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The cells of boxes from low to high along a dim: where those of each rank begin and end in a list, the list,
+        and how many local indices of each box are kept.
+        """
         count = [(self.tables[d] >= 0).sum(1)[self._coords[d, ranks]] for d in range(len(self.shape))]
         along = self.tables[dim][self._coords[dim, ranks]]
         bounds = [((along < each[:, None]) & (along >= 0)).sum(1) for each in (low, high)]
-        kinds, which = np.unique(np.stack([*bounds, *count], axis=1), axis=0, return_inverse=True)
+        rows = list(zip(*(each.tolist() for each in (*bounds, *count)), strict=True))
+        kinds = {kind: number for number, kind in enumerate(dict.fromkeys(rows))}
         lists = []
-        for begin, end, *counts in kinds.tolist():
+        for begin, end, *counts in kinds:
             ranges = [np.arange(n) for n in counts]
             ranges[dim] = np.arange(begin, max(begin, end))
             lists.append(np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), self.shape).reshape(-1))
         starts = np.array([0, *itertools.accumulate(map(len, lists))])
-        which = which.reshape(-1)
+        which = np.array([kinds[row] for row in rows], np.int64)
         cells = np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int64)
-        return starts[which], starts[which + 1], cells
+        return starts[which], starts[which + 1], cells, bounds[1] - bounds[0]
 
     def place(self, rank: int, cell: int) -> tuple[int, ...]:
         """The local cell that a kept one is."""

@@ -1,4 +1,4 @@
-"""The clocks of all ranks while a plan is priced: when each has its data complete and its links and adder free."""
+"""The clocks of all ranks while a plan is priced: when its data is complete, and its links and its adder are free."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hpckit.plan.machine.machine import Machine
 from hpckit.plan.protocol import NOBODY, Floats, Ints, Step
 
 PARTS = ("latency", "transfer", "contention", "reduction")
-# The rows of the clocks: data complete, link out free, link in free, adder free.
+# The rows of the clocks: when the data is complete, and the link out, the link in and the adder are free.
 COMPLETE, OUT, IN, ADDER = range(4)
-# The part of a measured empty step in which the links are busy.
+# The share of a measured empty step during which the links are busy.
 OVERHEAD = 0.25
 
 
@@ -88,7 +88,7 @@ def _turns(key: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A flight on a machine. What a stage of it adds to a clock stands in columns: the time, then each of PARTS.
+    """A flight on a machine. The columns of its costs are the whole time, then the share of each of PARTS.
 
     occupy: float64[n, 1 + parts], while the links are busy. arrive: until the data is there. add: until it is added
     (None where it is stored). load: for each level what leaves its units. at: the senders as an index, a slice where
@@ -129,7 +129,7 @@ class Prepared:
 
 
 class Clocks:
-    """When each rank has done what, and what the path to there is made of.
+    """When each rank has done what, and which costs led to that time.
 
     state: float64[4, ranks, 1 + parts], for each row of clocks the time, s, and its parts; load: bytes that left the
     units of each level. depth: how far back the data that flights send was complete. place: of the first step.
@@ -156,15 +156,18 @@ class Clocks:
         away = s != d
         level = self.machine.level_of(s, d)
         alone = flight.nbytes / np.array([x.bandwidth for x in levels])[level]
+        if not away.all():
+            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
         shared = np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
         latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
         nothing = np.zeros(len(s))
         add = flight.nbytes / self.machine.reduction
+        sending = np.where(away, overhead, 0.0)
         return Prepared(
             sender=s,
             receiver=d,
             lag=flight.lag,
-            occupy=np.stack([overhead + shared, nothing + overhead, alone, shared - alone, nothing], axis=1),
+            occupy=np.stack([sending + shared, sending, alone, shared - alone, nothing], axis=1),
             arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
             add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
@@ -172,13 +175,15 @@ class Clocks:
         )
 
     def _prepare_measured(self, flight: Flight) -> Prepared:
-        """The same from the times of steps of as many messages, which are those of cores that copy and add."""
+        """The same from the measured times of steps of as many messages, on a node whose cores copy and add."""
         s, d = flight.sender, flight.receiver
         away = s != d
         messages = max(int(away.sum()), 1)
         latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
         nothing = np.zeros(len(s))
         alone = flight.nbytes * (np.minimum(stored, added) if flight.add else stored)
+        if not away.all() and self.machine.tables(self.ranks, "copy"):
+            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
         overhead = np.where(away, OVERHEAD * latency, 0.0)
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
         add = flight.nbytes * np.maximum(added - stored, 0.0)
@@ -195,7 +200,7 @@ class Clocks:
         )
 
     def _prepare_memory(self, flight: Flight) -> Prepared:
-        """The same in shared memory, where each receiver takes what it needs, one after the other, from where it is."""
+        """The same in shared memory, where each receiver reads the data of its senders, one after the other."""
         order = np.argsort(flight.receiver, kind="stable")
         s, d, nbytes = flight.sender[order], flight.receiver[order], flight.nbytes[order]
         heads = np.flatnonzero(np.concatenate([[True], d[1:] != d[:-1]])) if len(d) else d
@@ -213,6 +218,7 @@ class Clocks:
             levels = self.machine.levels
             wait = np.where(away, np.array([it.latency for it in levels])[outer] + self.machine.overhead, 0.0)
             alone = moved / np.array([it.bandwidth for it in levels])[outer]
+            alone = np.where(away, alone, self.machine.copying(self.ranks, moved))
             shared, add = alone, moved / self.machine.reduction
             for number, unit in enumerate(levels):
                 if unit.shared:
@@ -256,7 +262,7 @@ class Clocks:
             self._recent.append(self.state[COMPLETE].copy())
 
     def _fly_memory(self, flight: Prepared, ready: Floats) -> tuple[Floats, Floats]:
-        """Each receiver begins when all its data is there, and it is free; senders are not needed."""
+        """Each receiver begins once all its data is complete and it is free; the senders take no part."""
         heads, state = flight.heads, self.state
         assert heads is not None
         if not len(heads):

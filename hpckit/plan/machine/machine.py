@@ -41,7 +41,8 @@ class Level:
 class Measured:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
-    place: "messages", or "memory": what as many ranks took at once in the shared memory of the node.
+    place: "messages"; "memory": what as many ranks took at once in the shared memory of the node; "copy": what they
+    copied at once within their own memory.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -62,13 +63,16 @@ class Measured:
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
         if self.place == "memory":
             sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
+        if self.place == "copy":
+            sizes = np.maximum([moved], 1.0)
         return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
 
 
 @dataclass(frozen=True)
 class Machine:
     """Levels from the innermost out; overhead: s a rank spends on sending, and on taking, a message; reduction:
-    bytes/s of the data that a rank adds; source: where the numbers come from.
+    bytes/s of the data that a rank adds; copy: bytes/s of what it copies within its own memory, 0: as `reduction`;
+    source: where the numbers come from.
 
     measured: of a node whose cores copy the messages themselves; takes the place of the numbers of the levels. There a
     rank that adds does not copy meanwhile.
@@ -80,6 +84,7 @@ class Machine:
     reduction: float
     source: str = ""
     measured: tuple[Measured, ...] = ()
+    copy: float = 0.0
 
     def largest_unit(self) -> int:
         """Ranks in a unit of the largest level below the outermost, 0 where there is none."""
@@ -92,6 +97,13 @@ class Machine:
             size = self.levels[number].ranks
             level[sender // size == receiver // size] = number
         return level
+
+    def copying(self, ranks: int, nbytes: Floats) -> Floats:
+        """Seconds of copies of so many bytes each within the memory of a rank."""
+        tables = self.tables(ranks, "copy")
+        if not tables:
+            return nbytes / (self.copy or self.reduction)
+        return tables[-1].latency + nbytes * tables[-1].seconds_per_byte(tables[-1].stored, 0.0, nbytes)
 
     @property
     def in_memory(self) -> bool:
@@ -159,7 +171,8 @@ def machine_of(name: str | Path) -> Machine:
 def toml_of(machine: Machine) -> str:
     """A machine as the text of its file."""
     lines = [f"name = {json.dumps(machine.name)}", f"source = {json.dumps(machine.source)}"]
-    lines += [f"{key} = {getattr(machine, key):.6g}" for key in ("overhead", "reduction")]
+    keys = ("overhead", "reduction", *(["copy"] if machine.copy else []))
+    lines += [f"{key} = {getattr(machine, key):.6g}" for key in keys]
     for level in machine.levels:
         numbers = [f"{key} = {getattr(level, key):.6g}" for key in NUMBERS if getattr(level, key)]
         lines += ["", "[[level]]", f"name = {json.dumps(level.name)}", f"ranks = {level.ranks}", *numbers]
@@ -181,12 +194,13 @@ def shipped() -> list[str]:
 
 
 def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
-    known = ("name", "source", "overhead", "reduction", "level", "measured")
+    known = ("name", "source", "overhead", "reduction", "copy", "level", "measured")
     unknown = sorted(set(given) - set(known))
     if unknown:
         faults.append(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
     overhead = _number(given, "overhead", "overhead (s)", faults, least=0.0)
     reduction = _number(given, "reduction", "reduction (bytes/s)", faults)
+    copy = _number(given, "copy", "copy (bytes/s)", faults) if "copy" in given else 0.0
     tables = given.get("level")
     if not isinstance(tables, list) or not tables:
         faults.append("give at least one [[level]] with name, ranks, latency, bandwidth")
@@ -201,9 +215,8 @@ def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
         faults.append(f"[[measured]] are tables with {', '.join(MEASURED)}")
         rows = []
     measured = tuple(_measured(row, number, faults) for number, row in enumerate(rows))
-    return Machine(
-        str(given.get("name", name)), tuple(levels), overhead, reduction, str(given.get("source", "")), measured
-    )
+    source = str(given.get("source", ""))
+    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, source, measured, copy)
 
 
 def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Level:
@@ -249,8 +262,8 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
     place = table.get("place", "messages")
-    if place not in ("messages", "memory"):
-        faults.append(f'{name}: place is "messages" or "memory", not {place!r}')
+    if place not in ("messages", "memory", "copy"):
+        faults.append(f'{name}: place is "messages", "memory" or "copy", not {place!r}')
     return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 

@@ -65,8 +65,11 @@ class MigrationPlan:
 
         Raises `PlanError` for counts below zero.
         """
-        if (self.counts < 0).any():
-            raise PlanError("a rank cannot send fewer than no particles")
+        for given in (self.counts, self.counts if self.taken is None else self.taken):
+            if np.ndim(given) != 2 or np.shape(given) != (self.ranks, self.ranks) or given.dtype.kind not in "iu":
+                raise PlanError(f"a migration has {self.ranks} x {self.ranks} whole numbers of particles")
+            if (given < 0).any():
+                raise PlanError("a rank cannot send or take fewer than no particles")
         leave, arrive = self.counts.sum(axis=1), self.counts.sum(axis=0)
         start = np.full((self.ranks, self._most + int(arrive.max(initial=0))), NOTHING)
         end = np.full_like(start, NOTHING)

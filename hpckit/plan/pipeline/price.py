@@ -47,10 +47,10 @@ class SchedulePrice:
 
     @property
     def period(self) -> float:
-        """The time from step to step where they follow each other without a barrier, and none overtakes.
+        """The time between successive steps without a barrier between them.
 
-        It is the longest time of a rank from its first action to its last: all ranks shifted by it, no action comes
-        before what it needs.
+        It is the longest time of a rank from its first action to its last: a step that starts so much later finds every
+        rank free.
         """
         begin, end = [float("inf")] * len(self.busy), [0.0] * len(self.busy)
         for interval in self.intervals:
@@ -65,7 +65,7 @@ class SchedulePrice:
 
     @property
     def open_bubble(self) -> float:
-        """The same where steps follow each other without a barrier (Qi et al. 2024 count so), see `period`."""
+        """The bubble of steps without a barrier between them, as Qi et al. 2024 count it; see `period`."""
         return self._idle(self.period)
 
     def _idle(self, seconds: float) -> float:
@@ -82,10 +82,10 @@ def price_schedule(
 ) -> SchedulePrice:
     """The price of a step. times: of the stages, by default 1 for each of F, I and W.
 
-    machine: what messages cost; without one nothing. A message is an activation, or its gradient, of one microbatch:
-    `nbytes`. It costs both ranks the overhead, and waits for the ones that its sender sent before; links are not
-    shared with other pipelines. stride: ranks of the machine from one rank of the pipeline to the next. Raises
-    `InputError` for numbers that cannot be, `PlanError` for a schedule that waits for ever.
+    machine: what messages cost; without it they cost nothing. A message is an activation, or its gradient, of one
+    microbatch: `nbytes`. It costs both ranks the overhead, and waits for the ones that its sender sent before; links
+    are not shared with other pipelines. stride: ranks of the machine from one rank of the pipeline to the next. Raises
+    `InputError` for a stride below 1 and for negative sizes, `PlanError` for a schedule that waits forever.
     """
     if stride < 1 or nbytes < 0:
         raise InputError(f"a stride of {stride} and messages of {nbytes} bytes", do="give 1 or more, and 0 or more")

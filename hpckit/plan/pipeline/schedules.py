@@ -84,10 +84,10 @@ def zb_h1(ranks: int, microbatches: int) -> Schedule:
 
 
 def zb_h2(ranks: int, microbatches: int) -> Schedule:
-    """A warm-up so long that no rank waits between its first and last action (Qi et al. 2024, schedule 2).
+    """A long warm-up, after which no rank waits until its last action (Qi et al. 2024, schedule 2).
 
-    From m = 2 p - 1 on; a rank holds at most 2 p - 1 microbatches. The gain shows where steps follow each other
-    without a barrier: rank r ends r units after rank 0.
+    This holds from m = 2 p - 1 on; a rank holds at most 2 p - 1 microbatches. The gain shows where steps follow each
+    other without a barrier: rank r ends r units after rank 0.
     """
     return _zero_bubble("zb_h2", ranks, microbatches, 2)
 
@@ -95,8 +95,8 @@ def zb_h2(ranks: int, microbatches: int) -> Schedule:
 def zb_v(ranks: int, microbatches: int) -> Schedule:
     """Two stages a rank, folded: the first and the last stage are on rank 0 (Qi et al. 2024, section 6).
 
-    No rank waits between its first and last action, from m = 2 p - 1 on, with the memory of 1F1B: 2 p microbatches of
-    stages half as large. Twice the messages.
+    From m = 2 p - 1 on no rank waits between its first and its last action. It needs the memory of 1F1B (2 p
+    microbatches of stages half as large) and sends twice as many messages.
     """
     last = 2 * ranks - 1
     enough = max(microbatches, last)  # with fewer the same order, without the microbatches that are not there
@@ -113,9 +113,9 @@ def zb_v(ranks: int, microbatches: int) -> Schedule:
 
 
 def _zero_bubble(name: str, ranks: int, microbatches: int, reach: int) -> Schedule:
-    """A rank starts `reach` microbatches more than the next one, ends with as many W more; see `zb_h1` and `zb_h2`.
+    """Each rank starts `reach` microbatches more than the next one, and ends with as many W more; see `zb_h1`, `zb_h2`.
 
-    First the last ranks save W for the end, so that the drain goes at the pace of I and one action between.
+    The last ranks save W for the end, so that during the drain a rank waits for I and at most one other action.
     """
     most = reach * (ranks - 1) + 1
     enough = max(microbatches, most)  # with fewer the same order, without the microbatches that are not there
@@ -178,8 +178,8 @@ ALIASES = {
 def pipeline_schedule(name: str, ranks: int, microbatches: int, **options: Any) -> Schedule:
     """A schedule by its name (`SCHEDULES` has all): for `ranks` ranks and so many microbatches a step.
 
-    chunks: stages that each rank holds (interleaved, looped_bfs); the others know theirs. Raises `InputError` for
-    names, numbers and options that cannot be.
+    chunks: stages that each rank holds (interleaved, looped_bfs); other schedules fix it. Raises `InputError` for
+    unknown names and options, and for numbers that the schedule does not allow.
     """
     build, takes = SCHEDULES[schedule_name(name)]
     ranks = whole(ranks, "the number of stages")
@@ -206,7 +206,7 @@ def pipeline_schedule(name: str, ranks: int, microbatches: int, **options: Any) 
 
 
 def schedule_name(given: str) -> str:
-    """The name of `SCHEDULES` that is meant: ZB-H1, zbh1 and zb_h1 are one. Raises `InputError` with what is near."""
+    """The name in `SCHEDULES` for any spelling of it, as ZB-H1 or zbh1. Raises `InputError` with the nearest."""
     plain = {name.replace("_", ""): name for name in SCHEDULES} | ALIASES
     wanted = "".join(letter for letter in given.lower() if letter.isalnum())
     if wanted in plain:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import math
+import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute
-from hpckit.errors import InputError, nearest
+from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
@@ -51,9 +54,13 @@ def main(arguments: list[str]) -> int:
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
     chosen = options.algorithm or _all_of(operation, options.ranks, _node_size(machine, options))
+    own = [_own_plan(operation, text, machine, options) for text in options.own or ()]
     plans = [_plan(operation, name, machine, options) for name in chosen]
-    if options.prove:
-        for plan in plans:
+    if options.own and options.draw is not None and not options.algorithm:
+        plans = []
+    plans += own
+    for plan in plans:
+        if options.prove or plan in own:
             proof = prove(plan)
             print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
     if options.draw is not None:
@@ -91,6 +98,13 @@ def _parser() -> argparse.ArgumentParser:
         "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
     )
     it.add_argument("--algorithm", action="append", metavar="NAME", help="only this one; may be repeated")
+    it.add_argument(
+        "--from",
+        dest="own",
+        action="append",
+        metavar="FILE.py:FUNCTION",
+        help="also an algorithm of your own: a function of the number of ranks that returns its plan, which is proved",
+    )
     it.add_argument("--segments", type=int, help="parts into which messages are cut, where an algorithm can do it")
     it.add_argument("--root", type=int, help="the rank that gives or gets")
     it.add_argument("--node-size", type=int, help="ranks of a node (default: of the machine's innermost level)")
@@ -120,12 +134,61 @@ def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Na
         return gossip_plan(algorithm, options.ranks)
     known = ALGORITHMS[operation] | IN_MEMORY.get(operation, {})
     takes = known[algorithm][1] if algorithm in known else ()
+    return collective_plan(operation, algorithm, options.ranks, **_options(takes, machine, options))
+
+
+def _options(takes: Collection[str], machine: Machine, options: argparse.Namespace) -> dict[str, Any]:
+    """The options of the command that an algorithm takes."""
     given: dict[str, Any] = {name: getattr(options, name) for name in ("segments", "root", "servers", "across")}
     node_size = given["node_size"] = _node_size(machine, options)
     if options.ranks > node_size and options.ranks % node_size == 0:
         given["shape"] = (options.ranks // node_size, node_size)
-    wanted = {key: value for key, value in given.items() if value is not None and key in takes}
-    return collective_plan(operation, algorithm, options.ranks, **wanted)
+    return {key: value for key, value in given.items() if value is not None and key in takes}
+
+
+def _own_plan(operation: str, text: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
+    """The plan that a function of the user's makes, from `file.py:function`. Raises `InputError`."""
+    build, name = _function(text)
+    known = inspect.signature(build).parameters
+    try:
+        plan = build(options.ranks, **_options(known, machine, options))
+    except HpckitError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{name}({options.ranks}) raised {type(error).__name__}: {error}", where=text, do="mend the function"
+        ) from error
+    if not isinstance(plan, CollectivePlan):
+        raise InputError(f"{name} returns a {type(plan).__name__}", where=text, do="return a CollectivePlan")
+    if (plan.operation, plan.ranks) != (operation, options.ranks):
+        raise InputError(
+            f"{name} makes a plan of {plan.operation} on {plan.ranks} ranks, not of {operation} on {options.ranks}",
+            where=text,
+        )
+    return replace(plan, algorithm=name)
+
+
+def _function(text: str) -> tuple[Callable[..., Any], str]:
+    """The function that `file.py:function` names, and its name."""
+    path, colon, name = text.rpartition(":")
+    if not colon or not path or not name:
+        raise InputError(f"--from {text!r} is not FILE.py:FUNCTION", do="give a file and a function in it")
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}", do="give --from FILE.py:FUNCTION with a file that is there")
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)  # for what the file imports from beside it
+    try:
+        names = runpy.run_path(path)
+    except HpckitError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}", do="mend the file") from error
+    finally:
+        sys.path.remove(folder)
+    if not callable(names.get(name)):
+        own = [key for key, value in names.items() if inspect.isfunction(value) and value.__module__ == "<run_path>"]
+        raise InputError(f"there is no function {name!r} in {path}", do=f"its functions: {', '.join(own) or 'none'}")
+    return names[name], name
 
 
 def _node_size(machine: Machine, options: argparse.Namespace) -> int:
