@@ -67,7 +67,7 @@ _HOMES = NAMESPACES | {
     "broadcast_init": "hpckit.collectives",
     "draw": "hpckit.plan.draw",
     "empty_shared": "hpckit.comm.shared.symmetric",
-    "find_gpu": "hpckit.comm.gpu_choice",
+    "find_gpu": "hpckit.comm.gpu",
     "gather": "hpckit.collectives",
     "price": "hpckit.plan.price",
     "print_root": "hpckit.comm.mesh",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class HpckitError(Exception):
@@ -155,3 +157,26 @@ EXIT_CODES = {
     7: "rank lost",
     EXIT_STOPPED: "stopped early on purpose, files complete: hpckit resume DIR",
 }
+
+
+_WRITE_PROBLEMS = {
+    errno.ENOSPC: ("the disk is full", "free some space, or choose another directory or a longer output interval"),
+    errno.EDQUOT: ("the quota is used up", "free some space, or choose a directory with a larger quota"),
+    errno.EFBIG: ("the file would pass the size limit", "raise the limit (ulimit -f) or use more ranks"),
+    errno.EACCES: ("no permission to write here", "choose a directory you may write to"),
+    errno.EPERM: ("no permission to write here", "choose a directory you may write to"),
+    errno.EROFS: ("the file system is read-only", "choose a directory on a writable file system"),
+    errno.ENOTDIR: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.ENOENT: ("there is no such folder", "make the folder first, or choose another one"),
+    errno.EISDIR: ("a directory stands where the file should be", "remove that directory or choose another one"),
+    errno.EEXIST: ("a file stands where a directory should be", "remove that file or choose another directory"),
+    errno.EIO: ("the disk reports an error", "run again on another disk, and tell the administrator"),
+}
+
+
+def write_error(error: OSError, path: Path) -> HpckitError:
+    """The error for the user, with advice, for an `OSError` while writing a file."""
+    reason, advice = _WRITE_PROBLEMS.get(
+        error.errno or 0, (error.strerror or str(error), "check the directory with `hpckit doctor`")
+    )
+    return SetupError(f"cannot write {path.name}: {reason}", where=str(path), likely=reason, do=advice)

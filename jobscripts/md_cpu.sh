@@ -23,6 +23,19 @@ run="$SLURM_SUBMIT_DIR/runs/melt-$SLURM_JOB_ID"
 on_each_node() {
     srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"
 }
+# A start that was killed leaves segments of MPI in memory, and a step of the same number takes them for its
+# own. Those of this user that no process maps are removed.
+clean_memory() {
+    on_each_node bash -s <<'CLEAN'
+find /dev/shm -maxdepth 1 -type f -user "$UID" -not -newermt "-2 seconds" \
+    \( -name "mpich_shm_*" -o -name "*_segment.*" \) |
+    while read -r file; do
+        grep -qsF "$file" /proc/[0-9]*/maps || rm -f "$file"
+    done
+CLEAN
+}
+[ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || clean_memory
+
 # Compiled kernels live on a disk of each node, which one task per node fills with those of earlier jobs. One
 # rank per node compiles missing ones while the others wait; one file keeps them for later jobs.
 store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"
@@ -49,33 +62,55 @@ launch() {
 }
 
 checkpoint() { cat "$run/ckpt/LATEST" 2>/dev/null; }
-before=$(checkpoint)
-if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || [ -e "$run/ckpt/LATEST" ]; then
+holder() { cat "$run/lock" 2>/dev/null; }  # the ranks write it as soon as MPI has started
+if [ -n "$(checkpoint)" ] || { [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -e "$run/resolved.json" ]; }; then
     command=(hpckit resume "$run")
 else
     command=(hpckit run md/melt 'system.cells=[200,200,200]' --directory "$run")
 fi
 
+job="$SLURM_JOB_ID"
+before=$(checkpoint)
+queued=
+over=
+again() {  # back into the queue, but for a job without a new checkpoint, which would come back for ever
+    if [ -z "$queued" ] && [ "$(checkpoint)" != "$before" ]; then
+        scontrol requeue "$job" && queued=yes
+    fi
+    [ -n "$queued" ]
+}
+# The limit itself, if no warning came: Slurm asks the ranks to stop, and ends all KillWait seconds later.
+trap 'signaled=yes
+    case $(scontrol show job "$job") in
+    *Reason=TimeLimit*) limit=yes over=yes && again ;;
+    *) exit 143 ;;  # the job was canceled
+    esac' TERM
+
 # Slurm's warning of the time limit becomes a request to stop: a file that rank 0 checks for.
 limit=
 trap 'limit=yes signaled=yes; touch "$run/stop"' USR1
-launch "${command[@]}" &
-code=
-while [ -z "$code" ]; do
-    signaled=
-    wait $!
-    code=$?
-    [ -z "$signaled" ] || code=  # the signal ended the waiting, not the run
+for try in $(seq 3); do
+    held=$(holder)
+    launch "${command[@]}" &
+    code=
+    while [ -z "$code" ]; do
+        signaled=
+        wait $!
+        code=$?
+        [ -z "$signaled" ] || code=  # the signal ended the waiting, not the run
+    done
+    case "$code" in 0 | 2 | 3 | 75) break ;; esac
+    if [ "$try" = 3 ] || [ -n "$limit" ] || [ "$(holder)" != "$held" ]; then break; fi
+    echo "the ranks did not start (exit code $code); once more" >&2
+    clean_memory
 done
 [ -z "$limit" ] || rm -f "$run/stop"
 keep_cache
 
-# 75: stopped early with a checkpoint. A run that a user stopped (the file is still there) stays stopped, and
-# so does one that made no new checkpoint, since it would requeue for ever.
-if [ "$code" -eq 75 ] && [ ! -e "$run/stop" ]; then
-    if [ "$(checkpoint)" != "$before" ]; then
-        scontrol requeue "$SLURM_JOB_ID" && exit 0
-    fi
+# 75: stopped early with a checkpoint. A run that its user stopped, by the file, stays stopped.
+[ "$code" -ne 75 ] || over=yes
+if [ -n "$over" ] && [ ! -e "$run/stop" ]; then
+    again && exit 0
     echo "no new checkpoint since the job started: not put back into the queue" >&2
 fi
 exit "$code"

@@ -19,6 +19,19 @@ export NUMBA_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
 on_each_node() {
     srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"
 }
+# A start that was killed leaves segments of MPI in memory, and a step of the same number takes them for its
+# own. Those of this user that no process maps are removed.
+clean_memory() {
+    on_each_node bash -s <<'CLEAN'
+find /dev/shm -maxdepth 1 -type f -user "$UID" -not -newermt "-2 seconds" \
+    \( -name "mpich_shm_*" -o -name "*_segment.*" \) |
+    while read -r file; do
+        grep -qsF "$file" /proc/[0-9]*/maps || rm -f "$file"
+    done
+CLEAN
+}
+[ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || clean_memory
+
 # Compiled kernels live on a disk of each node, which one task per node fills with those of earlier jobs. One
 # rank per node compiles missing ones while the others wait; one file keeps them for later jobs.
 store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"

@@ -29,7 +29,7 @@ LIBRARIES = {
     "hpckit.apps.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; records on a GPU; vectors, numbers with a slope, and memory by its address.
+# Options on either processor; records on a GPU; vectors, numbers with a slope, tiles, and memory by its address.
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
@@ -42,6 +42,7 @@ COMPILER = {
         "compile.dual",
         "compile.vector_form",
         "particles.cuda_records",
+        "nn.tile.tile",
     )
 } | {"hpckit.comm.shared.compiled.atomics"}
 
@@ -149,6 +150,54 @@ def test_leaves_need_few_libraries():
                 known = libraries | set(sys.stdlib_module_names) | {"hpckit"}
                 wrong += [f"{module} imports {name}" for name in imported(path) if name.split(".")[0] not in known]
     assert not wrong
+
+
+def calls_of_mpi(text):
+    """The lines of a program that take a method of a communicator, a request or a window of MPI."""
+    from mpi4py import MPI
+
+    kinds = (MPI.Intracomm, MPI.Intercomm, MPI.Prequest, MPI.Message, MPI.Win, MPI.File)
+    local = ("Abort", "Get_", "Is_", "Set_")  # it ends the job; they ask and set what is here
+    named = {name for kind in kinds for name in dir(kind) if name[0].isupper() and not name.startswith(local)}
+    pickled = {name.lower() for name in named} & set(dir(MPI.Intracomm))
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    modules = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    } - {"MPI"}
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value)
+            plainly = node.attr in named and owner not in modules
+            if plainly or (
+                node.attr in pickled and owner.rpartition(".")[2].strip("_") in ("comm", "line", "node", "world")
+            ):
+                yield node.lineno
+
+
+def test_only_executors_call_mpi():
+    allowed = architecture.callers_of_mpi()
+    wrong, used = [], set()
+    for module, path in MODULES.items():
+        name = module.removeprefix("hpckit.").replace(".", "/")
+        home = next((each for each in allowed if name == each or name.startswith(each + "/")), None)
+        lines = list(calls_of_mpi(path.read_text(encoding="utf-8")))
+        if lines and home is None and not name.startswith("bench"):
+            wrong += [f"{path.relative_to(ROOT)}:{line}" for line in lines]
+        used |= {home} if lines else set()
+    assert not wrong
+    assert allowed <= used, "the table names files that do not call MPI"
+
+
+def test_a_call_of_mpi_is_seen():
+    text = "from a import moving\nmesh.comm.Bcast(x)\nMPI.Request.Waitall(r)\nstart = line.Isend\nmesh['x'].Barrier()\n"
+    assert sorted(calls_of_mpi(text)) == [2, 3, 4, 5]
+    assert list(
+        calls_of_mpi("self.comm.bcast(x)\nmesh.comm.rank\nmoving.recv(x)\nimport moving\nmoving.Gather(x)")
+    ) == [1]
 
 
 def test_a_circle_and_an_arrow_up_are_seen():

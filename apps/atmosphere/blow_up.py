@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.stability import stable_cfl
+from hpckit.apps.common.lost import first_lost, place_of
+from hpckit.comm.agree import least_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
@@ -56,21 +59,21 @@ def require_sound(model: Checked, watch: Any, dt: float) -> None:
 
 def _refuse_broken(model: Checked, watch: Any) -> None:
     """Raise `BlowUpError` with the first lost field and cell, of the rank that lost it first."""
-    found = np.argwhere(~np.isfinite(model.state.to_host()))
-    field, *cell = found[0] if found.size else [0] * model.state.interior.ndim
-    if not found.size:  # the state is finite, but a density or pressure is not positive
-        found = np.argwhere((_total(model, 0) <= 0) | (_total(model, 1) <= 0))
-        cell = found[0] if found.size else cell
     step = model.first_broken_step if model.first_broken_step is not None else model.steps_done
-    never = np.iinfo(np.int64).max
-    rank, (step, field, *cell) = _first(model, [step if found.size else never, field, *cell])
-    names = ("rho", *(f"rho_{WINDS[name]}" for name in model.spacing), "rho_theta")
+    lost = first_lost(model.mesh, model.decomposition, _broken(model), step)
+    names = ("rho", *(f"rho_{WINDS[name]}" for name in model.spacing), "rho_theta", "rho")
     raise BlowUpError(
-        f"{names[field]} is not finite (or no air is left) in {watch.broken_cells} cells",
-        where=_place(model, rank, step, cell),
+        f"{names[lost.mask]} is not finite (or no air is left) in {watch.broken_cells} cells",
+        where=lost.where,
         likely="a time step too long for this grid, or an initial state too violent for it",
         do="lower time.cfl, use more cells, or raise beta",
     )
+
+
+def _broken(model: Checked) -> Iterator[np.ndarray]:
+    """The cells that are not finite, field by field; last those where a density or pressure is not positive."""
+    yield from (~np.isfinite(field) for field in model.state.to_host())
+    yield (_total(model, 0) <= 0) | (_total(model, 1) <= 0)
 
 
 def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
@@ -84,13 +87,13 @@ def _refuse_fast(model: Checked, watch: Any, dt: float) -> None:
     direction = max(range(len(each)), key=lambda i: each[i].max())
     cell = np.unravel_index(each[direction].argmax(), rho.shape)
     order = -round(each[direction].max() * 1e6)
-    rank, (_, direction, *place) = _first(model, [order, direction, *map(int, cell)])
+    rank, (direction, *place) = least_of_ranks(model.mesh.comm, order, [direction, *map(int, cell)])
     cfl, limit, time = courant(model, watch, dt), stable_cfl(model.config.beta), model.config.time
     axis = list(model.spacing)[direction]
     fastest = max(getattr(watch, f"speed_{name}") for name in model.spacing)
     raise BlowUpError(
         f"the Courant number |{WINDS[axis]}| + c in {axis} is {cfl:.4f}, above the limit of {limit:.4f}",
-        where=_place(model, rank, model.steps_done, place),
+        where=place_of(model.decomposition, rank, model.steps_done, place),
         likely=f"time.cfl = {time.cfl:g} assumes {time.max_speed:g} m/s, but wind and sound reach {fastest:.0f} m/s",
         do=f"set time.cfl to at most {np.floor(98 * limit / cfl * time.cfl) / 100:g}",
     )
@@ -104,19 +107,3 @@ def _row(model: Checked, number: int) -> np.ndarray:
 def _total(model: Checked, number: int) -> np.ndarray:
     """Density (0) or rho theta (1) of the owned cells, the base's included."""
     return model.state.to_host()[-number] + _row(model, number)
-
-
-def _first(model: Checked, own: list[int]) -> tuple[int, list[int]]:
-    """Collective: the rank with the smallest first number, and its numbers."""
-    every = np.empty((model.mesh.size, len(own)), np.int64)
-    model.mesh.comm.Allgather(np.array(own, np.int64), every)
-    rank = int(every[:, 0].argmin())
-    return rank, [int(value) for value in every[rank]]
-
-
-def _place(model: Checked, rank: int, step: int, cell: list[int]) -> str:
-    dec = model.decomposition
-    words = [
-        f"{name} {index + start}" for name, index, start in zip(dec.topology.names, cell, dec.start(rank), strict=True)
-    ]
-    return f"rank {rank}, step {step}, cell ({', '.join(words)})"

@@ -8,10 +8,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.apps.common.lost import first_lost
 from hpckit.apps.diffusion.config import Config
 from hpckit.apps.diffusion.start import start, wall_fill
+from hpckit.comm.agree import share_numbers
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -110,23 +111,13 @@ class Model:
 
     def _raise_blow_up(self) -> None:
         """Raise `BlowUpError` with the first cell, by rank and index, that is not finite or out of bounds."""
-        comm, values = self.mesh.comm, self.now.to_host()
-        bad = ~((values >= self.bounds[0]) & (values <= self.bounds[1]))
-        lowest = np.array([comm.rank if bad.any() else comm.size])
-        comm.Allreduce(MPI.IN_PLACE, lowest, MPI.MIN)
-        rank = int(lowest[0])
-        found = np.zeros(len(self.decomposition.shape) + 1)
-        if comm.rank == rank:
-            cell = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            found[:-1] = np.add(cell, self.decomposition.start(rank))
-            found[-1] = values[cell]
-        comm.Bcast(found, rank)
-        cell_text = ", ".join(f"{axis} {int(i)}" for axis, i in zip(self.config.grid.axes, found[:-1], strict=True))
-        safety = self.config.time.safety
-        low, high = self.bounds
+        values, (low, high), safety = self.now.to_host(), self.bounds, self.config.time.safety
+        lost = first_lost(self.mesh, self.decomposition, [~((values >= low) & (values <= high))], self.steps_done)
+        value = np.array(values[lost.cell] if self.mesh.rank == lost.rank else 0.0, np.float64)
         raise BlowUpError(
-            f"the temperature is {found[-1]:g} K; it can only lie between {low:g} K and {high:g} K",
-            where=f"rank {rank}, step {self.steps_done}, cell ({cell_text}), field temperature",
+            f"the temperature is {share_numbers(self.mesh.comm, value, lost.rank):g} K;"
+            f" it can only lie between {low:g} K and {high:g} K",
+            where=f"{lost.where}, field temperature",
             likely=f"time.safety is {safety:g}, and above 1 the scheme is unstable" if safety > 1 else "",
             do="set time.safety to 0.9" if safety > 1 else "look at the frames written before this step",
         )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.apps.common.lost import first_lost
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import LIMIT_CFL, Config
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -178,7 +179,7 @@ class Model:
         """Collective: the wave rate of each stage over all ranks, then the least depth."""
         results = [ends(each) for each in found]
         own = np.array([result[RATE] for result in results] + [-min(result[DEPTH_MIN] for result in results)])
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.MAX)
+        max_of_ranks(self.mesh.comm, own)
         return (*(float(rate) for rate in own[:-1]), -float(own[-1]))
 
     def watch(self) -> Watch:
@@ -188,9 +189,8 @@ class Model:
         exact = setups.exact_depth(self.config, self.cuts, self.time)
         error = np.abs(self.fields[H].to_host() - exact).sum() if exact is not None else 0.0
         sums = np.array([*own[[MASS, ENERGY, WET, BROKEN]], error, 0.0 if exact is None else exact.sum()])
-        ends = own[[SPEED, DEPTH_MAX]]
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        sum_of_ranks(self.mesh.comm, sums)
+        ends = max_of_ranks(self.mesh.comm, own[[SPEED, DEPTH_MAX]])
         mass, energy, wet = (float(value) for value in sums[:3] * (grid.dx * grid.dy))
         relative = float(sums[4] / sums[5]) if sums[5] else None
         return Watch(mass, energy, float(ends[0]), float(ends[1]), wet, round(sums[3]), relative)
@@ -199,20 +199,13 @@ class Model:
         """Collective: raise `BlowUpError` on every rank if a cell is lost, naming the first one."""
         if not watch.broken_cells:
             return
-        lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
-        lost[H] = np.argwhere(~(self.fields[H].to_host() >= 0))
-        number = next((i for i, cells in enumerate(lost) if cells.size), 0)
-        y, x = (int(i) for i in lost[number][0]) if lost[number].size else (0, 0)
-        begin = self.decomposition.start(self.mesh.rank)
-        own = np.array([not lost[number].size, number, begin[0] + y, begin[1] + x], np.int64)
-        every = np.empty((self.mesh.size, own.size), np.int64)
-        self.mesh.comm.Allgather(own, every)
-        rank = int(every[:, 0].argmin())
-        _, number, y, x = (int(value) for value in every[rank])
-        name = self.fields[number].name
+        values = [field.to_host() for field in self.fields]
+        masks = [~(each >= 0) if number == H else ~np.isfinite(each) for number, each in enumerate(values)]
+        lost = first_lost(self.mesh, self.decomposition, masks, self.steps_done)
+        name = self.fields[lost.mask].name
         raise BlowUpError(
-            f"{name} is not finite{' or below 0' if number == H else ''}; {watch.broken_cells} cells are lost",
-            where=f"rank {rank}, step {self.steps_done}, cell (y {y}, x {x}), field {name}",
+            f"{name} is not finite{' or below 0' if lost.mask == H else ''}; {watch.broken_cells} cells are lost",
+            where=f"{lost.where}, field {name}",
             likely="extreme values in the bottom or the initial state",
             do="look at bottom.file and start, or lower time.cfl",
         )

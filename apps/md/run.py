@@ -19,6 +19,7 @@ from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
+from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.md.fire import Fire
@@ -241,13 +242,11 @@ def _blow_up(system: System, step: int, message: str) -> BlowUpError:
         wild = np.abs(particles.velocities[slots, :3] + particles.forces[slots, :3]).max(axis=1, initial=0.0)
     wild[~np.isfinite(wild)] = np.inf
     worst = int(wild.argmax()) if len(slots) else -1
-    own = np.array([wild[worst], particles.ids[slots[worst]] + 1] if len(slots) else [-1.0, 0])
-    every = np.empty((system.mesh.size, 2))
-    system.mesh.comm.Allgather(own, every)
-    rank = int(every[:, 0].argmax())
+    own = (float(-wild[worst]), int(particles.ids[slots[worst]]) + 1) if len(slots) else (math.inf, 0)
+    rank, particle = least_of_ranks(system.mesh.comm, *own)
     return BlowUpError(
         message,
-        where=f"rank {rank}, particle {every[rank, 1]:.0f}, step {step}",
+        where=f"rank {rank}, particle {particle}, step {step}",
         likely="two particles that came too close: a time step too long, or overlaps at the start",
         do="lower time.dt, start from particles that do not overlap, or minimize first (dynamics.kind=fire)",
     )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.apps.common.lost import first_lost, place_of
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import STABLE_CFL, Config
+from hpckit.comm.agree import least_of_ranks, max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -167,10 +168,8 @@ class Model:
         self.exchange(self.fields)
         grid = self.config.grid
         own = diagnose(self._data, self.bottom.data, self.f, self.physics, self.halo)
-        sums = own[[MASS, ENERGY, ENSTROPHY, BROKEN]]
-        ends = own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1]
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        sums = sum_of_ranks(self.mesh.comm, own[[MASS, ENERGY, ENSTROPHY, BROKEN]])
+        ends = max_of_ranks(self.mesh.comm, own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1])
         mass, energy, enstrophy = (float(value) for value in sums[:3] * grid.dx * grid.dy)
         return Watch(mass, energy, enstrophy, float(ends[0]), float(ends[1]), -float(ends[2]), round(sums[3]))
 
@@ -187,18 +186,14 @@ class Model:
 
     def _refuse_broken(self, watch: Watch) -> None:
         """Raise `BlowUpError` with the first lost field and cell of the lowest rank that has one."""
-        lost = [np.argwhere(~np.isfinite(field.to_host())) for field in self.fields]
-        number = next((i for i, places in enumerate(lost) if places.size), 0)
-        found, dry = lost[number], not lost[number].size
-        if dry:
-            found = np.argwhere(self.h.to_host() <= 0)
-        here = [int(found[0][0]), int(found[0][1])] if found.size else [0, 0]
-        rank, (_, number, is_dry, y, x) = self._first([not found.size, number, dry, *here])
-        name = self.fields[number].name
+        masks = [~np.isfinite(field.to_host()) for field in self.fields]
+        lost = first_lost(self.mesh, self.decomposition, [*masks, self.h.to_host() <= 0], self.steps_done)
+        is_dry = lost.mask == len(masks)
+        name = self.h.name if is_dry else self.fields[lost.mask].name
         raise BlowUpError(
             f"{name} is {'not above 0 (the layer is dry)' if is_dry else 'not finite'};"
             f" {watch.broken_cells} cells are lost",
-            where=self._place(rank, y, x, name),
+            where=f"{lost.where}, field {name}",
             likely="a layer that is too thin for its waves"
             if is_dry
             else "a time step too long, or too little friction",
@@ -212,26 +207,15 @@ class Model:
         h, u, v = (field.to_host()[: self._block[1][0], : self._block[1][1]] for field in self.fields)
         speed = np.hypot(u, v) + np.sqrt(self.config.physics.gravity * h)
         y, x = (int(i) for i in np.unravel_index(speed.argmax(), speed.shape))
-        rank, (_, y, x) = self._first([-round(float(speed.max()) * 1e9), y, x])
+        rank, cell = least_of_ranks(self.mesh.comm, -round(float(speed.max()) * 1e9), [y, x])
         cfl, time = self.cfl(watch, dt), self.config.time
         raise BlowUpError(
             f"the Courant number of speed + sqrt(g h) is {cfl:.4f}, above the limit of {STABLE_CFL:.4f}",
-            where=self._place(rank, y, x, "u, v"),
+            where=f"{place_of(self.decomposition, rank, self.steps_done, cell)}, field u, v",
             likely=f"time.cfl = {time.cfl:g} assumes {time.max_speed:g} m/s, the flow has {watch.speed_max:.3g} m/s",
             do=f"set time.max_speed to {watch.speed_max * 1.5:.2g}, or time.cfl to at most"
             f" {math.floor(98 * STABLE_CFL / cfl * time.cfl) / 100:g}",
         )
-
-    def _first(self, own: list[int]) -> tuple[int, list[int]]:
-        """Collective: the rank with the smallest first number, and its numbers."""
-        every = np.empty((self.mesh.size, len(own)), np.int64)
-        self.mesh.comm.Allgather(np.array(own, np.int64), every)
-        rank = int(every[:, 0].argmin())
-        return rank, [int(value) for value in every[rank]]
-
-    def _place(self, rank: int, y: int, x: int, name: str) -> str:
-        start = self.decomposition.start(rank)
-        return f"rank {rank}, step {self.steps_done}, cell (y {start[0] + y}, x {start[1] + x}), field {name}"
 
     def saved(self, **values: Any) -> State:
         """The content of a checkpoint: the state, the step, and extra `values`."""

@@ -170,8 +170,10 @@ class Ranks(Section):
 class Pipeline(Section):
     """The schedule of a pipeline."""
 
-    schedule: str = Field(
-        "1f1b", description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table"
+    schedule: str | None = Field(
+        None,
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table; omitted:"
+        " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
     chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
     balance: Literal["measured", "arithmetic"] = Field(
@@ -181,15 +183,27 @@ class Pipeline(Section):
     )
 
 
+class Sharding(Section):
+    """What the replicas hold in shards (ZeRO); it changes memory and messages, and no bit of a result."""
+
+    stage: Literal[0, 1, 2, 3] = Field(
+        0,
+        description="0: nothing; 1: the optimizer's state; 2: and the gradients; 3: and the parameters, which within a"
+        " node exist once from 1 on",
+    )
+
+
 class Optimizer(Section):
     """The optimizer."""
 
     kind: Literal["adamw", "sgd"] = Field("adamw", description="AdamW, or SGD with momentum")
-    rate: float = Field(1e-3, gt=0, description="peak learning rate")
+    lr: float = Field(1e-3, gt=0, description="peak learning rate")
     warmup: int | None = Field(
-        None, ge=0, description="steps over which the rate grows to its peak; omitted: 20, at most a fifth of all steps"
+        None,
+        ge=0,
+        description="steps over which the learning rate grows to its peak; omitted: 20, at most a fifth of all steps",
     )
-    floor: float = Field(0.1, ge=0, le=1, description="final rate over the peak rate (cosine decay); 1: constant")
+    floor: float = Field(0.1, ge=0, le=1, description="final learning rate over its peak (cosine decay); 1: constant")
     betas: tuple[float, float] = Field((0.9, 0.95), description="decay rates of the moments (adamw)")
     eps: float = Field(1e-8, gt=0, description="added to the square root (adamw)")
     weight_decay: float = Field(0.1, ge=0, description="weight decay of matrices; vectors do not decay")
@@ -210,7 +224,11 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
     monitor: int = Field(1, ge=1, description="steps between metric lines")
     validate_every: int = Field(50, ge=0, description="steps between validations; 0: only at the end")
-    validate_samples: int = Field(64, ge=1, description="most samples of a validation; the last one takes all images")
+    validate_samples: int | None = Field(
+        None,
+        ge=1,
+        description="most samples of a validation, the same at each; omitted: 64 windows of a text, all images",
+    )
 
 
 class Sample(Section):
@@ -231,6 +249,7 @@ class Config(Section):
     batch: Batch = Field(default_factory=Batch, description="samples of a step")
     mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
     pipeline: Pipeline = Field(default_factory=Pipeline, description="schedule of a pipeline")
+    sharding: Sharding = Field(default_factory=Sharding, description="what the replicas hold in shards")
     optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")
     time: Time = Field(default_factory=Time, description="duration")
     sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")
@@ -291,7 +310,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": {"kind": "cnn"},
             "batch": {"size": 64},
             "time": {"steps": 300, "validate_every": 50},
-            "optimizer": {"rate": 4e-3},
+            "optimizer": {"lr": 4e-3},
         },
     ),
     "digits_mlp": (
@@ -300,7 +319,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": {"kind": "mlp", "layers": 2, "width": 128},
             "batch": {"size": 64},
             "time": {"steps": 300, "validate_every": 50},
-            "optimizer": {"rate": 2e-3},
+            "optimizer": {"lr": 2e-3},
         },
     ),
 }

@@ -12,6 +12,7 @@ import numpy as np
 import hpckit
 from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
+from hpckit.training.sampler import permuted
 
 SPLIT_SEED = 1  # the validation digits do not depend on the run's seed
 PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
@@ -19,21 +20,33 @@ PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
 
 @dataclass(frozen=True)
 class Text:
-    """A text as samples: sample i has the tokens i * window … (i + 1) * window, each of which predicts the next.
+    """A text as samples: sample i has `window` tokens from i * window - shift on, each of which predicts the next.
 
-    tokens: int32.
+    Every epoch has a shift of its own, from 0 to window - 1, so that the network sees each token at each position of a
+    window; in `window` epochs each shift comes once. Samples that would leave the text lie at its ends: an epoch covers
+    the whole text. tokens: int32. seed: of the shifts; None: none, as for validation.
     """
 
     tokens: np.ndarray
     window: int
+    seed: int | None = None
 
     def __len__(self) -> int:
-        return (len(self.tokens) - 1) // self.window
+        targets = len(self.tokens) - 1
+        return targets // self.window if self.seed is None else 1 - (1 - targets) // self.window
 
-    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def shift(self, epoch: int) -> int:
+        """The shift of an epoch: a function of seed and epoch alone, so that it depends on no rank and no restart."""
+        if self.seed is None:
+            return 0
+        times, place = divmod(epoch, self.window)
+        return int(permuted(np.array([place]), self.window, self.seed, times)[0])
+
+    def take(self, indices: np.ndarray, epoch: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Tokens and the ones that follow them: both int32 [n, window]."""
-        places = np.asarray(indices)[:, None] * self.window + np.arange(self.window + 1)
-        windows = self.tokens[places]
+        starts = np.asarray(indices) * self.window - self.shift(epoch)
+        starts = np.clip(starts, 0, len(self.tokens) - 1 - self.window)
+        windows = self.tokens[starts[:, None] + np.arange(self.window + 1)]
         return np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])
 
 
@@ -47,8 +60,8 @@ class Images:
     def __len__(self) -> int:
         return len(self.images)
 
-    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Images and classes."""
+    def take(self, indices: np.ndarray, epoch: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Images and classes, the same in every epoch."""
         return self.images[indices], self.classes[indices]
 
 
@@ -83,7 +96,7 @@ def _text(config: Config, window: int) -> DataSet:
     tokens = tokenizer.encode(text)
     kept = round(len(tokens) * config.data.validation)
     name = config.data.file.name if config.data.file else "the sources of hpckit"
-    parts = {"to train on": len(tokens) - kept, "for the validation": kept}
+    parts = {"to train on": len(tokens) - kept, "for validation": kept}
     for what, count in parts.items():
         if count < window + 1:
             raise InputError(
@@ -91,8 +104,14 @@ def _text(config: Config, window: int) -> DataSet:
                 likely="a text that is too short for the context",
                 do="give a longer text in data.file, a smaller batch.window, or another share in data.validation",
             )
-    training, validation = (Text(part, window) for part in np.split(tokens, [len(tokens) - kept]))
-    return DataSet(training, validation, tokenizer.vocab, f"{name}, {len(tokens)} tokens", tokenizer)
+    training, validation = np.split(tokens, [len(tokens) - kept])
+    return DataSet(
+        Text(training, window, config.seed),
+        Text(validation, window),
+        tokenizer.vocab,
+        f"{name}, {len(tokens)} tokens",
+        tokenizer,
+    )
 
 
 def _digits(config: Config) -> DataSet:

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.train.trainer import StepFigures, Trainer
+from hpckit.comm.agree import sum_of_ranks, wait_for_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.comm.simulated_gpu import SimulatedGpu
@@ -30,10 +30,8 @@ class Figures:
         self.trainer, laid = trainer, trainer.laid
         self.flops = laid.shape.training_flops(laid.window)
         comm = trainer.mesh.comm
-        comm.Barrier()
-        own, peak = np.array([gemm_peak(trainer.config.precision, trainer.device)]), np.empty(1)
-        comm.Allreduce(own, peak, MPI.SUM)
-        self.peak = float(peak[0])
+        wait_for_ranks(comm)
+        self.peak = float(sum_of_ranks(comm, np.array(gemm_peak(trainer.config.precision, trainer.device))))
         self.kept: dict[str, list[float]] = {}
         self.computing: list[float] = []  # of each measured step's forward and backward, the share without waiting
 
@@ -50,7 +48,7 @@ class Figures:
         found = {
             "loss": step.loss,
             "grad_norm": step.norm,
-            "rate": step.rate,
+            "lr": step.lr,
             "samples_per_second": rate,
             "tokens_per_second": rate * self.trainer.laid.window,
             "mfu": rate * self.flops / self.peak,
@@ -60,6 +58,8 @@ class Figures:
             found["bubble"] = measured.price.bubble
         if not self.trainer.laid.shape.is_language:
             del found["tokens_per_second"]
+        else:
+            found["tokens"] = step.seen
         for name, value in found.items():
             self.kept.setdefault(name, []).append(value)
         return found

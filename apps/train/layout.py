@@ -80,6 +80,11 @@ def layout(config: Config, ranks: int) -> Layout:
 def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> TrainingPlan:
     """The plan of a step of a network, from the operations of its layers' matrix products. Raises `InputError`."""
     costs = [product + 0.01 * max(products) for product in products]  # looking up takes a little, too
+    schedule, chunks = config.pipeline.schedule, config.pipeline.chunks
+    if schedule is None:
+        # Gradients and parameters come and go by stages: without a pipeline each layer is one.
+        by_layers = config.sharding.stage > 1 and config.mesh.pp == 1 and ranks > 1
+        schedule, chunks = ("looped_bfs", len(costs)) if by_layers and chunks is None else ("1f1b", chunks)
     return training_plan(
         ranks,
         len(costs),
@@ -87,8 +92,8 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         dp=config.mesh.dp,
         pp=config.mesh.pp,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
-        schedule=config.pipeline.schedule,
-        chunks=config.pipeline.chunks,
+        schedule=schedule,
+        chunks=chunks,
         costs=costs,
         tied=tied,
     )

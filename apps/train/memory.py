@@ -12,14 +12,17 @@ from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import Layout
 from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
+from hpckit.comm.agree import all_of_ranks
 from hpckit.kernels.nn.memory import owned_bytes
-from hpckit.nn.parameters import Parameters
 
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 
 
 def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     """Bytes of parameters, gradients, optimizer and activations on each rank of a pipeline, as they can be foreseen.
+
+    With shards a rank has its part of what they hold, and gradients, beyond a node parameters too, of whole stages that
+    come and go besides (not counted here: `Shards` has buffers for those that live at once).
 
     Activations are those that backward passes need, of as many microbatches as a rank holds at once, worked out from
     the shapes of the layers. What a schedule keeps for a late W besides, gradients of each layer's output and what
@@ -34,10 +37,10 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
         stages = plan.stages_of(rank)
         numbers = [n for stage in stages for n in plan.partition.layers(stage)]
         held = {id(p): p.size for n in numbers for p in laid.model.layers[n].parameters()}
-        size = float(sum(held.values()) * itemsize)
-        found["parameters"].append(size)
-        found["gradients"].append(size)
-        found["optimizer"].append(VECTORS[config.optimizer.kind] * size)
+        size, sharding = float(sum(held.values()) * itemsize), config.sharding.stage
+        found["parameters"].append(size / (plan.dp if sharding == 3 else 1))
+        found["gradients"].append(size / (plan.dp if sharding > 1 else 1))
+        found["optimizer"].append(VECTORS[config.optimizer.kind] * size / (plan.dp if sharding else 1))
         found["activations"].append(live[rank] / len(stages) * sum(kept[n] for n in numbers))
     return found
 
@@ -60,21 +63,19 @@ def saved_numbers(shape: Shape, window: int) -> list[float]:
 
 
 def memory_of(trainer: Trainer) -> dict[str, Any]:
-    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated; activations as weighed in
-    a step, and as foreseen; work arrays of all kinds; and the most that the process had resident. Collective.
+    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated, of what a node holds once
+    this rank's part; activations as weighed in a step, and as foreseen; work arrays of all kinds; and the most that
+    the process had resident. Collective.
     """
-    parameters: Parameters = trainer.pipeline.parameters
     state = sum(array.nbytes for array in trainer.optimizer.state().values() if array.ndim)
     foreseen = memory_per_rank(trainer.config, trainer.laid)["activations"][trainer.mesh["pp"].rank]
     own = {
-        "parameters": parameters.values.nbytes,
-        "gradients": parameters.grads.nbytes,
+        **trainer.pipeline.shards.memory(),
         "optimizer": state,
         "activations": trainer.weighed,
         "activations_foreseen": foreseen,
         "work": owned_bytes(),
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = np.empty((trainer.mesh.size, len(own)))
-    trainer.mesh.comm.Allgather(np.array([*own.values()], np.float64), every)
+    every = all_of_ranks(trainer.mesh.comm, np.array([*own.values()], np.float64))
     return {name: every[:, column].tolist() for column, name in enumerate(own)}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time as clock
-from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.evaluation import Evaluation, continued, evaluate
+from hpckit.apps.train.data import Images
+from hpckit.apps.train.evaluation import ANSWERS, Evaluation, answers_record, continued, evaluate
 from hpckit.apps.train.figures import Figures
 from hpckit.apps.train.layout import Layout, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
@@ -73,7 +74,7 @@ class Training(Evolution):
         return self.is_over or bool(every and self.step % every == 0)
 
     def look(self) -> None:
-        """Collective: the figures of the step, and what the network makes of the samples kept aside."""
+        """Collective: the figures of the step, and the validation where one is due."""
         line: dict[str, float] = {}
         if self.is_over or self.step % self.config.time.monitor == 0:
             with self.run.timer("diagnostics"):
@@ -120,12 +121,13 @@ def run(config: Config, run: Run) -> None:
                 "steps": it.step,
                 "wall_seconds": clock.perf_counter() - looping,  # with the weights and the text, which are phases too
                 "samples": trainer.sampler.position,
+                **({"tokens": trainer.sampler.position * laid.window} if laid.shape.is_language else {}),
                 "parameters": sum(parameter.size for parameter in laid.model.parameters()),
                 "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
                 "mesh": {"dp": laid.plan.dp, "pp": laid.plan.pp},
                 "memory": memory_of(trainer),
                 **it.figures.summary(),
-                **({"validation": asdict(last), "result": f"Kept aside: {_result(config, last)}."} if last else {}),
+                **(_validated(config, run, laid, last) if last else {}),
                 **({"text": text} if text else {}),
             },
             status="done" if ran.complete else "stopped",
@@ -133,17 +135,23 @@ def run(config: Config, run: Run) -> None:
 
 
 def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> Evaluation:
-    """Collective: loss and accuracy on what was kept aside; of images all of it at the end."""
-    validation, most = trainer.laid.data.validation, config.time.validate_samples
-    if step.step == config.time.steps and not config.model.is_language:
-        most = len(validation)
-    found = evaluate(trainer, validation, most)
-    run.say(f"step {step.step}: loss {step.loss:.4f}; kept aside: {_result(config, found)}")
+    """Collective: loss and accuracy on the validation samples, always the same ones."""
+    found = evaluate(trainer, trainer.laid.data.validation, config.time.validate_samples)
+    run.say(f"step {step.step}: loss {step.loss:.4f}; validation: {_result(config, found)}")
     return found
 
 
+def _validated(config: Config, run: Run, laid: Layout, last: Evaluation) -> dict[str, Any]:
+    """The last validation, for the summary; rank 0 writes a classifier's confusion matrix and its mistakes."""
+    data = laid.data.validation
+    if isinstance(data, Images) and last.answers is not None and run.rank == 0:
+        run.directory.write_json(f"output/{ANSWERS}", answers_record(data, last.answers, laid.data.classes))
+    figures = {"loss": last.loss, "accuracy": last.accuracy, "samples": last.samples}
+    return {"validation": figures, "result": f"Validation: {_result(config, last)}."}
+
+
 def _result(config: Config, found: Evaluation) -> str:
-    told = f"{found.accuracy:.2%} right"
+    told = f"accuracy {found.accuracy:.2%}"
     if config.model.is_language:
         told = f"perplexity {math.exp(min(found.loss, 700.0)):.4g}"
     return f"loss {found.loss:.4f} on {found.samples} samples, {told}"
@@ -193,7 +201,7 @@ def describe(laid: Layout) -> list[str]:
     each = f"samples of {laid.window} tokens" if shape.is_language else "images"
     return [
         f"{net}: {count} parameters",
-        f"{laid.data.name}: {len(laid.data.training)} {each} to train on, {len(laid.data.validation)} kept aside",
+        f"{laid.data.name}: {len(laid.data.training)} {each} to train on, {len(laid.data.validation)} for validation",
         str(plan),
     ]
 

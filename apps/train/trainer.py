@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,15 +32,16 @@ from hpckit.training.sampler import Sampler
 class StepFigures:
     """One step, the same on every rank but for `seconds`.
 
-    loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. rate: of learning.
-    seconds: of forward and backward.
+    loss: mean over the batch, nats a token or image. norm: of the gradient, before it is clipped. lr: the learning
+    rate. seen: tokens, or images, of all steps so far. seconds: of forward and backward.
     """
 
     step: int
     loss: float
     norm: float
-    rate: float
+    lr: float
     samples: int
+    seen: int
     seconds: float
 
 
@@ -55,7 +56,9 @@ class Trainer:
         self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
         self.loss = CrossEntropy(laid.shape.vocab)
         precision = np.dtype(config.precision)
-        self.pipeline = Pipeline(mesh, laid.model, self.loss, laid.plan, dtype=precision, device=device)
+        self.pipeline = Pipeline(
+            mesh, laid.model, self.loss, laid.plan, dtype=precision, sharding=config.sharding.stage, device=device
+        )
         self.pipeline.initialize(config.seed)
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
@@ -66,62 +69,85 @@ class Trainer:
         """One step of the optimizer. Raises `BlowUpError` on every rank if the loss is not finite."""
         with timer("data"):
             share = self.sampler.take(self.replica, self.replicas)
-            x, targets = self.laid.data.training.take(share.indices)
+            x, targets = self.laid.data.training.take(share.indices, share.epoch)
         with timer("compute"):
             self.pipeline.zero_grads()
             result = self.pipeline.run(x, targets, Pass(True, self.config.seed, self.done, share.first_sample))
         with timer("optimizer"):
-            squared, rate = self.pipeline.squared_norm(), self._rate()
+            squared, lr = self.pipeline.squared_norm(), self._lr()
             self._require_finite(result.loss, squared)
-            self.optimizer.step(rate, clip_scale(squared, self.config.optimizer.clip))
+            self.optimizer.step(lr, clip_scale(squared, self.config.optimizer.clip))
         self.done += 1
-        return StepFigures(self.done, result.loss, math.sqrt(squared), rate, share.total, result.seconds)
+        return StepFigures(self.done, result.loss, math.sqrt(squared), lr, share.total, self._seen, result.seconds)
 
     @property
-    def owned(self) -> list[Parameter]:
-        """The parameters that this rank saves: those that several hold belong to the first replica's first stage."""
+    def _seen(self) -> int:
+        """Tokens, or images, of all steps so far."""
+        return self.sampler.position * self.laid.window
+
+    @property
+    def saved(self) -> list[Parameter]:
+        """The parameters of which this rank saves what it owns: a weight of two stages belongs to the first of them.
+
+        Without shards the first replica owns all, as far as files go.
+        """
+        if self.replica and not self.pipeline.shards.stage:
+            return []
         rank_of, layers, seen = self.laid.plan.schedule.rank_of, self.laid.model.layers, set[str]()
         found = []
         for stage, home in enumerate(rank_of):
             for number in self.laid.plan.partition.layers(stage):
                 for parameter in layers[number].parameters():
-                    if parameter.name not in seen and home == self.mesh["pp"].rank and not self.replica:
+                    if parameter.name not in seen and home == self.mesh["pp"].rank:
                         found.append(parameter)
                     seen.add(parameter.name)
         return found
 
     def state(self) -> State:
         """The content of a checkpoint: parameters and optimizer by parameter name, steps, position in the data."""
-        return self._state_of(self.owned)
+        return self._state_of(self.saved)
 
     def held(self) -> State:
-        """The same of all parameters that this rank has, be it a copy of others'."""
+        """The same of all parameters that this rank updates, be it a copy of others'."""
         return self._state_of(self.pipeline.parameters.list)
 
     def _state_of(self, parameters: Iterable[Parameter]) -> State:
-        offsets, host = self.pipeline.parameters.offsets, self.device.to_host
-        vectors = {name: host(vector) for name, vector in _vectors(self.optimizer).items()}
+        host = self.device.to_host
         pieces = []
         for parameter in parameters:
-            start, at = (0,) * len(parameter.shape), offsets[parameter.name]
-            pieces.append(Piece(f"parameters/{parameter.name}", parameter.shape, start, host(parameter.value)))
-            for name, vector in vectors.items():
-                block = vector[at : at + parameter.size].reshape(parameter.shape)
-                pieces.append(Piece(f"{name}/{parameter.name}", parameter.shape, start, block))
+            for start, shape, arrays in self._boxes(parameter):
+                pieces += [
+                    Piece(f"{name}/{parameter.name}", parameter.shape, start, host(array).reshape(shape))
+                    for name, array in arrays.items()
+                ]
         return State(pieces, {"step": self.done, "position": self.sampler.position})
 
     def restore(self, restored: Restored) -> None:
         """Go on from a state, whatever mesh saved it."""
-        offsets, vectors = self.pipeline.parameters.offsets, _vectors(self.optimizer)
         for parameter in self.pipeline.parameters.list:
-            start, at = (0,) * len(parameter.shape), offsets[parameter.name]
-            set_from_host(parameter.value, restored.read(f"parameters/{parameter.name}", start, parameter.shape))
-            for name, vector in vectors.items():
-                block = restored.read(f"{name}/{parameter.name}", start, parameter.shape)
-                set_from_host(vector[at : at + parameter.size], block.reshape(-1))
+            for start, shape, arrays in self._boxes(parameter):
+                for name, array in arrays.items():
+                    box = restored.read(f"{name}/{parameter.name}", start, shape)
+                    set_from_host(array, np.ascontiguousarray(box).reshape(-1))
+        self.pipeline.parameters.updated()
         self.done, self.sampler.position = restored.values["step"], restored.values["position"]
         if isinstance(self.optimizer, AdamW):
             self.optimizer.count = self.done
+
+    def _boxes(self, parameter: Parameter) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
+        """The boxes of a parameter that this rank owns: start, shape, and their elements of values and optimizer."""
+        first = self.pipeline.parameters.offsets[parameter.name]
+        for part in self.optimizer.parts:
+            low, high = max(part.owned.start - first, 0), min(part.owned.end - first, parameter.size)
+            shift = first - part.owned.start
+            for start, shape in boxes(parameter.shape, low, high):
+                count = math.prod(shape)
+                at = shift + low
+                arrays = {"parameters": part.owned.values[at : at + count]}
+                for name, vector in _vectors(self.optimizer).items():
+                    arrays[name] = vector[part.state][at : at + count]
+                yield start, shape, arrays
+                low += count
 
     def warm_up(self) -> None:
         """Compile what a step calls and weigh what it keeps, outside the time that is measured; nothing is learned."""
@@ -135,10 +161,10 @@ class Trainer:
         self.optimizer = _optimizer(self.config, self.pipeline)
         self.pipeline.reset_times()
 
-    def _rate(self) -> float:
+    def _lr(self) -> float:
         settings = self.config.optimizer
         return warmup_cosine(
-            self.done, settings.rate, self.config.warmup, self.config.time.steps, settings.floor * settings.rate
+            self.done, settings.lr, self.config.warmup, self.config.time.steps, settings.floor * settings.lr
         )
 
     def _require_finite(self, loss: float, squared: float) -> None:
@@ -150,13 +176,33 @@ class Trainer:
             likely="a learning rate that is too high"
             if self.config.optimizer.clip
             else "gradients that are not clipped",
-            do="lower optimizer.rate, lengthen optimizer.warmup"
+            do="lower optimizer.lr, lengthen optimizer.warmup"
             + ("" if self.config.optimizer.clip else ", or set optimizer.clip = 1.0"),
         )
 
 
+def boxes(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The elements low to high of a C-ordered array, cut into boxes in their order: start and shape of each."""
+    if low >= high:
+        return
+    if len(shape) < 2:
+        yield ((low,), (high - low,)) if shape else ((), ())
+        return
+    inner = math.prod(shape[1:])
+    row, rest = divmod(low, inner)
+    if rest or high < low + inner:  # the rest of a row, or a part of it
+        end = min(high, (row + 1) * inner)
+        for start, size in boxes(shape[1:], rest, end - row * inner):
+            yield (row, *start), (1, *size)
+        yield from boxes(shape, end, high)
+        return
+    rows = (high - low) // inner
+    yield (row, *[0] * (len(shape) - 1)), (rows, *shape[1:])
+    yield from boxes(shape, low + rows * inner, high)
+
+
 def _vectors(optimizer: AdamW | SGD) -> dict[str, Any]:
-    """The flat vectors of an optimizer, each as long as the parameters."""
+    """The flat vectors of an optimizer, each as long as what this rank owns of the parameters."""
     return {name: array for name, array in optimizer.state().items() if array.ndim}
 
 
@@ -174,7 +220,7 @@ def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) 
     depend on it, to the bit. Collective.
     """
     plan = laid.plan
-    if plan.schedule.stages == 1 or device.is_gpu or config.pipeline.balance == "arithmetic":
+    if plan.pp == 1 or device.is_gpu or config.pipeline.balance == "arithmetic":
         return laid
     x, targets = laid.data.training.take(np.arange(plan.batch // (plan.dp * plan.microbatches)))
     loss = CrossEntropy(laid.shape.vocab)

@@ -7,21 +7,21 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.hugging_face import from_hugging_face, require_fit, to_hugging_face
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import CONFIG, Shape, hugging_face_config
 from hpckit.apps.train.trainer import Trainer
-from hpckit.io.files import replace_file, write_error
+from hpckit.collectives import gather
+from hpckit.comm.agree import max_of_ranks
+from hpckit.errors import write_error
+from hpckit.io.files import replace_file
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
-from hpckit.kernels.device_array import set_from_host
 from hpckit.nn.layer import Sequential
 from hpckit.nn.parameters import Parameters
 
 FOLDER = "model"  # in the run's output
-TAG = 2
 
 
 def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
@@ -29,21 +29,32 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
 
     The ranks of the first replica send theirs.
     """
+    line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
+    saved = {parameter.name for parameter in trainer.saved}
+    for stage in plan.stages_of(line.rank):
+        trainer.pipeline.need(stage)
+        for number in plan.partition.layers(stage):
+            for parameter in trainer.laid.model.layers[number].parameters():
+                if parameter.name in saved and not trainer.replica:
+                    value = trainer.device.to_host(parameter.value)
+                    own[parameter.name] = value.copy() if trainer.pipeline.shards.gathers else value
     if trainer.replica:
         return None
-    line, own = trainer.mesh["pp"], {parameter.name for parameter in trainer.owned}
     every = trainer.laid.model.parameters()
-    holders = np.array([line.rank if parameter.name in own else -1 for parameter in every])
-    line.Allreduce(MPI.IN_PLACE, holders, MPI.MAX)
+    holders = max_of_ranks(line, np.array([line.rank if parameter.name in own else -1 for parameter in every]))
     found: dict[str, np.ndarray] = {}
     for parameter, holder in zip(every, holders.tolist(), strict=True):
-        if holder == line.rank == 0:
-            found[parameter.name] = trainer.device.to_host(parameter.value)
-        elif holder == line.rank:
-            line.Send(np.ascontiguousarray(trainer.device.to_host(parameter.value)), 0, TAG)
-        elif line.rank == 0:
-            found[parameter.name] = np.empty(parameter.shape, trainer.config.precision)
-            line.Recv(found[parameter.name], holder, TAG)
+        values = np.empty(0, trainer.config.precision)
+        if holder == line.rank:
+            values = np.ascontiguousarray(own[parameter.name]).reshape(-1)
+        if holder == 0:
+            if line.rank == 0:
+                found[parameter.name] = values.reshape(parameter.shape)
+            continue
+        counts = np.where(np.arange(line.size) == holder, parameter.size, 0)
+        values = gather(values, line, counts=counts).wait()
+        if values is not None:
+            found[parameter.name] = values.reshape(parameter.shape)
     return found if line.rank == 0 else None
 
 
@@ -80,4 +91,6 @@ def load(trainer: Trainer, path: Path) -> None:
     tensors, held = Safetensors(path), trainer.pipeline.parameters.list
     require_fit(trainer.laid.shape, tensors, held)
     for parameter in held:
-        set_from_host(parameter.value, from_hugging_face(trainer.laid.shape, tensors, parameter.name))
+        value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
+        trainer.pipeline.parameters.set_value(parameter, value)
+    trainer.pipeline.parameters.updated()

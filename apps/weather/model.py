@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.atmosphere.base import BaseState, base_state
 from hpckit.apps.atmosphere.output import full_fields
@@ -15,6 +14,7 @@ from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -191,10 +191,8 @@ class Model:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
         own = diagnose(self.state.data, self.column, self.height)
-        sums = np.append(own[:4], own[9])
-        ends = np.array([own[4], own[5], own[6], -own[7], own[8]])
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        sums = sum_of_ranks(self.mesh.comm, np.append(own[:4], own[9]))
+        ends = max_of_ranks(self.mesh.comm, np.array([own[4], own[5], own[6], -own[7], own[8]]))
         cell = grid.dx * grid.dz
         kinetic, internal, potential = sums[1:4] * cell
         energy = 2 * kinetic + internal if self.config.compat else kinetic + internal + potential

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.sides import HORIZONTAL, state_walls
 from hpckit.apps.weather3d.tracers import Tracers
+from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
@@ -80,8 +80,7 @@ class Mixing:
         """Collective: the maximum eddy viscosity of the last step (m2/s), if there is one."""
         if not self.config.smagorinsky.coefficient:
             return {}
-        greatest = np.array(float(self._greatest))
-        self._mesh.comm.Allreduce(MPI.IN_PLACE, greatest, op=MPI.MAX)
+        greatest = max_of_ranks(self._mesh.comm, np.array(float(self._greatest)))
         return {"eddy_viscosity_max": float(greatest)}
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.atmosphere.base import BaseState, base_state
 from hpckit.apps.atmosphere.output import full_fields
@@ -19,6 +18,7 @@ from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, relaxation_rates, state_walls
 from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -35,6 +35,9 @@ from hpckit.kernels.euler.status import new_status, read_status
 from hpckit.kernels.euler.turbulence.dispatch import drag
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
 HALOS = (0, HALO, HALO)
@@ -278,8 +281,8 @@ class Model:
         sums = np.concatenate([own[:4], own[10:], [float(mass) for mass in self.entered]])
         ends = own[4:10].copy()
         ends[4] *= -1  # the least theta as a maximum
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        sum_of_ranks(self.mesh.comm, sums)
+        max_of_ranks(self.mesh.comm, ends)
         cell = self.cell_volume
         mass = (base.column[0].sum() * grid.nx * grid.ny + sums[0]) * cell
         more = dict(zip(("mass_through_sides", "mass_relaxed"), sums[5:], strict=True)) if self.open_axes else {}
@@ -302,8 +305,7 @@ class Model:
     def saved(self, **values: Any) -> State:
         """Collective: the content of a checkpoint: state, tracers, step, the mass that entered, and extra `values`."""
         fields = [self.state, *([self.tracers.field] if self.tracers else [])]
-        entered = np.array([float(mass) for mass in self.entered])
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, entered, op=MPI.SUM)
+        entered = sum_of_ranks(self.mesh.comm, np.array([float(mass) for mass in self.entered]))
         own = {"step": self.steps_done, "entered": entered.tolist()}
         return State([Piece.of_field(each) for each in fields], {**own, **values})
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config, Tracer
 from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.exchange import HaloExchange
@@ -85,8 +85,8 @@ class Tracers:
         to_host, cells = self.field.device.to_host, (1, 2, 3)
         mass = to_host((rho * q).sum(axis=cells, dtype=np.float64)) * cell_volume
         ends = np.array([-to_host(q.min(axis=cells)), to_host(q.max(axis=cells))], np.float64)
-        self._mesh.comm.Allreduce(MPI.IN_PLACE, mass, op=MPI.SUM)
-        self._mesh.comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+        sum_of_ranks(self._mesh.comm, mass)
+        max_of_ranks(self._mesh.comm, ends)
         return {
             f"{name}_{what}": float(value)
             for i, name in enumerate(self.names)

@@ -19,6 +19,14 @@ def floors() -> dict[int, list[str]]:
     return {int(number): re.findall(r"`(\w+)`", rooms) for number, rooms in rows}
 
 
+def callers_of_mpi() -> set[str]:
+    """The files and rooms that may call MPI, read from the table of the page, as `grid/phases`."""
+    text = PAGE.read_text(encoding="utf-8")
+    section = re.search(r"^## Who calls MPI$(.*?)^## ", text, re.M | re.S)
+    rows = re.findall(r"^\| ((?:`[\w/]+`,? ?)+) \|", section[1] if section else "", re.M)
+    return {name for row in rows for name in re.findall(r"`([\w/]+)`", row)}
+
+
 def modules() -> dict[str, Path]:
     """Every module of hpckit by its installed name."""
     found = {}

@@ -19,7 +19,7 @@ PAGES = {
     "plans": ("Plans", ["hpckit.plan.*"]),
     "grids": ("Grids, exchange, particles on a mesh", [
         "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
-        "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu_choice",
+        "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu",
         "hpckit.comm.shared.symmetric", "hpckit.comm.shared.calls",
         "hpckit.particles.particles", "hpckit.particles.migration",
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",

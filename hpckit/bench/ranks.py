@@ -18,6 +18,7 @@ import numpy as np
 from hpckit.bench.measure import CALM, MOST, Times, calmest, core_wait
 from hpckit.errors import SetupError
 from hpckit.launch import mpiexec
+from hpckit.launch.one_node import without_network
 from hpckit.launch.scratch import scratch
 
 WAKE = 0.02  # s that a core works before a timing: it wakes up slowly
@@ -32,7 +33,7 @@ def run_ranks(module: str, ranks: int, cases: Sequence[Any]) -> list[dict[str, A
     """
     mpiexec.require_room(ranks)
     with scratch() as folder:
-        return started(module, ranks, cases, folder, {**os.environ, **ONE_THREAD})
+        return started(module, ranks, cases, folder, {**os.environ, **without_network(os.environ), **ONE_THREAD})
 
 
 def started(

@@ -13,10 +13,11 @@ from hpckit.cli.nested import CASES
 from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
-from hpckit.launch.mpiexec import JobEnd
+from hpckit.launch.mpiexec import JobEnd, no_start
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text
+from hpckit.settings.schema import repr_toml
 from hpckit.settings.table import print_table, rate_text, silence
 
 CRASH = re.compile(r"signal (4|6|7|8|11)\b")
@@ -40,6 +41,9 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
     failure = directory.read_json(failure_file(directory))
     if failure is None and (summary is None or end.code):
         failure = _rank_lost(directory, end)
+    if failure is not None and failure.get("by_peer") and (first := end.before(failure["rank"])):
+        end.lost = first
+        failure = _rank_lost(directory, end, failure)
     if failure is not None:
         code = _failed(directory, failure, summary)
         if report and code == BlowUpError.exit_code:  # the report shows how it came about
@@ -55,7 +59,12 @@ def _end_of_run(directory: RunDirectory, end: JobEnd, report: bool) -> int:
         _build_report(directory)
     if summary["status"] == "stopped":
         whole = "finished runs are complete" if (directory.path / CASES).exists() else "files complete"
-        print(f"stopped early, {whole}; to go on: hpckit resume {directory.path}")
+        early = "stopped early"
+        if "stopped_by" in summary:
+            limit = directory.read_json("resolved.json")["values"]["time"]["limit"]
+            early += f" by time.limit = {repr_toml(limit)}"
+            print(f"every start runs so long; without a limit: hpckit resume {directory.path} time.limit=none")
+        print(f"{early}, {whole}; to go on: hpckit resume {directory.path}")
     sys.stdout.flush()
     return int(summary["exit_code"])
 
@@ -79,8 +88,10 @@ def likely(lost: dict[str, str]) -> str:
     return "killed from outside (memory, batch system), or a crash in compiled code"
 
 
-def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
-    """The failure of a job that recorded none itself; kept in the run directory like any other."""
+def _rank_lost(directory: RunDirectory, end: JobEnd, survivor: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The failure of a job that recorded none itself, or only that of a survivor whose peer was gone; kept in the run
+    directory like any other.
+    """
     progress = directory.read_json("progress.json") or {}
     error: HpckitError
     if end.stops > 1:
@@ -89,6 +100,8 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
         error = StallError(
             stall, where="reported by the watch", do=f"look at the lines named; {stalls_folder(directory)}"
         )
+    elif end.code and end.unstarted:
+        error = no_start()
     else:
         step = f"near step {progress['step']}" if "step" in progress else "before the first step"
         error = RankLostError(
@@ -107,7 +120,10 @@ def _rank_lost(directory: RunDirectory, end: JobEnd) -> dict[str, Any]:
         "exit_code": error.exit_code,
         "launcher": end.noise,
     }
-    directory.create_json(failure_file(directory), record)
+    if survivor is not None:
+        directory.write_json(failure_file(directory), {**record, "survivor": survivor})
+    else:
+        directory.create_json(failure_file(directory), record)
     return record
 
 

@@ -17,10 +17,13 @@ from hpckit.errors import HpckitError, InputError
 from hpckit.launch import mpiexec
 from hpckit.launch.first_exit import FirstExit
 from hpckit.launch.launcher import Joined, check_world, joined, leave
+from hpckit.launch.leftovers import sweep
 from hpckit.launch.lock import locked
 from hpckit.launch.provenance import provenance
 from hpckit.launch.scratch import scratch
 from hpckit.run.directory import RunDirectory
+from hpckit.settings.apps import find_app
+from hpckit.settings.identity import inputs
 from hpckit.settings.table import LiveBar, display
 
 START_SECONDS = 20.0  # for the ranks to report where they run, before the user learns that some did not
@@ -102,6 +105,7 @@ def run_joined(
     message: dict[str, Any] = {}
     with contextlib.ExitStack() as held:  # the lock, until the end
         if comm.rank == 0:
+            sweep()
             try:
                 if directory is not None:
                     held.enter_context(locked(directory, verb))
@@ -182,9 +186,11 @@ def prepared(target: str, ranks: int) -> RunDirectory:
             f"the run in {directory.path} has been started before",
             do=f"hpckit resume {target}, or start it anew: hpckit run {Path(target) / 'run.toml'}",
         )
-    meant = directory.read_json("resolved.json")["ranks"]
+    record = directory.read_json("resolved.json")
+    meant = record["ranks"]
     if meant != ranks:
         raise InputError(f"{directory.path} was prepared for {meant} ranks, not {ranks}", do=f"start {meant} ranks")
+    directory.write_json("resolved.json", {**record, "inputs": inputs(find_app(record["app"]), record["values"])})
     before = directory.read_json("provenance.json") or {}
     now = provenance(["run", target], ranks, mpiexec.rank_environment(ranks))
     command = before.get("command", now["command"])

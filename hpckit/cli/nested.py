@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpckit.comm.agree import plain, share_json
+from hpckit.comm.agree import plain, share_json, wait_for_ranks
 from hpckit.errors import BlowUpError, InputError
 from hpckit.launch.failure import failure_file, failure_record
 from hpckit.run.context import Run
@@ -18,6 +18,7 @@ from hpckit.run.directory import RunDirectory
 from hpckit.run.settings import CheckSettings
 from hpckit.settings.apps import App, find_preset
 from hpckit.settings.config import check
+from hpckit.settings.identity import inputs
 from hpckit.settings.run_file import run_file_text
 
 CASES = "cases"
@@ -40,11 +41,13 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
     found = None
     if outer.rank == 0:
         folder = outer.directory.path / CASES / name
-        kept = outer.directory.attempt_number > 0 and _has_ended(folder, config)
+        values = config.model_dump(mode="json")
+        record = {"values": plain(values), "inputs": inputs(app, values)}
+        kept = outer.directory.attempt_number > 0 and _has_ended(folder, record)
         if not kept:
             if outer.directory.attempt_number > 0:
                 shutil.rmtree(folder, ignore_errors=True)
-            _make(outer, folder, app, config)
+            _make(outer, folder, app, config, record)
         found = {"path": str(folder), "kept": kept}
     found = share_json(outer.comm, found)
     directory = RunDirectory(found["path"])
@@ -69,7 +72,7 @@ def start_nested(outer: Run, target: str, settings: Mapping[str, Any], name: str
         raise
     if run.status == "running":
         run.finish({})
-    outer.comm.Barrier()  # rank 0 has written its records
+    wait_for_ranks(outer.comm)  # rank 0 has written its records
     return directory
 
 
@@ -80,16 +83,16 @@ def _checks(outer: Run, app: App) -> dict[str, Any]:
     return {"checks": {"replay": outer.replay, "messages": outer.observer.checks_messages}}
 
 
-def _has_ended(folder: Path, config: BaseModel) -> bool:
-    """Whether the run in `folder` was begun with these settings, and is complete."""
+def _has_ended(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Whether the run in `folder` was begun with these settings and input files, and is complete."""
     if not folder.exists():
         return False
     directory = RunDirectory(folder)
-    record = directory.read_json("resolved.json") or {}
-    return directory.is_done() and record.get("values") == plain(config.model_dump(mode="json"))
+    before = directory.read_json("resolved.json") or {}
+    return directory.is_done() and all(before.get(key) == value for key, value in record.items())
 
 
-def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
+def _make(outer: Run, folder: Path, app: App, config: BaseModel, decides: Mapping[str, Any]) -> None:
     """Make the directory of a nested run, with its settings."""
     directory = RunDirectory.create(folder)
     directory.write_text("run.toml", run_file_text(app, config))
@@ -99,7 +102,7 @@ def _make(outer: Run, folder: Path, app: App, config: BaseModel) -> None:
         "title": folder.name,
         "ranks": outer.size,
         "units": app.units,
-        "values": config.model_dump(mode="json"),
+        **decides,
         "origins": {},
     }
     directory.write_json("resolved.json", record)

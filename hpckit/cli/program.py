@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.ending import likely, lost_rank, stall_that_ended
-from hpckit.cli.user_rank import Guests, OwnLines, run_words, start_watch, tell_own_lines, user_lines
+from hpckit.cli.user_rank import Guests, OwnLines, exit_code_of, run_words, start_watch, tell_own_lines, user_lines
 from hpckit.errors import HpckitError, InputError, RankLostError, StallError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
@@ -62,10 +62,15 @@ def run_program(
         end = mpiexec.run_job(command, mpiexec.rank_environment(ranks), screen.line, on_stop, on_tick, guests.first)
         on_tick()
         stall, code = stall_that_ended(Path(folder, "watch")), failed.code
+        first = end.before(failed.rank) if code == RankLostError.exit_code else {}
     if end.stops:
         return 128 + 2
     if end.code and stall:
         raise StallError(stall, where=f"{program}; reported by the watch", do="look at the lines named")
+    if end.code and end.unstarted:
+        raise mpiexec.no_start()
+    if first:  # the exception was that of a survivor, whose peer had gone
+        raise RankLostError(f"{program}: {lost_rank(first)}", likely=likely(first), do="hpckit explain HPK-700")
     if code:  # an exception; how the launcher and the other ranks ended follows from it
         return code
     left = guests.first.when is not None and not end.aborted and not guests.first.all_well
@@ -90,4 +95,8 @@ def _run_here(words: list[str], above: Joined, watch: dict[str, Any] | None) -> 
     except HpckitError as error:
         print(user_lines(error), end="", file=sys.stderr)  # the front end says the rest
         raise
+    except SystemExit as error:
+        if code := exit_code_of(error):  # the other ranks may wait for this one
+            print(end="", flush=True)
+            MPI.COMM_WORLD.Abort(code)
     return 0

@@ -7,6 +7,7 @@ import faulthandler
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -18,7 +19,7 @@ from typing import Any
 import mpi4py
 
 import hpckit
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, RankLostError
 from hpckit.launch.first_exit import END, FirstExit, announce
 from hpckit.launch.launcher import joined
 
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> None:
     announce(folder, os.environ)
     start_watch(json.loads(watch))
     tell_own_lines(words[0], folder)
-    run_words(words)
+    run_words(words, folder)
 
 
 def start_watch(options: dict[str, Any] | None) -> None:
@@ -51,12 +52,26 @@ def start_watch(options: dict[str, Any] | None) -> None:
         Watch(MPI.COMM_WORLD, **options)
 
 
-def run_words(words: list[str]) -> None:
-    """Run a program and its arguments in this process; its folder replaces the first entry of `sys.path`."""
+def run_words(words: list[str], folder: str = "") -> None:
+    """Run a program and its arguments in this process; its folder replaces the first entry of `sys.path`.
+
+    `sys.exit` with a code other than 0, which ends the ranks that go on, is told as an exception is.
+    """
     from mpi4py import run
 
     sys.argv = ["mpi4py", *words]
-    run.main()
+    try:
+        run.main()
+    except SystemExit as error:
+        here = joined(os.environ)
+        if error.code not in (None, 0) and here and here.size > 1:
+            _tell(f"{user_lines(error)}sys.exit({error.code!r})\n", exit_code_of(error), folder)
+        raise
+
+
+def exit_code_of(error: SystemExit) -> int:
+    """The exit code of a process that ends so: 1 for a text."""
+    return (error.code & 255 or 1) if isinstance(error.code, int) else int(bool(error.code))
 
 
 class Guests:
@@ -86,18 +101,24 @@ def tell_own_lines(program: str, folder: str = "") -> None:
 
     A launcher that ends a job may drop a rank's last output; a file stays.
     """
-    file, said = os.path.abspath(program), Path(folder, SAID)
+    file = os.path.abspath(program)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        text = user_text(error, trace, file)
-        here = joined(os.environ)
-        whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
+        from hpckit.launch.failure import is_of_a_peer
+
         code = error.exit_code if isinstance(error, HpckitError) else 1
-        if not folder or not _leave(said, text, whole, code):
-            sys.stderr.write(whole)  # in one write, so that other ranks' output cannot come between
-            sys.stderr.flush()
+        _tell(user_text(error, trace, file), RankLostError.exit_code if is_of_a_peer(error) else code, folder)
 
     sys.excepthook = hook
+
+
+def _tell(text: str, code: int, folder: str) -> None:
+    """Report how this rank failed: in a file for the front end in `folder`, else on standard error."""
+    here = joined(os.environ)
+    whole = f"rank {here.rank} failed:\n{text}" if here and here.size > 1 else text
+    if not folder or not _leave(Path(folder, SAID), text, whole, code):
+        sys.stderr.write(whole)  # in one write, so that other ranks' output cannot come between
+        sys.stderr.flush()
 
 
 class OwnLines:
@@ -112,6 +133,12 @@ class OwnLines:
     def code(self) -> int:
         """The exit code of the first error, 0 without one."""
         return int(_by_time(self._read)[0].stem.rpartition("-")[2]) if self._read else 0
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first error, -1 if unknown."""
+        found = re.match(r"rank (\d+) failed:", _by_time(self._read)[0].read_text("utf-8")) if self._read else None
+        return int(found[1]) if found else -1
 
     def new(self) -> list[str]:
         """The texts, each once, in the order in which they were left."""
@@ -129,7 +156,7 @@ def user_text(error: BaseException, trace: TracebackType | None, file: str) -> s
     return user_lines(error, trace) + error.report() + "\n"
 
 
-def user_lines(error: HpckitError, trace: TracebackType | None = None) -> str:
+def user_lines(error: BaseException, trace: TracebackType | None = None) -> str:
     """The program's lines that led to an error of hpckit, without those of packages."""
     frames = traceback.extract_tb(trace or error.__traceback__)
     return "".join(traceback.format_list([frame for frame in frames if not frame.filename.startswith(FOREIGN)]))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.cli.nested import CASES, start_nested
 from hpckit.comm.agree import gather_json
-from hpckit.errors import SetupError, StallError
+from hpckit.errors import InputError, SetupError, StallError
 from hpckit.io.settings import seconds_of
 from hpckit.launch.failure import failure_file, failure_record, stalls_folder
 from hpckit.launch.first_exit import announce
@@ -26,6 +26,7 @@ from hpckit.launch.memory import require_memory_on_nodes
 from hpckit.run.context import Run
 from hpckit.run.directory import RunDirectory
 from hpckit.run.settings import CheckSettings, with_common
+from hpckit.settings.identity import identity, require_same
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -129,7 +130,7 @@ def _check_size(expected: int, size: int) -> None:
 def _find_device(comm: MPI.Intracomm, mpi: str | None) -> Device:
     """The device of this rank: the host, or a GPU if the run asked for one. Collective."""
     from hpckit.comm.device import HOST
-    from hpckit.comm.gpu_choice import find_gpu
+    from hpckit.comm.gpu import find_gpu
 
     return HOST if mpi is None else find_gpu(comm, mpi)
 
@@ -145,19 +146,25 @@ def _keeper(comm: MPI.Intracomm, config: Any, record: dict[str, Any], directory:
     """The checkpoints of the run; for a resumed one, with the state that it restarts from. Collective."""
     from hpckit.io.checkpoint.manager import Keeper
 
-    facts = {"app": record["app"], "title": record["title"]}
+    facts = {"app": record["app"], "title": record["title"], "identity": identity(record)}
     keeper = Keeper(comm, directory.checkpoints, config.checkpoint, facts, resume=record.get("attempt", 0) > 0)
+    keeper.notes = [f"not used: {note}" for note in keeper.notes]
+    if keeper.restored is not None:
+        before, name = keeper.restored.manifest.get("identity"), keeper.restored.path.name
+        if before is None:
+            raise InputError(f"{name} does not say what run it was made in", do="hpckit run DIR/run.toml starts anew")
+        told = require_same(before, facts["identity"], str(keeper.restored.path))
+        keeper.notes += [f"since {name} {line}" for line in told]
     if keeper.resumed and comm.rank == 0:
         step = 0 if keeper.restored is None else keeper.restored.step
         directory.write_json(f"{directory.attempt_name}/resumed.json", {"step": step})
-        directory.cut_metrics(0 if keeper.restored is None else keeper.restored.outputs.get("metrics", 0))
     return keeper
 
 
 def _say_resumed(run: Run, keeper: Keeper) -> None:
     """Print where a resumed run restarts, and which checkpoints it does not use."""
-    for note in keeper.notes:
-        run.say(f"not used: {note}")
+    for note in [*keeper.notes, *run.notes]:
+        run.say(note)
     if keeper.restored is not None:
         run.say(f"resumed from {keeper.restored.path.name}, step {keeper.restored.step}")
     elif (

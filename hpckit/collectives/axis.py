@@ -84,6 +84,7 @@ class Axis:
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
+        self.compared: set[Any] = set()  # algorithms of the caller's own, known to be the same on all ranks
         self._sequence = 0
         self._nccl: list[Nccl | None] = []
         self.nodes: list[Any] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.gpu_choice import takes_device_memory
+from hpckit.comm.gpu import takes_device_memory
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import SimulatedArray, address, from_host, is_device_array, to_host
 from hpckit.plan.blocks import block_starts

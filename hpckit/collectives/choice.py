@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.rank_program import RankProgram, rank_program
 from hpckit.collectives.table import best
+from hpckit.comm.agree import require_same
 from hpckit.comm.shared import calls
 from hpckit.comm.shared.calls import REDUCTIONS, kind_of
 from hpckit.errors import InputError, did_you_mean
 from hpckit.kernels.device_array import is_device_array
-from hpckit.plan.collective.algorithms import ALGORITHMS
+from hpckit.plan.collective.algorithms import ADDED, ALGORITHMS, collective_plan
 from hpckit.plan.collective.memory import IN_MEMORY
+from hpckit.plan.collective.plan import CollectivePlan
 
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
 SEGMENT = 2 << 20
 MOST_SEGMENTS = 1024
-# Algorithms that are no plans: in the order of the ranks, the MPI library's own, NVIDIA's.
+# Algorithms that are no plans by messages alone: over the memory of several nodes, in the order of the ranks, the MPI
+# library's own, NVIDIA's.
 OTHERS = {
-    "all_reduce": ("ordered", "mpi", "nccl"),
+    "all_reduce": ("nodes", "ordered", "mpi", "nccl"),
     "broadcast": ("nccl",),
     "reduce": ("ordered",),
     "reduce_scatter": ("ordered",),
@@ -83,12 +89,20 @@ def choose(
             raise InputError(f"{algorithm!r} takes no options, and {', '.join(sorted(options))} were given")
         if deterministic and algorithm != "ordered":
             raise _not_in_order(algorithm)
+        if algorithm == "nodes" and not _has_nodes(axis):
+            raise InputError(
+                "'nodes' runs over several nodes with several ranks each, and this axis has "
+                + ("one node" if axis.layout == "node" else "one rank on a node"),
+                do="leave the algorithm to 'auto'",
+            )
         if algorithm == "nccl":  # where it can be had, nobody comes here
             raise InputError(
                 "NCCL adds float32 and other numbers of GPUs, in CuPy's arrays, where every rank has a GPU of its own",
                 do="leave the algorithm to 'auto'",
             )
         return Choice(operation, algorithm)
+    if (operation, algorithm) in ADDED or algorithm not in ALGORITHMS[operation]:
+        _require_everywhere(operation, algorithm, axis, options if root is None else {**options, "root": root})
     if algorithm not in ALGORITHMS[operation]:
         known = [*ALGORITHMS[operation], *others, *NODE_ALGORITHMS.get(operation, ())]
         raise InputError(
@@ -108,6 +122,33 @@ def choose(
     choice = Choice(operation, algorithm, full)
     choice.program(axis)  # a wrong option is found before any message leaves
     return choice
+
+
+def _require_everywhere(operation: str, algorithm: str, axis: Axis, options: Mapping[str, Any]) -> None:
+    """Collective: raise `InputError` on every rank unless all have the same plan of the caller's own, or none."""
+    key = (operation, algorithm, repr(sorted(options.items())))
+    if axis.size == 1 or key in axis.compared:
+        return
+    plan = "not added"
+    if algorithm in ALGORITHMS[operation]:
+        try:
+            plan = f"the plan {_digest(collective_plan(operation, algorithm, axis.size, **options))}"
+        except InputError as error:  # raised again below, where it is the same on all ranks
+            plan = f"refused ({error.message})"
+    what = f"an algorithm is the same on every rank: call add_algorithm({operation!r}, …) on all alike"
+    require_same(axis.comm, {f"{algorithm!r}": plan}, what)
+    axis.compared.add(key)
+
+
+def _digest(plan: CollectivePlan) -> str:
+    """A few letters that tell plans apart."""
+    found = sha256(plan.title().encode())
+    for step in plan.steps():
+        found.update(repr((step.add, step.wraps, step.lag)).encode())
+        for ends in (step.sends, step.receives):
+            for each in (ends.peer, ends.first, ends.last):
+                found.update(np.ascontiguousarray(each, np.int64).data)
+    return found.hexdigest()[:8]
 
 
 def segments_of(operation: str, algorithm: str, ranks: int, nbytes: int) -> int:
@@ -134,13 +175,18 @@ def _measured(
         if name in IN_NODE:
             if given is not None and takes(operation, name, axis, given, op):
                 return name
-        elif name == "hierarchical" and axis.node_size == 1:
-            continue  # there is nothing within a node
+        elif name in ("nodes", "hierarchical") and not _has_nodes(axis):
+            continue  # there is nothing within a node, or nothing beyond it
         elif not deterministic and (name in ALGORITHMS[operation] or name in OTHERS.get(operation, ())):
             return name
     if deterministic:
         return "ordered"
     return next(iter(ALGORITHMS[operation]))
+
+
+def _has_nodes(axis: Axis) -> bool:
+    """Whether the axis lies on several nodes with several of its ranks on each."""
+    return axis.layout == "nodes" and axis.node_size > 1
 
 
 def takes(operation: str, algorithm: str, axis: Axis, given: Buffer, op: str = "sum") -> bool:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
+
+from hpckit.comm.agree import all_of_ranks, share_numbers
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 OPS = {"sum": "NCCL_SUM", "mean": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN", "prod": "NCCL_PROD"}
 TYPES = {
@@ -37,7 +41,7 @@ class Nccl:
         key = np.zeros(128, np.int8)
         if comm.rank == 0:
             key[:] = nccl.get_unique_id()
-        comm.Bcast(key, 0)
+        share_numbers(comm, key)
         self._communicator = nccl.NcclCommunicator(comm.size, tuple(key.tolist()), comm.rank)
 
     def all_reduce(self, array: Any, op: str) -> StreamRun:
@@ -111,7 +115,6 @@ def nccl_of(comm: MPI.Comm, array: Any) -> Nccl | None:
             place = str(cupy.cuda.Device().pci_bus_id).encode()
     own = np.zeros(PLACE, np.uint8)
     own[: len(place[:PLACE])] = np.frombuffer(place[:PLACE], np.uint8)
-    every = np.empty((comm.size, PLACE), np.uint8)
-    comm.Allgather(own, every)
+    every = all_of_ranks(comm, own)
     alone = len({row.tobytes() for row in every}) == comm.size and bool(every.any(axis=1).all())
     return Nccl(comm, nccl) if alone and comm.size > 1 else None

@@ -20,6 +20,7 @@ from hpckit.collectives.rank_program import Phase, phases_over_nodes
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
+from hpckit.comm.agree import min_of_ranks
 from hpckit.comm.shared.calls import Call, prepare, takes
 from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.errors import SetupError
@@ -54,17 +55,15 @@ class Nodes:
 def nodes_of(axis: Axis) -> Nodes | None:
     """Collective: the nodes of an axis; None where they hold unequal numbers of ranks, or one, or share no memory."""
     node = node_comm(axis.comm)
-    sizes = np.array([node.size, -node.size], np.int64)
-    axis.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MIN)
+    sizes = min_of_ranks(axis.comm, np.array([node.size, -node.size], np.int64))
     if sizes[0] != -sizes[1] or sizes[0] in (1, axis.size):
         return None
     try:
         group = node_group(node)
     except SetupError:  # on all ranks of the node alike
         group = None
-    everywhere = np.array([group is not None], np.int64)
-    axis.comm.Allreduce(MPI.IN_PLACE, everywhere, MPI.MIN)
-    if group is None or not everywhere[0]:
+    everywhere = min_of_ranks(axis.comm, np.array(group is not None, np.int64))
+    if group is None or not everywhere:
         return None
     across = MPI.Intracomm(axis.comm.Split(node.rank, axis.rank))
     return Nodes(group, axis_of(across))
@@ -111,8 +110,10 @@ class Turn:
 
 
 def over_nodes(axis: Axis, choice: Choice, values: Any, reduction: Reduction) -> Nodes | None:
-    """The nodes on which a choice runs in shared memory; None where it runs as a plan. Collective the first time."""
-    if choice.algorithm != "hierarchical" or choice.options["node_size"] != axis.node_size or axis.layout == "node":
+    """The nodes of the choice "nodes"; None for others, and where the nodes differ in size, share no memory or do not
+    take the values. Collective the first time.
+    """
+    if choice.algorithm != "nodes":
         return None
     if not axis.nodes:
         axis.nodes.append(nodes_of(axis))

@@ -32,6 +32,8 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
     if over is not None:
         yield from nodes.all_reduce(over, values, reduction, *_weights(axis, reduction))
         return
+    if choice.algorithm == "nodes":  # what comes next to it, by messages alone
+        choice = Choice("all_reduce", "hierarchical", {"node_size": axis.node_size})
     weights, told = _weights(axis, reduction)
     if choice.algorithm == "mpi":
         working = reduction.own(values, keep=False)

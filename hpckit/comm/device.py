@@ -94,7 +94,7 @@ class Device:
 HOST = Device()
 
 
-def ranks_text(ranks: int) -> str:
+def sharing_text(ranks: int) -> str:
     """How many ranks are on a device."""
     return "1 rank on it" if ranks == 1 else f"{ranks} ranks share it"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.comm.device import Device, aligned_zeros, ranks_text
+from hpckit.comm.device import Device, aligned_zeros, sharing_text
 from hpckit.kernels.compile.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
@@ -62,7 +62,7 @@ class SimulatedGpu(Device):
 
     def describe(self) -> str:
         """One line for a header."""
-        return f"{self.name}, {ranks_text(self.ranks)}, MPI staged through the host"
+        return f"{self.name}, {sharing_text(self.ranks)}, MPI staged through the host"
 
     def facts(self) -> dict[str, Any]:
         """What to keep with a run's figures."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.agree import require_same
+from hpckit.comm.agree import all_of_ranks, min_of_ranks, require_same
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import UNHEARD, Exchange
 from hpckit.comm.shared.transport import Transport
@@ -283,16 +283,14 @@ class HaloExchange:
         if packed or not within_node or not any(mesh.topology.sizes[dim] > 1 for dim in plan.order):
             return place
         transport = Transport(mesh.comm, None if isinstance(within_node, bool) else within_node)
-        leaders = np.empty(mesh.size, np.int64)
-        mesh.comm.Allgather(np.array(min(transport.place), np.int64), leaders)
+        leaders = all_of_ranks(mesh.comm, np.array(min(transport.place), np.int64))
         shared = dataclasses.replace(place, plan=halo_plan(fields, axes, leaders.tolist(), large), transport=transport)
         there = np.array(1, np.int64)
         try:
             prepare_mail(shared, shared.plan.messages(mesh.rank))
         except SetupError:  # on all ranks of a node alike
             there[...] = 0
-        mesh.comm.Allreduce(MPI.IN_PLACE, there, MPI.MIN)
-        return shared if there else place
+        return shared if min_of_ranks(mesh.comm, there) else place
 
     def _bind(self, arrays: Arrays) -> _Binding:
         """The persistent requests for this memory, cached without keeping the arrays alive.

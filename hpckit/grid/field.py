@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Sequence
@@ -10,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
-from hpckit.comm.agree import broadcast_bytes
+from hpckit.collectives.whole import gather_blocks, scatter_blocks
+from hpckit.comm.agree import share_json
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError, SetupError
@@ -111,7 +110,7 @@ class Field:
         if mesh.rank == root:
             values = None if values is None else np.asarray(values)
             facts = _facts_of(values, whole)
-        facts = json.loads(broadcast_bytes(mesh.comm, json.dumps(facts).encode(), root))
+        facts = share_json(mesh.comm, facts, root)
         if "problem" in facts:
             raise InputError(f"the global array on rank {root} {facts['problem']}")
         shape = tuple(facts["shape"])
@@ -119,19 +118,9 @@ class Field:
         field = cls.zeros(
             mesh, decomposition, facts["dtype"], name=name, units=units, components=components, device=device
         )
-        tag = mesh.tags(1)
-        if mesh.rank == root:
-            assert values is not None
-            for rank in range(mesh.size):
-                block = values[_all_components(decomposition.global_slices(rank))]
-                if rank == root:
-                    field.set_from_host(block)
-                else:
-                    mesh.comm.Send(_bytes(np.ascontiguousarray(block)), rank, tag)
-        else:
-            received = np.empty(field.interior.shape, field.data.dtype)
-            mesh.comm.Recv(_bytes(received), root, tag)
-            field.set_from_host(received)
+        own = np.empty(field.interior.shape, field.data.dtype)
+        scatter_blocks(values if mesh.rank == root else None, own, decomposition, mesh, root)
+        field.set_from_host(own)
         return field
 
     def like(self, name: str = "", units: str = "") -> Self:
@@ -207,21 +196,7 @@ class Field:
 
     def gather(self, root: int = 0) -> np.ndarray | None:
         """The global array, components + global_shape, on `root`; None on the other ranks. Collective."""
-        dec, comm, tag = self.decomposition, self.mesh.comm, self.mesh.tags(1)
-        root = checked_root(root, comm.size)
-        if self.mesh.rank != root:
-            comm.Send(_bytes(np.ascontiguousarray(self.to_host())), root, tag)
-            return None
-        whole = np.empty((*self.components, *dec.global_shape), self.data.dtype)
-        for rank in range(self.mesh.size):
-            place = whole[_all_components(dec.global_slices(rank))]
-            if rank == root:
-                place[...] = self.to_host()
-            else:
-                block = np.empty(place.shape, self.data.dtype)
-                comm.Recv(_bytes(block), rank, tag)
-                place[...] = block
-        return whole
+        return gather_blocks(self.to_host(), self.decomposition, self.mesh, checked_root(root, self.mesh.size))
 
     def sum(self, repro: bool = False) -> float | complex:
         """The sum over all owned points of all ranks, and all components. Collective.
@@ -358,8 +333,3 @@ def _lengths(given: Any, what: str, dims: int) -> np.ndarray:
 def _all_components(box: Slices) -> Any:
     """An index that selects a box of cells in every component."""
     return (..., *box)
-
-
-def _bytes(array: np.ndarray) -> tuple[np.ndarray, MPI.Datatype]:
-    """A contiguous array as raw bytes for MPI, whatever its dtype."""
-    return (array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8), MPI.BYTE)

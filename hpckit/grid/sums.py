@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.comm.agree import all_of_ranks, max_of_ranks, min_of_ranks, sum_of_ranks
 from hpckit.errors import InputError
 from hpckit.kernels import sums
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __communicates__ = True  # its frames are not call sites
 
@@ -67,8 +70,7 @@ def extreme(values: Any, comm: MPI.Comm, lowest: bool) -> float:
     own = values.min() if lowest else values.max()
     if wide is not None:
         whole = np.array(own.item(), wide)
-        comm.Allreduce(MPI.IN_PLACE, whole, MPI.MIN if lowest else MPI.MAX)
-        return int(whole)
+        return int(min_of_ranks(comm, whole) if lowest else max_of_ranks(comm, whole))
     return -_largest(comm, -float(own)) if lowest else _largest(comm, float(own))
 
 
@@ -83,10 +85,8 @@ def place_of_extreme(
     local = np.unravel_index(flat, values.shape)
     shape = tuple(shape)
     number = np.ravel_multi_index(tuple(int(i) + first for i, first in zip(local, start, strict=True)), shape)
-    found = np.array(values[local].item(), wide or np.float64)
-    places, all_found = np.empty(comm.size, np.int64), np.empty(comm.size, found.dtype)
-    comm.Allgather(np.array(number, np.int64), places)
-    comm.Allgather(found, all_found)
+    places = all_of_ranks(comm, np.array(number, np.int64))
+    all_found = all_of_ranks(comm, np.array(values[local].item(), wide or np.float64))
     best = all_found.min() if lowest else all_found.max()  # nan if there is one
     hits = all_found == best if best == best else all_found != all_found
     return tuple(int(i) for i in np.unravel_index(int(places[hits].min()), shape))
@@ -110,9 +110,7 @@ def _ordered(values: Any) -> np.dtype | None:
 
 
 def _integer_sum(comm: MPI.Comm, own: int, wide: np.dtype) -> int:
-    whole = np.array(own, wide)
-    comm.Allreduce(MPI.IN_PLACE, whole, MPI.SUM)
-    return int(whole)
+    return int(sum_of_ranks(comm, np.array(own, wide)))
 
 
 def _sum(values: Any, comm: MPI.Comm, cells: Cells, repro: bool, squared: bool = False) -> float:
@@ -123,18 +121,15 @@ def _sum(values: Any, comm: MPI.Comm, cells: Cells, repro: bool, squared: bool =
         if math.isfinite(largest):
             count = values.size // max(cells[0], 1) * cells[1]
             exponent = sums.exponent_above(largest)
-            bins = sums.bin_sums(values, exponent, count, squared)
-            comm.Allreduce(MPI.IN_PLACE, bins, MPI.SUM)
+            bins = sum_of_ranks(comm, sums.bin_sums(values, exponent, count, squared))
             return sums.combine(bins, exponent, count, squared)
     wide = values.astype(np.float64, copy=False)
-    whole = np.array(float((wide * wide).sum() if squared else wide.sum()))
-    comm.Allreduce(MPI.IN_PLACE, whole, MPI.SUM)
-    return float(whole)
+    return float(sum_of_ranks(comm, np.array(float((wide * wide).sum() if squared else wide.sum()))))
 
 
 def _largest(comm: MPI.Comm, own: float) -> float:
     """The largest of the ranks' numbers, nan if there is one."""
     # MPI leaves the maximum of nan open, so it travels beside the number.
     pair = np.array([-math.inf if math.isnan(own) else own, math.isnan(own)])
-    comm.Allreduce(MPI.IN_PLACE, pair, MPI.MAX)
+    max_of_ranks(comm, pair)
     return math.nan if pair[1] else float(pair[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from hpckit.comm.agree import plain
 from hpckit.errors import CorruptDataError, InputError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-MOST_JSON = 1 << 28  # bytes of a file that is read whole
+MOST_JSON = 64 << 20  # bytes of a record: the manifest of a large job has some MiB
 
 
 class Folder:
@@ -26,14 +27,8 @@ class Folder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).absolute()
-        try:
-            status = self.path.lstat()
-        except OSError as error:
-            raise InputError(f"no run directory {self.path} ({error.strerror})", do="hpckit ls") from None
-        if not stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{self.path} is not a folder, or is a link to one", do="give the run directory itself")
-        if status.st_uid != os.geteuid():
-            raise InputError(f"{self.path} belongs to another user", do="copy it, or give a directory of your own")
+        if not require_own(self.path, "give the run directory itself"):
+            raise InputError(f"no run directory {self.path} (No such file or directory)", do="hpckit ls")
 
     def write_text(self, name: str, text: str) -> None:
         """Replace the file `name` by `text`, atomically."""
@@ -81,16 +76,15 @@ class Folder:
         Raises `CorruptDataError` if it is a link or not a regular file, holds no JSON object, or cannot be read.
         """
         try:
-            descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
+            content = self.read(name, MOST_JSON + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
+        if len(content) > MOST_JSON:
+            raise CorruptDataError(f"{self.path / name} has more than {MOST_JSON >> 20} MiB, which no record has")
         try:
-            with open(descriptor, "rb") as file:
-                record = json.loads(file.read(MOST_JSON) or b"")
-        except OSError as error:
-            raise CorruptDataError(f"{self.path / name} cannot be read: {error.strerror}") from None
+            record = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise CorruptDataError(f"{self.path / name} is not JSON: {error}") from None
         if isinstance(record, dict) or not record:
@@ -114,23 +108,51 @@ class Folder:
             folder = inner
         return folder, parts[-1]
 
-    def append_line(self, name: str, value: Any) -> None:
-        """Add `value` as one line of JSON to the file `name`."""
+    def read(self, name: str, most: int) -> bytes:
+        """The first `most` bytes of the file `name`. Raises `OSError`, also if it is a link or not a regular file."""
+        with open(self._open(name, os.O_RDONLY), "rb") as file:
+            return file.read(most)
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add `content` to the file `name`. Raises `OSError`."""
         with open(self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
-            file.write(json.dumps(plain(value)).encode() + b"\n")
+            file.write(content)
 
     def cut(self, name: str, size: int) -> None:
         """Truncate the file `name` to its first `size` bytes, if it exists."""
-        with contextlib.suppress(FileNotFoundError), open(self._open(name, os.O_WRONLY), "wb") as file:
+        with contextlib.suppress(FileNotFoundError), open(self._open(name, os.O_WRONLY), "ab") as file:
             os.ftruncate(file.fileno(), min(size, os.fstat(file.fileno()).st_size))
 
     def _open(self, name: str, flags: int) -> int:
-        """The descriptor of the file `name`, reached without following any link."""
+        """The descriptor of the regular file `name`, reached without following any link."""
         folder, last = self._folder_of(name)
         try:
-            return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            # A pipe would wait for its other end.
+            file = os.open(last, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=folder)
         finally:
             os.close(folder)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "it is not a regular file", str(self.path / name))
+        return file
+
+
+def require_own(path: Path, do: str) -> bool:
+    """Whether the folder `path` is there. Raises `InputError` if it is a link, no folder, or another user's.
+
+    do: the advice in the error.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", do=do) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path} is not a folder, or is a link to one", do=do)
+    if status.st_uid != os.geteuid():
+        raise InputError(f"{path} belongs to another user", do="copy it, or give a directory of your own")
+    return True
 
 
 def _write_new(folder: int, name: str, text: str) -> None:

@@ -17,6 +17,7 @@ from hpckit.errors import CorruptDataError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MEMORY = 4 << 30  # bytes of address space of a process that reads a file
+AT_ONCE = 1000  # files of a command line
 Key = tuple[str, int, int, int]
 _sound: set[Key] = set()  # files already found sound by this process: device, inode, size, time
 
@@ -52,6 +53,8 @@ def require_sound(paths: Iterable[Path]) -> None:
 
 def problems(paths: Sequence[Path]) -> list[str]:
     """What is wrong with each of the files, '' for nothing."""
+    if len(paths) > AT_ONCE:
+        return [problem for first in range(0, len(paths), AT_ONCE) for problem in problems(paths[first:][:AT_ONCE])]
     if not paths:
         return []
     words = [sys.executable, "-P", "-m", "hpckit.io.probe_child", str(MEMORY), *map(str, paths)]

@@ -11,10 +11,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import EXIT_STOPPED, InputError, SetupError
 from hpckit.jobs.site import Site, one_line
 
 EXIT_ENVIRONMENT = SetupError.exit_code
+STARTS = 3  # tries until MPI starts
 _TIME = re.compile(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _OUTPUT = re.compile(r"[\w./@+=,:% -]+")
 _NAMED = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")  # $NAME and ${NAME}
@@ -67,6 +68,7 @@ def job_script(job: Job, site: Site) -> str:
         [f"#SBATCH {option}" for option in directives(job, site)],
         _environment(site),
         _run_directory(job),
+        _nodes(),
         _kernel_cache(site),
         _launch(job, site),
         _work(job, site),
@@ -211,15 +213,33 @@ def _run_directory(job: Job) -> list[str]:
     return lines
 
 
+def _nodes() -> list[str]:
+    """A command on each node, and the removal of what an earlier start of the job left in their memory."""
+    return [
+        "on_each_node() {",
+        '    srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"',
+        "}",
+        "# A start that was killed leaves segments of MPI in memory, and a step of the same number takes them for its",
+        "# own. Those of this user that no process maps are removed.",
+        "clean_memory() {",
+        "    on_each_node bash -s <<'CLEAN'",
+        'find /dev/shm -maxdepth 1 -type f -user "$UID" -not -newermt "-2 seconds" \\',
+        '    \\( -name "mpich_shm_*" -o -name "*_segment.*" \\) |',
+        "    while read -r file; do",
+        '        grep -qsF "$file" /proc/[0-9]*/maps || rm -f "$file"',
+        "    done",
+        "CLEAN",
+        "}",
+        '[ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || clean_memory',
+    ]
+
+
 def _kernel_cache(site: Site) -> list[str]:
     """Compiled kernels on each node's own disk: one task per node unpacks them, and repacks new ones."""
     if not site.scratch.node_local:
         return ["keep_cache() { :; }"]
     local = _with_variables(_home(site.scratch.node_local).rstrip("/") or "/")
     return [
-        "on_each_node() {",
-        '    srun --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 "$@"',
-        "}",
         "# Compiled kernels live on a disk of each node, which one task per node fills with those of earlier jobs. One",
         "# rank per node compiles missing ones while the others wait; one file keeps them for later jobs.",
         'store="${XDG_CACHE_HOME:-$HOME/.cache}/hpckit/kernels.tar"',
@@ -265,43 +285,73 @@ def _work(job: Job, site: Site) -> list[str]:
     if job.resume is None:
         return [start, "code=$?", *_END]
     begin = [
-        'if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || [ -e "$run/ckpt/LATEST" ]; then',
+        'checkpoint() { cat "$run/ckpt/LATEST" 2>/dev/null; }',
+        'holder() { cat "$run/lock" 2>/dev/null; }  # the ranks write it as soon as MPI has started',
+        'if [ -n "$(checkpoint)" ] || { [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -e "$run/resolved.json" ]; }; then',
         f"    command=({_words(job.resume)})",
         "else",
         f"    command=({_words(job.start)})",
         "fi",
+        *(_requeue(job) if site.requeue else ()),
         "",
         "# Slurm's warning of the time limit becomes a request to stop: a file that rank 0 checks for.",
         "limit=",
         "trap 'limit=yes signaled=yes; touch \"$run/stop\"' USR1",
-        f'{launch}"${{command[@]}}" &',
-        "code=",
-        'while [ -z "$code" ]; do',
-        "    signaled=",
-        "    wait $!",
-        "    code=$?",
-        '    [ -z "$signaled" ] || code=  # the signal ended the waiting, not the run',
+        f"for try in $(seq {STARTS}); do",
+        "    held=$(holder)",
+        f'    {launch}"${{command[@]}}" &',
+        "    code=",
+        '    while [ -z "$code" ]; do',
+        "        signaled=",
+        "        wait $!",
+        "        code=$?",
+        '        [ -z "$signaled" ] || code=  # the signal ended the waiting, not the run',
+        "    done",
+        f'    case "$code" in 0 | {InputError.exit_code} | {EXIT_ENVIRONMENT} | {EXIT_STOPPED}) break ;; esac',
+        f'    if [ "$try" = {STARTS} ] || [ -n "$limit" ] || [ "$(holder)" != "$held" ]; then break; fi',
+        '    echo "the ranks did not start (exit code $code); once more" >&2',
+        "    clean_memory",
         "done",
         '[ -z "$limit" ] || rm -f "$run/stop"',
     ]
     if not site.requeue:
         said = "stopped early; go on with:  hpckit submit $run --time ..."
-        return [*begin, f'[ "$code" -ne 75 ] || echo "{said}"', *_END]
+        return [*begin, f'[ "$code" -ne {EXIT_STOPPED} ] || echo "{said}"', *_END]
     return [
-        'checkpoint() { cat "$run/ckpt/LATEST" 2>/dev/null; }',
-        "before=$(checkpoint)",
         *begin,
         "keep_cache",
         "",
-        "# 75: stopped early with a checkpoint. A run that a user stopped (the file is still there) stays stopped, and",
-        "# so does one that made no new checkpoint, since it would requeue for ever.",
-        'if [ "$code" -eq 75 ] && [ ! -e "$run/stop" ]; then',
-        '    if [ "$(checkpoint)" != "$before" ]; then',
-        '        scontrol requeue "$SLURM_JOB_ID" && exit 0',
-        "    fi",
+        f"# {EXIT_STOPPED}: stopped early with a checkpoint. A run that its user stopped, by the file, stays stopped.",
+        f'[ "$code" -ne {EXIT_STOPPED} ] || over=yes',
+        'if [ -n "$over" ] && [ ! -e "$run/stop" ]; then',
+        "    again && exit 0",
         '    echo "no new checkpoint since the job started: not put back into the queue" >&2',
         "fi",
         'exit "$code"',
+    ]
+
+
+def _requeue(job: Job) -> list[str]:
+    """What puts the job back into the queue, and the time limit itself, which asks for it where no warning came."""
+    number = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" if job.array else "$SLURM_JOB_ID"
+    return [
+        "",
+        f'job="{number}"',
+        "before=$(checkpoint)",
+        "queued=",
+        "over=",
+        "again() {  # back into the queue, but for a job without a new checkpoint, which would come back for ever",
+        '    if [ -z "$queued" ] && [ "$(checkpoint)" != "$before" ]; then',
+        '        scontrol requeue "$job" && queued=yes',
+        "    fi",
+        '    [ -n "$queued" ]',
+        "}",
+        "# The limit itself, if no warning came: Slurm asks the ranks to stop, and ends all KillWait seconds later.",
+        "trap 'signaled=yes",
+        '    case $(scontrol show job "$job") in',
+        "    *Reason=TimeLimit*) limit=yes over=yes && again ;;",
+        "    *) exit 143 ;;  # the job was canceled",
+        "    esac' TERM",
     ]
 
 

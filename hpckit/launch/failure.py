@@ -7,7 +7,7 @@ import socket
 import traceback
 from pathlib import Path
 
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, RankLostError
 from hpckit.run.context import utc_now
 from hpckit.run.directory import RunDirectory
 
@@ -22,6 +22,16 @@ def stalls_folder(directory: RunDirectory) -> Path:
     return directory.attempt / "watch"
 
 
+def is_of_a_peer(error: BaseException) -> bool:
+    """Whether it is MPI's error for a message whose other end is gone, and for nothing that a program can do wrong."""
+    if type(error).__module__ != "mpi4py.MPI" or not hasattr(error, "Get_error_class"):
+        return False
+    from mpi4py import MPI
+
+    names = ("ERR_OTHER", "ERR_INTERN", "ERR_UNKNOWN", "ERR_PROC_FAILED", "ERR_PROC_ABORTED", "ERR_REVOKED")
+    return error.Get_error_class() in {getattr(MPI, name) for name in names if hasattr(MPI, name)}
+
+
 def failure_record(
     error: BaseException, rank: int, size: int, step: int | None, traceback_file: Path
 ) -> dict[str, object]:
@@ -29,6 +39,13 @@ def failure_record(
     place = f"rank {rank} of {size} on {socket.gethostname()}" + (f", step {step}" if step is not None else "")
     if isinstance(error, HpckitError):
         shown = error
+    elif is_of_a_peer(error):
+        shown = RankLostError(
+            f"a message of rank {rank} failed: {error}",
+            where=place,
+            likely="another rank, to which the message was to go or from which it was to come, had ended",
+            do=f"look for the rank that ended first, in its node's log; the traceback is in {traceback_file}",
+        )
         if not shown.where:
             shown.where = place
     else:
@@ -48,6 +65,7 @@ def failure_record(
         "step": step,
         "time": utc_now(),
         "kind": type(error).__name__,
+        "by_peer": is_of_a_peer(error),
         "error": shown.to_dict(),
         "report": shown.report(),
         "exit_code": code,

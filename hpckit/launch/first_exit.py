@@ -66,6 +66,7 @@ class FirstExit:
         self.when: float | None = None
         self.watching = False
         self.host = socket.gethostname()
+        self.irregular: list[tuple[int | None, str]] = []  # rank (None: unknown) and end in words, in their order
         self._ends: list[str] = []  # how each has ended, in order
         self._folder, self._ranks, self._over = folder, ranks, False
         self._names: list[str] = []  # of the marks seen
@@ -123,8 +124,10 @@ class FirstExit:
         self._ends.append(how)
         if (self._folder / f"{name}{END}").exists():
             return
+        rank = int(name.split("-")[0]) if alone else None
+        self.irregular.append((rank, how))
         if self.when is None or self._was_passed(how):
-            self.rank, self.how = int(name.split("-")[0]) if alone else None, how
+            self.rank, self.how = rank, how
             self.when = self.when or time.monotonic()
 
     def _was_passed(self, how: str) -> bool:

@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError, SetupError
@@ -21,24 +21,15 @@ from hpckit.launch import memory
 from hpckit.launch.first_exit import FirstExit
 from hpckit.launch.launcher import OPEN_MPI, mpi_kind
 from hpckit.launch.memory import available_bytes
+from hpckit.launch.one_node import is_alone, keep_to_loopback, own_launcher, several_nodes, without_network
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # For Open MPI's launcher only: more ranks than cores are intended, and ranks are not bound to cores.
 SHARED_CORES = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 RANK_BYTES = 32 << 20  # of a rank without data: Python, NumPy, MPI
-# If one of these is set, mpiexec may start ranks on other nodes too.
-SEVERAL_NODES = (
-    "SLURM_JOB_ID",
-    "PBS_JOBID",
-    "LSB_JOBID",
-    "COBALT_JOBID",
-    "PE_HOSTFILE",
-    "HYDRA_HOST_FILE",
-    "OMPI_MCA_orte_default_hostfile",
-    "PRTE_MCA_prte_default_hostfile",
-)
 KILL_SECONDS = 1.0  # between asking mpiexec to end its ranks and killing it
+PORTS_SECONDS = 3.0  # that a launcher may take from its first port to its last
 ALONE_SECONDS = 3.0  # that a job may go on after the first of its ranks has ended
 # Words of MPICH and Open MPI about a failed job: kept in launcher.log, and reported in our own words.
 NOISE = re.compile(
@@ -46,6 +37,9 @@ NOISE = re.compile(
     r"|Abort\(\d+\) on node|application called MPI_Abort|\[proxy:|\[mpiexec@|-{20}|MPI_ABORT was invoked"
     r"|\S+ noticed that process rank"
 )
+NO_START = re.compile(
+    r"Fatal error in internal_Init|MPI_INIT has failed|MPI_Init_thread"
+)  # in MPICH's, Open MPI's words
 ABORTED = re.compile(r"application called MPI_Abort|MPI_ABORT was invoked")
 # MPICH names the process of any rank, after it has killed all: we take only the signal from its message.
 LOST = (
@@ -57,7 +51,8 @@ LOST = (
 @dataclass
 class JobEnd:
     """How a job ended: mpiexec's exit code, facts about a lost rank, the number of the user's stop requests, the
-    launcher's output, and whether a rank called MPI_Abort.
+    launcher's output, whether a rank called MPI_Abort, whether MPI failed to start on one, and the irregular ends of
+    ranks on this host in their order.
     """
 
     code: int
@@ -65,6 +60,13 @@ class JobEnd:
     stops: int = 0
     noise: list[str] = field(default_factory=list)
     aborted: bool = False
+    unstarted: bool = False
+    irregular: list[tuple[int | None, str]] = field(default_factory=list)
+
+    def before(self, rank: int) -> dict[str, str]:
+        """Facts about the rank that was lost first, if that was before this one ended; else empty."""
+        first, how = self.irregular[0] if self.irregular else (None, "")
+        return {} if first in (None, rank) else {"rank": str(first), "host": socket.gethostname(), "how": how}
 
 
 def find_mpiexec() -> str:
@@ -72,7 +74,7 @@ def find_mpiexec() -> str:
 
     Raises `SetupError` where there is none.
     """
-    beside = Path(sys.executable).parent / "mpiexec"
+    beside = own_launcher()
     found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
     if found is None:
         raise SetupError(
@@ -103,12 +105,15 @@ def on_ranks(ranks: int) -> list[str]:
     return [mpiexec, *options, "-n", str(ranks)]
 
 
-def rank_environment(ranks: int) -> dict[str, str]:
-    """The environment of the ranks: threads per rank such that all together fill the cores, unless the user set them.
+def rank_environment(ranks: int, ours: bool = True) -> dict[str, str]:
+    """The environment of the ranks: threads per rank such that all together fill the cores, unless the user set them,
+    and no network if they stay on this node. ours: started by `command`, not by another launcher.
 
     MPIEXEC_TIMEOUT is removed: mpiexec would end the job with exit code 0.
     """
     environment = {name: value for name, value in os.environ.items() if name != "MPIEXEC_TIMEOUT"}
+    if ours:
+        environment |= without_network(environment)
     for name in THREAD_VARIABLES:
         environment.setdefault(name, str(max(1, cores() // ranks)))
     return environment
@@ -156,7 +161,10 @@ def run_job(
         ]
         for reader in readers:
             reader.start()
+        until = float("inf") if is_alone() else 0.0  # when no more ports of the launcher are expected
         while process.poll() is None:
+            if time.monotonic() < until and keep_to_loopback(process.pid):
+                until = min(until, time.monotonic() + PORTS_SECONDS)
             if len(asked) > end.stops:
                 end.stops += 1
                 on_stop(end.stops, process)
@@ -176,6 +184,7 @@ def run_job(
             signal.signal(number, handler)
     if first is not None:
         first.settle()
+        end.irregular = first.irregular
         if first.rank is not None:
             end.lost |= {"rank": str(first.rank), "host": first.host}
             if first.how:  # the launcher may describe a rank that it killed itself
@@ -197,6 +206,15 @@ def kill(process: subprocess.Popen) -> None:
         process.wait()
 
 
+def no_start() -> SetupError:
+    """The error of a job in which MPI did not start; the library has said why."""
+    return SetupError(
+        "MPI did not start",
+        likely="shared memory (/dev/shm) is full or cannot be written, or a network that MPI was to use is not there",
+        do="hpckit doctor",
+    )
+
+
 def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end: JobEnd) -> None:
     """Pass on the lines of the ranks, and keep the launcher's own lines with the empty lines before them."""
     empty = 0
@@ -208,6 +226,7 @@ def _read(stream: Any, is_error: bool, on_line: Callable[[str, bool], None], end
                 if found := pattern.search(text):
                     end.lost.update(found.groupdict())
         elif text:
+            end.unstarted |= is_error and NO_START.search(text) is not None
             for _ in range(empty):
                 on_line("", is_error)
             on_line(text, is_error)
@@ -228,7 +247,7 @@ def require_room(ranks: int, where: str = "") -> None:
     standstill. where: the option that asks for them.
     """
     here, free = cores(), available_bytes()
-    if ranks > here and not _several_nodes() and ranks * RANK_BYTES > free:
+    if ranks > here and not several_nodes() and ranks * RANK_BYTES > free:
         raise InputError(
             f"{ranks} ranks take {ranks * RANK_BYTES / 2**30:.3g} GiB before they have any data, and this machine has"
             f" {free / 2**30:.3g} GiB free",
@@ -242,17 +261,12 @@ def require_memory(each: int, ranks: int) -> None:
     """Raise `InputError` if ranks of `each` bytes must share this machine and do not fit; ranks that a batch system
     may place elsewhere are checked there (`require_memory_on_nodes`).
     """
-    if not _several_nodes():
+    if not several_nodes():
         memory.require_memory(each, ranks)
-
-
-def _several_nodes() -> bool:
-    """Whether a batch system or a host file places the ranks."""
-    return any(name in os.environ for name in SEVERAL_NODES)
 
 
 def warn_if_crowded(ranks: int) -> None:
     """Warn if ranks must share cores: allowed, but slower than one rank per core."""
     here = cores()
-    if ranks > here and not _several_nodes():
+    if ranks > here and not several_nodes():
         print(f"warning: {ranks} ranks share {here} cores; -n {here} is faster", file=sys.stderr, flush=True)

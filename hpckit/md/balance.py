@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.comm.agree import all_of_ranks, share_numbers, sum_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.plan.particles.domain import DomainDecomposition
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 BINS = 2048  # of the work along a dim
 THINNEST = 0.25  # of the reach of the lists: the least thickness of a domain
@@ -53,8 +57,7 @@ class LoadBalance:
 
 def _imbalance(comm: MPI.Comm, load: float) -> float:
     """Collective: the largest load over the mean."""
-    every = np.empty(comm.size)
-    comm.Allgather(np.array([load]), every)
+    every = all_of_ranks(comm, np.array(load))
     mean = float(every.mean())
     return float(every.max()) / mean if mean > 0 else 1.0
 
@@ -73,8 +76,7 @@ def moved_cuts(
     for d in range(3):
         places = np.clip(((positions[:, d] - lower[d]) / lengths[d] * BINS).astype(np.int64), 0, BINS - 1)
         work[d] = share * np.bincount(places, minlength=BINS)
-    comm.Allreduce(MPI.IN_PLACE, work, op=MPI.SUM)
-    comm.Bcast(work, root=0)
+    share_numbers(comm, sum_of_ranks(comm, work))
     cuts = []
     for d, old in enumerate(domains.cuts):
         parts = len(old) - 1

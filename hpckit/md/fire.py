@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpi4py import MPI
-
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import drift, powers, scale, steer
 from hpckit.md.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
@@ -68,7 +67,7 @@ class Fire:
         powers(particles.velocities, particles.forces, particles.ids, particles.slots, found)
         own = system.device.to_host(found)
         sums, largest = own[:3].copy(), own[3:].copy()
-        system.mesh.comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        system.mesh.comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+        sum_of_ranks(system.mesh.comm, sums)
+        max_of_ranks(system.mesh.comm, largest)
         self.largest_force = float(largest[0])
         return float(sums[0]), float(sums[1]), float(sums[2])

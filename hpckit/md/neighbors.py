@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
@@ -88,7 +88,7 @@ class NeighborList:
             return due
         moved = np.array(largest_move(particles.positions, self.built, particles.slots))
         if self.mesh.size > 1:
-            self.mesh.comm.Allreduce(MPI.IN_PLACE, moved, op=MPI.MAX)
+            max_of_ranks(self.mesh.comm, moved)
         late = not moved <= (0.5 * self.skin) ** 2
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.collectives.whole import rows_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import wrap
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
@@ -29,14 +29,7 @@ def snapshot(system: System, step: int = 0, time: float = 0.0, forces: bool = Fa
 
 def frame(system: System, step: int = 0, time: float = 0.0) -> Snapshot:
     """Collective: a `snapshot` on every rank, for observables. Each rank needs at least 88 bytes per particle."""
-    each, comm = _own_particles(system), system.mesh.comm
-    counts = np.empty(comm.size, np.int64)
-    comm.Allgather(np.array([len(each)], np.int64), counts)
-    every = np.empty(int(counts.sum()), each.dtype)
-    record = MPI.BYTE.Create_contiguous(each.dtype.itemsize).Commit()
-    starts = np.cumsum(counts) - counts
-    comm.Allgatherv([each, len(each), record], [every, (counts, starts), record])
-    record.Free()
+    every = np.concatenate(rows_of_ranks(_own_particles(system), system.mesh))
     return _snapshot_of(system, every, step, time, forces=False)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -98,17 +98,13 @@ class System:
         arrived = send_to(self.mesh, packed, self.domains.owners(positions[:, :3]))
         self.particles = Particles(self.device)
         self.particles.append(arrived[np.argsort(arrived["position"][:, 2], kind="stable")])
-        count = np.array(len(arrived), np.int64)
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, count, op=MPI.SUM)
-        self.count = int(count)
+        self.count = int(sum_of_ranks(self.mesh.comm, np.array(len(arrived), np.int64)))
         audit(self.mesh, self.particles, self.count)
         types = types_of(packed["position"])
-        highest = np.array(types.max(initial=0))
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
+        highest = max_of_ranks(self.mesh.comm, np.array(types.max(initial=0)))
         if highest >= len(self.masses):
             raise InputError(f"there are particles of type {highest + 1}, but masses of {len(self.masses)} types only")
-        self.type_counts = np.bincount(types, minlength=len(self.masses))
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, self.type_counts, op=MPI.SUM)
+        self.type_counts = sum_of_ranks(self.mesh.comm, np.bincount(types, minlength=len(self.masses)))
         self._masses = self.device.to_device(self.masses)
 
     def rebuild(self) -> None:

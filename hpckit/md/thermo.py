@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
+from hpckit.comm.agree import max_of_ranks, share_numbers, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import kinetic
 from hpckit.kernels.sums import bin_sums, combine, exponent_above
 from hpckit.md.system import System
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,7 @@ def kinetic_energy(system: System) -> float:
     else:
         columns = np.array([[_kinetic_sums(system)[:3].sum()]])
     total = add_ranks(system.mesh.comm, columns, _rows(system, 8), system.forces.exact)
-    system.mesh.comm.Bcast(total, root=0)
-    return 0.5 * system.units.energy * float(total[0])
+    return 0.5 * system.units.energy * float(share_numbers(system.mesh.comm, total)[0])
 
 
 def _kinetic_sums(system: System) -> np.ndarray:
@@ -108,15 +111,13 @@ def add_ranks(comm: MPI.Comm, columns: np.ndarray, count: int, exact: bool) -> n
     kept.
     """
     if not exact:
-        sums = columns.sum(axis=0)
-        comm.Allreduce(MPI.IN_PLACE, sums, op=MPI.SUM)
-        return sums
+        return sum_of_ranks(comm, columns.sum(axis=0))
     largest = np.abs(columns).max(axis=0, initial=0.0)
     largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which compares as not larger
-    comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+    max_of_ranks(comm, largest)
     if not np.isfinite(largest).all():
         return np.where(np.isfinite(largest), 0.0, np.nan)
     exponents = [exponent_above(float(value)) for value in largest]
     bins = np.array([bin_sums(columns[:, k], exponent, count) for k, exponent in enumerate(exponents)])
-    comm.Allreduce(MPI.IN_PLACE, bins, op=MPI.SUM)
+    sum_of_ranks(comm, bins)
     return np.array([combine(bins[k], exponent, count) for k, exponent in enumerate(exponents)])

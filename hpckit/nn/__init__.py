@@ -20,5 +20,6 @@ _NAMES = {
     "rotary": ("RopeScaling",),
 }
 _HOMES = {name: f"hpckit.nn.{file}" for file, names in _NAMES.items() for name in names}
+_HOMES |= dict.fromkeys(("multiply", "pack", "pack_gguf"), "hpckit.kernels.nn.tile.dispatch")
 __all__ = list(_HOMES)
 __getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import set_from_host, to_host
+from hpckit.kernels.device_array import from_host, set_from_host, to_host
 from hpckit.kernels.nn import dispatch
-from hpckit.nn.parameters import Parameters
+from hpckit.nn.parameters import Owned, Parameters
 
 
-def decay_parts(parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
-    """The flat vector in parts of equal decay: bounds, int64 [k + 1], and whether part k decays, bool [k]."""
-    bounds: list[int] = []
-    decays: list[bool] = []
-    for p in parameters.list:
-        if not decays or decays[-1] != p.decay:
-            bounds.append(parameters.offsets[p.name])
-            decays.append(p.decay)
-    bounds.append(parameters.size)
-    return np.array(bounds, np.int64), np.array(decays, bool)
+class Part(NamedTuple):
+    """An owned part of the parameters with its place in the state of an optimizer, and the parts of equal decay in it.
+
+    bounds: int64 [k + 1], counted from the start of the part. decays: whether part k decays, bool [k].
+    """
+
+    owned: Owned
+    state: slice
+    bounds: np.ndarray
+    decays: np.ndarray
+
+
+def owned_parts(parameters: Parameters) -> list[Part]:
+    """The parts of the parameters that this rank updates; their state stands in one vector, one after the other."""
+    starts = np.array([parameters.offsets[p.name] for p in parameters.list] + [parameters.size], np.int64)
+    decays = np.array([p.decay for p in parameters.list], bool)
+    found, at = [], 0
+    for owned in parameters.owned:
+        size = owned.end - owned.start
+        inside = (starts[1:] > owned.start) & (starts[:-1] < owned.end)
+        kinds = decays[inside]
+        turns = np.flatnonzero(np.diff(kinds, prepend=not kinds[0])) if len(kinds) else np.zeros(0, np.int64)
+        bounds = np.append(np.maximum(starts[:-1][inside][turns] - owned.start, 0), size)
+        found.append(Part(owned, slice(at, at + size), bounds.astype(np.int64), kinds[turns]))
+        at += size
+    return found
+
+
+def zero_state(parameters: Parameters) -> Any:
+    """A vector of zeros for the state of the owned parts."""
+    count = sum(owned.end - owned.start for owned in parameters.owned)
+    return from_host(np.zeros(count, parameters.dtype), parameters.owned[0].values) if parameters.owned else np.zeros(0)
 
 
 def _check(parameters: Parameters, fractions: dict[str, float], others: dict[str, float]) -> None:
@@ -55,8 +77,8 @@ class AdamW:
         fractions = dict(zip(("betas[0]", "betas[1]"), betas, strict=True))
         _check(parameters, fractions, {"eps": eps, "weight_decay": weight_decay})
         self.parameters, self.betas, self.eps, self.weight_decay = parameters, betas, eps, weight_decay
-        self.bounds, self.decays = decay_parts(parameters)
-        self.mean, self.square = np.zeros_like(parameters.values), np.zeros_like(parameters.values)
+        self.parts = owned_parts(parameters)
+        self.mean, self.square = zero_state(parameters), zero_state(parameters)
         self.count = 0
 
     def step(self, rate: float, scale: float = 1.0) -> None:
@@ -66,9 +88,11 @@ class AdamW:
         (beta1, beta2), p = self.betas, self.parameters
         settings = [scale, beta1, beta2, 1 - beta1, 1 - beta2, rate / (1 - beta1**self.count)]
         settings += [1 / math.sqrt(1 - beta2**self.count), self.eps]
-        decays = 1 - rate * self.weight_decay * self.decays
-        numbers = np.array(settings, p.dtype), decays.astype(p.dtype)
-        dispatch.adamw(p.values, p.grads, self.mean, self.square, self.bounds, numbers[1], numbers[0])
+        numbers = np.array(settings, p.dtype)
+        for (_, _, values, grads), state, bounds, decays in self.parts:
+            shrink = (1 - rate * self.weight_decay * decays).astype(p.dtype)
+            dispatch.adamw(values, grads, self.mean[state], self.square[state], bounds, shrink, numbers)
+        p.updated()
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs: the flat vectors themselves, and the number of steps."""
@@ -92,16 +116,18 @@ class SGD:
     ) -> None:
         _check(parameters, {"momentum": momentum}, {"weight_decay": weight_decay})
         self.parameters, self.momentum, self.weight_decay, self.nesterov = parameters, momentum, weight_decay, nesterov
-        self.bounds, self.decays = decay_parts(parameters)
-        self.velocity = np.zeros_like(parameters.values)
+        self.parts = owned_parts(parameters)
+        self.velocity = zero_state(parameters)
 
     def step(self, rate: float, scale: float = 1.0) -> None:
         """Update the values with the gradients times `scale`; the gradients stay unchanged."""
         p = self.parameters
         p.add_second_grads()
         settings = np.array([scale, self.momentum, rate, self.nesterov], p.dtype)
-        decays = (self.weight_decay * self.decays).astype(p.dtype)
-        dispatch.momentum(p.values, p.grads, self.velocity, self.bounds, decays, settings)
+        for (_, _, values, grads), state, bounds, decays in self.parts:
+            shrink = (self.weight_decay * decays).astype(p.dtype)
+            dispatch.momentum(values, grads, self.velocity[state], bounds, shrink, settings)
+        p.updated()
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs: the flat vector itself."""

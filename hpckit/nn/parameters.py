@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import is_device_array, set_from_host
+from hpckit.kernels.device_array import is_device_array, set_from_host, to_host
 from hpckit.kernels.nn import dispatch
 
 SLOT = 16  # a parameter starts at a multiple of this many elements: a cache line of float32
+CHUNK = 2048  # elements of a parameter whose squares are added before those of others, on whatever rank they are
 
 
 @dataclass(eq=False)
@@ -58,15 +59,33 @@ def ones(random: np.random.Generator) -> float:
     return 1.0
 
 
+class Owned(NamedTuple):
+    """A part of the flat vectors that this rank updates: elements start to end, with their values and gradients."""
+
+    start: int
+    end: int
+    values: Any
+    grads: Any
+
+
 class Parameters:
     """The values and gradients of parameters, each in one flat vector; every parameter starts at a multiple of 16.
 
     allocate(n, dtype) makes the two vectors, zeroed: data parallelism puts them into shared memory; with a GPU's
-    `device.zeros` the layers compute on that GPU. Raises `InputError` if two parameters have the same name.
+    `device.zeros` the layers compute on that GPU. values, grads: the same for one of them; a vector of no elements
+    leaves the parameters unbound, for sharding, which binds them when it has gathered them. owned: the parts that the
+    optimizer of this rank updates, all of the vector unless it is sharded; `updated` is called after each update.
+    Raises `InputError` if two parameters have the same name.
     """
 
     def __init__(
-        self, parameters: Iterable[Parameter], dtype: Any = np.float32, allocate: Callable[..., Any] = np.zeros
+        self,
+        parameters: Iterable[Parameter],
+        dtype: Any = np.float32,
+        allocate: Callable[..., Any] = np.zeros,
+        *,
+        values: Callable[..., Any] | None = None,
+        grads: Callable[..., Any] | None = None,
     ) -> None:
         self.list = list({id(p): p for p in parameters}.values())
         names = [p.name for p in self.list]
@@ -81,11 +100,18 @@ class Parameters:
         self.offsets = {p.name: int(start) for p, start in zip(self.list, places[:-1], strict=True)}
         self.size = int(places[-1])
         self.dtype = np.dtype(dtype)
-        self.values, self.grads = allocate(self.size, self.dtype), allocate(self.size, self.dtype)
+        self.values, self.grads = (
+            (values or allocate)(self.size, self.dtype),
+            (grads or allocate)(self.size, self.dtype),
+        )
+        self.bind_values(self.values, self.list)
+        self.bind_grads(self.grads, self.list)
         for p in self.list:
-            part = slice(self.offsets[p.name], self.offsets[p.name] + p.size)
-            p.value, p.grad = self.values[part].reshape(p.shape), self.grads[part].reshape(p.shape)
-            p.second_grad = np.zeros_like(p.grad) if p.shared else None
+            second = self.values[:0] if not p.shared else allocate(p.size, self.dtype)
+            p.second_grad = second.reshape(p.shape) if p.shared else None
+        self.owned: Sequence[Owned] = (Owned(0, self.size, self.values, self.grads),)
+        self.updated: Callable[[], object] = int  # nothing to do
+        self._squares: Squares | None = None
 
     def __len__(self) -> int:
         return len(self.list)
@@ -99,10 +125,40 @@ class Parameters:
         """Parameters by name."""
         return {p.name: p for p in self.list}
 
+    def bind_values(self, vector: Any, parameters: Iterable[Parameter], first: int = 0) -> None:
+        """Make values views of a vector that starts at element `first` of the whole; None with an empty one."""
+        for p in parameters:
+            p.value = self._view(vector, p, first)
+
+    def bind_grads(self, vector: Any, parameters: Iterable[Parameter], first: int = 0) -> None:
+        """The same for gradients."""
+        for p in parameters:
+            p.grad = self._view(vector, p, first)
+
+    def _view(self, vector: Any, p: Parameter, first: int) -> Any:
+        start = self.offsets[p.name] - first
+        return vector[start : start + p.size].reshape(p.shape) if vector.size or not p.size else None
+
     def initialize(self, seed: int) -> None:
         """Set all values; a stage with some of a model's layers gets the same values as the whole model."""
         for p in self.list:
-            set_from_host(p.value, p.initial(seed))
+            self.set_value(p, p.initial(seed))
+
+    def set_value(self, parameter: Parameter, value: Any) -> None:
+        """Set the values of a parameter, of which this rank may hold only a part, from a host array or a number."""
+        if parameter.value is not None:
+            set_from_host(parameter.value, value)
+            return
+        flat = np.broadcast_to(np.asarray(value, self.dtype), parameter.shape).reshape(-1)
+        for part, low, high in self.parts_of(parameter):
+            at = self.offsets[parameter.name] + low - part.start
+            set_from_host(part.values[at : at + high - low], flat[low:high])
+
+    def parts_of(self, parameter: Parameter) -> list[tuple[Owned, int, int]]:
+        """Where the elements of a parameter are owned: each part with the elements low to high of the parameter."""
+        first = self.offsets[parameter.name]
+        cut = [(part, max(part.start - first, 0), min(part.end - first, parameter.size)) for part in self.owned]
+        return [(part, low, high) for part, low, high in cut if low < high]
 
     def zero_grads(self) -> None:
         """Set all gradients to 0, before the first microbatch."""
@@ -117,14 +173,54 @@ class Parameters:
         A second call adds nothing. `squared_norm` and the optimizers call it.
         """
         for p in self.list:
-            if p.second_grad is not None:
+            if p.second_grad is not None and p.grad is not None:
                 p.grad += p.second_grad
                 p.second_grad[...] = 0
 
     def squared_norm(self) -> float:
-        """The sum of the squares of all gradients, in float64."""
+        """The sum of the squares of all gradients that this rank owns, in float64."""
         self.add_second_grads()
-        return dispatch.squared_sum(self.grads)
+        self._squares = self._squares or Squares(self, self.list)
+        return in_order(self._squares())
+
+
+class Squares:
+    """Sums of squares of gradients by chunks of `CHUNK` elements of each of the parameters `every`, float64[chunks].
+
+    A call works out those of the elements that this rank owns, 0 for all others: chunks are never cut, so that
+    `in_order` adds up to the same bits however parameters are dealt to ranks. `skipped` names parameters that another
+    rank counts.
+    """
+
+    def __init__(self, parameters: Parameters, every: Sequence[Parameter], skipped: Iterable[str] = ()) -> None:
+        counts = [-(-p.size // CHUNK) for p in every]
+        firsts = dict(zip((p.name for p in every), np.cumsum([0, *counts]).tolist(), strict=False))
+        self._count = sum(counts)
+        self._tables: list[tuple[Owned, np.ndarray, np.ndarray]] = []
+        counted = [p for p in parameters.list if p.name not in set(skipped)]
+        tables = []
+        for p in counted:
+            first, lows = parameters.offsets[p.name], np.arange(0, p.size, CHUNK)
+            ends = np.minimum(lows + CHUNK, p.size)
+            tables.append(np.stack([first + lows, first + ends, firsts[p.name] + lows // CHUNK]))
+        starts, ends, places = np.concatenate([*tables, np.zeros((3, 0))], axis=1).astype(np.int64)
+        for part in parameters.owned:
+            inside = (starts >= part.start) & (ends <= part.end)
+            bounds = np.stack([starts[inside], ends[inside]], axis=1) - part.start
+            self._tables.append((part, bounds, places[inside]))
+
+    def __call__(self) -> np.ndarray:
+        """The sums."""
+        sums = np.zeros(self._count)
+        for part, bounds, places in self._tables:
+            if len(places):
+                sums[places] = to_host(dispatch.squared_sums(part.grads, bounds))
+        return sums
+
+
+def in_order(sums: np.ndarray) -> float:
+    """The sum of a vector, added from its first element to its last."""
+    return float(np.add.accumulate(sums)[-1]) if sums.size else 0.0
 
 
 def whole_numbers(values: Any, what: str) -> Any:

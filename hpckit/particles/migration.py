@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.agree import sum_of_ranks
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
@@ -85,8 +86,7 @@ def audit(mesh: Mesh, particles: Particles, total: int) -> None:
     It compares the number of ids and two fingerprints: the sums of a hash of each id, modulo 2^64.
     """
     ids = particles.device.to_host(particles.ids[particles.own])
-    own = np.array([len(ids), *_fingerprints(ids)], np.uint64)
-    mesh.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.SUM)
+    own = sum_of_ranks(mesh.comm, np.array([len(ids), *_fingerprints(ids)], np.uint64))
     expected = np.array([total, *_fingerprints(np.arange(total))], np.uint64)
     if not np.array_equal(own, expected):
         raise RankLostError(

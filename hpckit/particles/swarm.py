@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
+from hpckit.collectives.whole import rows_of_ranks
+from hpckit.comm.agree import all_of_ranks, min_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.particles.migration import exchange, send_to
@@ -102,9 +103,7 @@ class Swarm:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """The number of particles of each rank. Collective."""
-        counts = np.empty(self.mesh.size, np.int64)
-        self.mesh.comm.Allgather(np.array([len(self)], np.int64), counts)
-        return counts
+        return all_of_ranks(self.mesh.comm, np.array(len(self), np.int64))
 
     def add(self, position: npt.ArrayLike | None = None, **values: npt.ArrayLike) -> None:
         """Collective: add particles, each given by any one rank, and send them to their owners.
@@ -131,26 +130,23 @@ class Swarm:
             except (ValueError, TypeError) as error:
                 raise InputError(f"{name} of {len(new)} particles: {error}") from None
         largest = np.array([self.data["id"].max(initial=-1), len(new), "id" in values], np.int64)
-        everyone = np.empty((self.mesh.size, 3), np.int64)
-        self.mesh.comm.Allgather(largest, everyone)
+        everyone = all_of_ranks(self.mesh.comm, largest)
         if "id" not in values:
             first = int(everyone[:, 0].max()) + 1 + int(everyone[: self.mesh.rank, 1].sum())
             new["id"] = np.arange(first, first + len(new))
         if everyone[:, 2].any():
-            self._require_new(new["id"], everyone[:, 1])
+            self._require_new(new["id"])
         self.data = np.concatenate([self.data, new])
         self.migrate()
 
-    def _require_new(self, ids: np.ndarray, counts: np.ndarray) -> None:
-        """Raise on all ranks if one of the new `ids` (`counts` per rank) is given twice or exists already."""
-        every = np.empty(counts.sum(), np.int64)
-        self.mesh.comm.Allgatherv(np.ascontiguousarray(ids), (every, counts))
+    def _require_new(self, ids: np.ndarray) -> None:
+        """Raise on all ranks if one of the new `ids` is given twice or exists already."""
+        every = np.concatenate(rows_of_ranks(ids, self.mesh))
         kinds, times = np.unique(every, return_counts=True)
         twice = kinds[(times > 1) | np.isin(kinds, self.data["id"])]
-        least = np.array([twice.min(initial=NO_ID)])
-        self.mesh.comm.Allreduce(MPI.IN_PLACE, least, MPI.MIN)
-        if least[0] != NO_ID:
-            raise InputError(f"two particles would have the id {least[0]}", do="leave id out, or give others")
+        least = int(min_of_ranks(self.mesh.comm, np.array(twice.min(initial=NO_ID))))
+        if least != NO_ID:
+            raise InputError(f"two particles would have the id {least}", do="leave id out, or give others")
 
     def migrate(self) -> int:
         """Collective, after particles moved: wrap them into the box along periodic dims and send each to the rank that

@@ -9,8 +9,8 @@ from typing import Any
 
 from hpckit import __version__
 from hpckit.comm.agree import plain
-from hpckit.errors import InputError
-from hpckit.io.files import replace_file, write_error
+from hpckit.errors import InputError, write_error
+from hpckit.io.files import replace_file
 from hpckit.report.draw.animation import animation_section
 from hpckit.report.draw.figures import Figures, make_figures, read_fields
 from hpckit.report.draw.hovmoeller import hovmoeller_section

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 from pydantic import ValidationError
 
+from hpckit.comm.agree import together
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -25,7 +26,6 @@ from hpckit.io.checkpoint import manifest
 from hpckit.io.checkpoint.manager import Keeper
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.io.settings import Checkpoint, seconds_of
-from hpckit.io.together import together
 from hpckit.particles.swarm import Swarm
 from hpckit.plan.blocks import block
 from hpckit.plan.numbers import count

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.agree import gather_json, share_json
+from hpckit.comm.agree import gather_json, max_of_ranks, share_json
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.timer import PhaseTimer
@@ -24,6 +24,7 @@ from hpckit.io.files import utc_now
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.run import trace
 from hpckit.run.directory import RunDirectory
+from hpckit.run.metrics import Metrics
 from hpckit.run.progress import Progress
 from hpckit.run.redundant_step import Replay
 from hpckit.run.step_boundary import StepEdge, Stops
@@ -114,7 +115,11 @@ class Run:
         self._keeper = keeper
         self.stops: Stops = Stops(self.directory, comm.rank, limit, keeper, None if parent is None else parent.stops)
         self._progress = Progress(self.directory, self.say if lines else None)
-        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self.directory.metrics_size}
+        self._metrics = Metrics(self.directory)
+        self._outputs: dict[str, Callable[[], Any]] = {"metrics": self._metrics.kept}
+        kept = self.kept("metrics")
+        mended = self._metrics.go_on(kept) if kept is not None and comm.rank == 0 else ""
+        self.notes = [mended] if mended else []  # on rank 0: what was changed in the directory, and is mended
         self._edge: StepEdge | None = None
         self.replay = replay
         self._replay = Replay(comm, replay) if replay else None
@@ -174,7 +179,7 @@ class Run:
     def metric(self, **values: Any) -> None:
         """Append the values to `metrics.jsonl`, from rank 0; give `step` and `time` first."""
         if self.rank == 0:
-            self.directory.append_metrics(values)
+            self._metrics.append(values)
 
     @property
     def restored(self) -> Restored | None:
@@ -228,11 +233,7 @@ class Run:
         """Collective: whether the user (stop file in the run directory) or the batch system (signal to any rank) asks
         for an early, complete end. The answer is the same on every rank.
         """
-        from mpi4py import MPI
-
-        flag = np.array([self.stops.asked()], dtype=np.int32)
-        self.comm.Allreduce(MPI.IN_PLACE, flag, op=MPI.MAX)
-        return bool(flag[0])
+        return bool(max_of_ranks(self.comm, np.array([self.stops.asked()], np.int32))[0])
 
     def nested(self, target: str, settings: Mapping[str, Any], name: str) -> RunDirectory:
         """Collective: run another app to its end in the folder `cases/NAME` of this run; returns that run's directory.
@@ -275,6 +276,7 @@ class Run:
                 "title": self.title,
                 "ranks": self.size,
                 **({"steps_replayed": self._replay.count} if self._replay else {}),
+                **({"stopped_by": "time.limit"} if status == "stopped" and self.stops.by_limit else {}),
                 **({"device": self.device.facts()} if self.device.is_gpu else {}),
                 **checkpoints,
                 **summary,

@@ -11,15 +11,16 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import utc_now
-from hpckit.io.folder import Folder
+from hpckit.io.folder import Folder, require_own
 
 FOLDERS = ("output", "report", "attempts", "attempts/000", "attempts/000/ranks")
+# Folders of a run, where it has them.
+OWN = ("ckpt", "output", "output/frames", "report", "attempts", "attempts/000/ranks", "attempts/000/watch", "cases")
+DEEP = ("output", "attempts", "cases")  # those with folders of any name
 STOP_FILE, METRICS = "stop", "metrics.jsonl"
 
 
@@ -35,7 +36,19 @@ def run_name(app: str, title: str, ranks: int) -> str:
 
 
 class RunDirectory(Folder):
-    """The folder of an existing run: its parts, its attempts, and its progress."""
+    """The folder of an existing run: its parts, its attempts, and its progress.
+
+    Raises `InputError` if it, or a folder in it that a run writes to or deletes from, is a link or another user's.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        do = "a run keeps its files in folders of its own: put the folder itself here, or move the whole run"
+        for name in OWN:
+            if require_own(self.path / name, do) and name in DEEP:
+                for entry in os.scandir(self.path / name):
+                    if entry.is_symlink() and entry.is_dir():
+                        raise InputError(f"{entry.path} is a link to a folder", do=do)
 
     @classmethod
     def create(cls, path: Path | str) -> RunDirectory:
@@ -125,22 +138,9 @@ class RunDirectory(Folder):
             ) from None
         return number
 
-    def cut_metrics(self, size: int) -> None:
-        """Cut `metrics.jsonl` back to `size` bytes."""
-        self.cut(METRICS, size)
-
-    def metrics_size(self) -> int:
-        """Bytes in `metrics.jsonl`."""
-        path = self.path / METRICS
-        return path.lstat().st_size if path.exists() else 0
-
     def is_done(self) -> bool:
         """Whether the run has ended by itself, whatever its numbers are."""
         return (self.read_json("summary.json") or {}).get("status") in ("done", "missed")
-
-    def append_metrics(self, values: Mapping[str, Any]) -> None:
-        """Add one line to `metrics.jsonl`."""
-        self.append_line(METRICS, values)
 
     def request_stop(self) -> None:
         """Ask the run for an early, complete end (see `Run.stop_requested`)."""

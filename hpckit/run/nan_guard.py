@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpckit.comm.agree import first_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Piece, State
 
@@ -33,20 +33,6 @@ def require_finite(comm: MPI.Comm, step: int, state: State) -> None:
         likely="the time step is too long, or the initial state too violent",
         do="lower the time step; earlier checkpoints are intact, and this state was not saved",
     )
-
-
-def first_of_ranks(comm: MPI.Comm, own: Any) -> tuple[int, Any] | None:
-    """Collective: the lowest rank whose plain value is not None, and its value; None where there is none."""
-    from mpi4py import MPI
-
-    from hpckit.comm.agree import broadcast_bytes
-
-    lowest = np.array([comm.size if own is None else comm.rank], np.int64)
-    comm.Allreduce(MPI.IN_PLACE, lowest, op=MPI.MIN)
-    rank = int(lowest[0])
-    if rank == comm.size:
-        return None
-    return rank, json.loads(broadcast_bytes(comm, json.dumps(own).encode(), rank))
 
 
 def _lost(piece: Piece) -> tuple[str, list[int], str] | None:

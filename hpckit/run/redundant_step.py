@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hpckit.comm.agree import plain
+from hpckit.comm.agree import first_of_ranks, plain
 from hpckit.errors import SilentCorruptionError
 from hpckit.io.checkpoint.state import MakeState, Restored, State
-from hpckit.run.nan_guard import first_of_ranks
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -82,7 +81,9 @@ class Kept:
         self.step = step
         self.values: dict[str, Any] = json.loads(json.dumps(plain(state.values)))
         self.outputs: dict[str, Any] = {}
-        self._pieces = {piece.name: (piece.shape, piece.start, piece.block.copy()) for piece in state.pieces}
+        self._pieces: dict[str, list[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]]] = {}
+        for piece in state.pieces:
+            self._pieces.setdefault(piece.name, []).append((piece.shape, piece.start, piece.block.copy()))
 
     @property
     def names(self) -> list[str]:
@@ -90,30 +91,34 @@ class Kept:
         return list(self._pieces)
 
     def block(self, name: str) -> tuple[tuple[int, ...], np.ndarray]:
-        """Where this rank's block of an array starts, and the block itself."""
-        _, start, block = self._pieces[name]
+        """Where this rank's (first) block of an array starts, and the block itself."""
+        _, start, block = self._pieces[name][0]
         return start, block
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The global shape of an array."""
-        return self._pieces[name][0]
+        return self._pieces[name][0][0]
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type of its elements."""
-        return self._pieces[name][2].dtype
+        return self._pieces[name][0][2].dtype
 
     def read(self, name: str, start: Sequence[int], shape: Sequence[int]) -> np.ndarray:
-        """A copy of a box that lies in this rank's block."""
-        _, first, block = self._pieces[name]
-        inside = tuple(slice(a - b, a - b + n) for a, b, n in zip(start, first, shape, strict=True))
-        return block[inside].copy()
+        """A copy of a box that lies in one of this rank's blocks."""
+        for _, first, block in self._pieces[name]:
+            offset = [a - b for a, b in zip(start, first, strict=True)]
+            if all(a >= 0 and a + n <= most for a, n, most in zip(offset, shape, block.shape, strict=True)):
+                return block[tuple(slice(a, a + n) for a, n in zip(offset, shape, strict=True))].copy()
+        raise KeyError(f"no block of {name} holds the box of {tuple(shape)} at {tuple(start)}")
 
     def difference(self, other: Kept) -> dict[str, Any] | None:
         """The first element whose bits are others: array, place in it, both values, and how many there are."""
         found: dict[str, Any] | None = None
         count = 0
-        for name, (_, start, block) in self._pieces.items():
-            theirs = other._pieces[name][2]
+        pairs = [
+            (name, *each) for name, own in self._pieces.items() for each in zip(own, other._pieces[name], strict=True)
+        ]
+        for name, (_, start, block), (_, _, theirs) in pairs:
             places = np.argwhere(_bits(block) != _bits(theirs))
             count += len(places)
             if len(places) and found is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpckit.comm.agree import max_of_ranks
 from hpckit.io.checkpoint.state import MakeState
 from hpckit.run.nan_guard import require_finite
 
@@ -36,6 +37,7 @@ class Stops:
         self._directory, self._rank, self._limit, self._keeper, self._outer = directory, rank, limit, keeper, outer
         self._began = time.monotonic()
         self._asked_here = False
+        self.by_limit = False  # on rank 0: only the elapsed time has asked
 
     def listen(self) -> None:
         """Take SIGTERM, SIGINT and SIGUSR1 as a request to stop early; the handler only sets a flag."""
@@ -48,7 +50,9 @@ class Stops:
 
     def asked(self) -> bool:
         """Whether this rank knows of a request to stop this run or the run around it."""
-        asked = self._asked_here or (self._rank == 0 and (self._time_is_up() or self._directory.stop_requested()))
+        asked = self._asked_here or (self._rank == 0 and self._directory.stop_requested())
+        if not asked and self._rank == 0 and self._time_is_up():
+            self.by_limit = asked = True
         return asked or (self._outer is not None and self._outer.asked())
 
     def _time_is_up(self) -> bool:
@@ -99,13 +103,11 @@ class StepEdge:
 
     def _agree(self, step: int) -> tuple[bool, bool, bool]:
         """Collective: any rank was asked to stop; a checkpoint is due on rank 0's clock; any rank is still writing."""
-        from mpi4py import MPI
-
         keeper, root = self._keeper, self._comm.rank == 0
         due = keeper is not None and root and keeper.is_due_now()
         busy = keeper is not None and not keeper.is_written
         flags = np.array([self._asked(), due, busy, self._steps_to_next(step) if root else 0], np.int64)
-        self._comm.Allreduce(MPI.IN_PLACE, flags, op=MPI.MAX)
+        max_of_ranks(self._comm, flags)
         self._next = step + int(flags[3])
         return bool(flags[0]), bool(flags[1]), bool(flags[2])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -39,7 +40,7 @@ class Schema:
     """The schema of one `Config`."""
 
     def __init__(self, config: type[BaseModel]) -> None:
-        self.root = config.model_json_schema()
+        self.root = _json_schema(config)
 
     def alternatives(self, node: Node) -> list[Node]:
         """What `node` may be, with references and unions written out; "null" left out."""
@@ -126,6 +127,11 @@ class Schema:
         """The type of an entry of a list, without its article."""
         kinds = {TYPE_WORDS.get(choice.get("type", ""), "value") for choice in self.alternatives(node)}
         return kinds.pop().removeprefix("a ") if len(kinds) == 1 else "value"
+
+
+@cache
+def _json_schema(config: type[BaseModel]) -> Node:
+    return config.model_json_schema()
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,9 +13,10 @@ import numpy.typing as npt
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
-from hpckit.nn.parameters import Parameters
+from hpckit.nn.parameters import Parameters, Squares
 from hpckit.training.averaging.gossip import LocalSGD
 from hpckit.training.replicas import Replicas, add_second
+from hpckit.training.sharded import Shards
 from hpckit.training.stage import Stage
 
 if TYPE_CHECKING:
@@ -43,7 +45,9 @@ class DataParallel:
     whole batch, so that replicas with unequal or empty parts get their correct weight. Gradients lie in symmetric
     memory where the replicas share a node. Within `no_sync` backward only accumulates; the next one outside sums all.
 
-    bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. averaging: a `LocalSGD`
+    bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. sharding: 1 keeps the
+    optimizer's state in shards (`hpckit.training.sharded`), with the same bits; parameters then stand once in the
+    memory of a node, and a replica's gradients are sums in its own shard only. averaging: a `LocalSGD`
     on the same axis; gradients then stay local, and `after_step` averages parameters. device: where the model lives
     and computes. Collective; raises `InputError` for invalid arguments.
     """
@@ -56,6 +60,7 @@ class DataParallel:
         dtype: npt.DTypeLike = np.float32,
         bucket_bytes: int | None = None,
         deterministic: bool = True,
+        sharding: int = 0,
         averaging: LocalSGD | None = None,
         device: Device = HOST,
     ) -> None:
@@ -66,14 +71,26 @@ class DataParallel:
             )
         self.replicas = Replicas(mesh_axis, deterministic, device)
         self.averaging = averaging
-        self.parameters = Parameters(model.parameters(), np.dtype(dtype), self.replicas.allocate)
         layers: Sequence[Layer] = getattr(model, "layers", [model])
-        self.stage = Stage(layers, self.replicas.move, self._complete)
         if bucket_bytes is None:
-            bucket_bytes = self.parameters.grads.nbytes if self.replicas.share_node else BUCKET
+            bucket_bytes = sys.maxsize if self.replicas.share_node else BUCKET
         if bucket_bytes < 0:
             raise InputError(f"buckets of {bucket_bytes} bytes", do="give 0 (one a parameter) or more")
-        self._buckets = buckets_of(layers, self.parameters, bucket_bytes)
+        if sharding not in (0, 1) or (sharding and averaging):
+            raise InputError(
+                f"sharding={sharding}" + (" with averaging" if averaging else ""),
+                do="take 0 or 1; a Pipeline, of one stage too, shards gradients and parameters as well",
+            )
+        self._buckets: list[Bucket] = []
+
+        def units(parameters: Parameters) -> list[tuple[int, int]]:
+            self._buckets = buckets_of(layers, parameters, bucket_bytes)
+            return [(bucket.start, bucket.end) for bucket in self._buckets]
+
+        self.shards = Shards(self.replicas, sharding, model.parameters(), np.dtype(dtype), units)
+        self.parameters = self.shards.parameters
+        self.stage = Stage(layers, self.shards.move, self._complete)
+        self._squares = Squares(self.parameters, self.parameters.list)
         self._sync = True
 
     def initialize(self, seed: int) -> None:
@@ -83,11 +100,15 @@ class DataParallel:
 
     def broadcast(self, root: int = 0) -> None:
         """Broadcast the parameters of one replica, for instance from a checkpoint. Raises `MismatchError`."""
-        self.replicas.broadcast(self.parameters.values, root)
+        self.shards.broadcast(root)
 
     def check(self) -> None:
         """Raise `MismatchError` on all replicas unless they hold the same parameters, to the bit."""
-        self.replicas.require_equal(self.parameters.values)
+        self.shards.check()
+
+    def squared_norm(self) -> float:
+        """The sum of the squares of all gradients, the same bits with shards and without. Collective."""
+        return self.shards.squared_norm(self._squares())
 
     def total(self, number: float) -> float:
         """The sum of a number over the replicas, such as the targets in a batch or a loss."""
@@ -139,7 +160,7 @@ class DataParallel:
     def _start_next(self) -> None:
         bucket = self._buckets[self._started]
         add_second(bucket.shared)
-        self.replicas.start_sum(bucket.gradients)
+        self.shards.start_sum(self._started)
         self._started += 1
 
     def _finish(self) -> None:
@@ -147,18 +168,19 @@ class DataParallel:
         if self._sums:
             while self._started < len(self._buckets):
                 self._start_next()
-            self.replicas.finish_sums()
+            self.shards.finish_sums()
         elif self._sync:
             self.parameters.add_second_grads()
 
 
 class Bucket(NamedTuple):
-    """A part of the gradients that is summed at once, when backward has finished these layers.
+    """A part of the gradients, start to end, that is summed at once, when backward has finished these layers.
 
     shared: parameters in it that two layers use, each layer with its own gradient.
     """
 
-    gradients: np.ndarray
+    start: int
+    end: int
     layers: frozenset[int]
     shared: tuple[Parameter, ...]
 
@@ -176,6 +198,6 @@ def buckets_of(layers: Sequence[Layer], parameters: Parameters, nbytes: int) -> 
         start = parameters.offsets[parameter.name]
         if (end - start) * parameters.dtype.itemsize >= nbytes or start == 0:
             needs = frozenset().union(*(users[each.name] for each in held))
-            found.append(Bucket(parameters.grads[start:end], needs, tuple(each for each in held if each.shared)))
+            found.append(Bucket(start, end, needs, tuple(each for each in held if each.shared)))
             held, end = [], start
     return found

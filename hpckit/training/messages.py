@@ -22,8 +22,6 @@ __communicates__ = True  # its frames are not call sites
 TAG = MOST_TAGS  # one is enough: any two ranks receive in the order of the sends, which the plan proves
 SEAL_TAG = TAG + 1  # of checksums
 PATIENCE = 50  # unsuccessful polls before yielding the core to other processes
-MOST_DIMS = 8
-DTYPES = ("float32", "float64", "float16", "uint16", "int32", "int64")
 
 
 class Posted(NamedTuple):
@@ -132,28 +130,6 @@ class Messages:
         self._look_at_coming()
         if self._seals is not None:
             self._seals.finish()
-
-    def tell_form(self, peer: int, array: Any) -> None:
-        """Send the shape and dtype of an array."""
-        header = np.zeros(2 + MOST_DIMS, np.int64)
-        header[:2] = DTYPES.index(array.dtype.name), array.ndim
-        header[2 : 2 + array.ndim] = array.shape
-        self._comm.Send(header, peer, TAG)
-
-    def hear_form(self, peer: int) -> tuple[tuple[int, ...], np.dtype]:
-        """The shape and dtype that a rank sent by `tell_form`."""
-        header = np.zeros(2 + MOST_DIMS, np.int64)
-        self._comm.Recv(header, peer, TAG)
-        return tuple(header[2 : 2 + header[1]].tolist()), np.dtype(DTYPES[header[0]])
-
-    def gather(self, rows: np.ndarray) -> list[np.ndarray]:
-        """The rows of all ranks, float64[n, k] with the same k, on every rank."""
-        counts = np.zeros(self._comm.size, np.int64)
-        self._comm.Allgather(np.array([rows.size], np.int64), counts)
-        flat = np.empty(int(counts.sum()))
-        self._comm.Allgatherv(np.ascontiguousarray(rows).reshape(-1), (flat, counts))
-        parts = np.split(flat, np.cumsum(counts)[:-1])
-        return [part.reshape(-1, rows.shape[1]) for part in parts]
 
     def clock_ahead(self) -> float:
         """The lead of this rank's clock over rank 0's, s, to about the time of a message. Collective.

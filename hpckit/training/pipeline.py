@@ -11,18 +11,20 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from hpckit.collectives import all_reduce
+from hpckit.collectives.whole import rows_of_ranks
+from hpckit.comm.agree import share_json
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.kernels.nn import dispatch
 from hpckit.nn.layer import Pass
-from hpckit.nn.parameters import SLOT, Parameters
+from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.replicas import Replicas
+from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
 from hpckit.training.step import Form, Holding, Step
 
@@ -56,8 +58,9 @@ class Pipeline:
 
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
-    stages, one rank included. deterministic: see `Replicas`. device: where the stages live and compute. Collective;
-    raises `InputError` if mesh, model and plan do not fit together.
+    stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
+    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. Collective; raises
+    `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -69,29 +72,43 @@ class Pipeline:
         *,
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
+        sharding: int = 0,
         device: Device = HOST,
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
+        self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
         self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
         held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
-        self.parameters = Parameters(held, np.dtype(dtype), self.replicas.allocate)
-        self._every = [parameter.name for parameter in model.parameters()]
+        program = plan.program.actions[rank]
+        self.shards = Shards(
+            self.replicas,
+            sharding,
+            held,
+            np.dtype(dtype),
+            lambda parameters: _spans(parameters, list(layers.values())),
+            _lives(program, list(layers)),
+            _partners(list(layers.values())),
+        )
+        self.parameters = self.shards.parameters
         self._names = list(model.names)
-        messages, earlier = Messages(line, device), set[str]()
+        # The first stage counts a tied weight.
+        second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
+        self._squares = Squares(self.parameters, model.parameters(), second)
+        messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         self._own = Holding(
             plan,
             rank,
             loss,
             {s: Stage(own, messages.move, settle=settle) for s, own in layers.items()},
-            {s: _span(self.parameters, own, earlier) for s, own in layers.items()},
+            {s: unit for unit, s in enumerate(layers)},
+            _following(program),
             [parameter for parameter in self.parameters.list if parameter.shared],
             messages,
-            self.replicas,
+            self.shards,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
 
@@ -102,11 +119,15 @@ class Pipeline:
 
     def broadcast(self, root: int = 0) -> None:
         """Broadcast the parameters of one replica, for instance from a checkpoint. Raises `MismatchError`."""
-        self.replicas.broadcast(self.parameters.values, root)
+        self.shards.broadcast(root)
 
     def check(self) -> None:
         """Raise `MismatchError` unless all replicas hold the same parameters, to the bit."""
-        self.replicas.require_equal(self.parameters.values)
+        self.shards.check()
+
+    def need(self, stage: int) -> None:
+        """Have the parameters of one of this rank's stages here, where shards are gathered for use. Collective."""
+        self.shards.need(self._own.units[stage])
 
     def zero_grads(self) -> None:
         """Set all gradients to 0."""
@@ -141,6 +162,11 @@ class Pipeline:
         if self.device.is_gpu and x.dtype.kind == "f":  # tokens and targets: the layers check them first
             x = self.device.to_device(x)
         whole = self.replicas.total(_count(targets)) if total is None else float(total)
+        if not sync and self.shards.stage > 1:
+            raise InputError(
+                f"sharding={self.shards.stage} keeps no gradients between runs, which sync=False asks for",
+                do="give the plan more microbatches, or take sharding=1",
+            )
         cuts = self.plan.cuts(samples)
         for cut in cuts:
             self._learn_forms(x[cut])
@@ -153,24 +179,46 @@ class Pipeline:
                 observer.act(str(action), start, end)
         return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
 
+    def forward(self, x: Any) -> Any:
+        """The output for x without training, on the rank of the last stage; None on the others.
+
+        x: as for `run`, at most as many samples as in a microbatch. Stages hand on one x after another: while a stage
+        works on one, the next stage works on the x before. Collective over the pipeline, where shards are gathered over
+        the mesh, so that a replica without samples calls it too, and gets None. Call `finish` after the last.
+        """
+        own, rank_of = self._own, self.plan.schedule.rank_of
+        if not len(x):
+            for stage in own.stages:
+                self.need(stage)
+            return None
+        y = self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x
+        self._learn_forms(y)
+        given, sent = form_of(y), len(own.messages.sent)
+        for stage, each in own.stages.items():
+            if stage and rank_of[stage - 1] != own.rank:
+                posted = own.messages.post(rank_of[stage - 1], *own.forms[given][stage][0])
+                y = own.messages.wait(posted, f"{stage}F")
+            self.need(stage)
+            y = each.output(y)
+            if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
+                own.messages.send(rank_of[stage + 1], y)
+        del own.messages.sent[sent:]  # they are no messages of a step
+        return y if rank_of[-1] == own.rank else None
+
+    def finish(self) -> None:
+        """Wait until the messages of `forward` have left."""
+        self._own.messages.finish()
+
     def squared_norm(self) -> float:
         """The sum of squares of all gradients of the model, each parameter's counted once; the same on all ranks.
 
-        Added parameter by parameter in the order of the model, so that its bits do not depend on the stages.
-        Collective over the pipeline.
+        Added chunk by chunk in the order of the model, so that its bits depend neither on stages nor on shards.
+        Collective over the mesh.
         """
-        squares, offsets = np.zeros(len(self._every)), self.parameters.offsets
-        # The first stage counts a tied weight.
-        counted = [p for p in self.parameters.list if not p.shared or 0 in self._own.stages]
-        parts = np.array([(offsets[p.name], offsets[p.name] + p.size) for p in counted]).reshape(-1, 2)
-        own = dispatch.squared_sums(self.parameters.grads, parts)
-        squares[[self._every.index(p.name) for p in counted]] = self.device.to_host(own)
+        squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        total = 0.0
-        for square in squares.tolist():
-            total += square
-        return total
+        return self.shards.squared_norm(squares)
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
@@ -183,9 +231,9 @@ class Pipeline:
         sums = [(stage, *each.mean_times()) for stage, each in self._own.stages.items()]
         return MeasuredStep.of(
             self.plan.schedule,
-            self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 5)),
-            self._own.messages.gather(np.array(sent, np.float64)),
-            self._own.messages.gather(np.array(sums, np.float64).reshape(-1, 4)),
+            rows_of_ranks(np.array(rows, np.float64).reshape(-1, 5), self._line),
+            rows_of_ranks(np.array(sent, np.float64), self._line),
+            rows_of_ranks(np.array(sums, np.float64).reshape(-1, 4), self._line),
         )
 
     def layer_times(self) -> list[LayerTimes]:
@@ -198,7 +246,7 @@ class Pipeline:
             for stage, each in self._own.stages.items()
             for number, times in zip(self.plan.partition.layers(stage), each.means().tolist(), strict=True)
         ]
-        every = np.concatenate(self._own.messages.gather(np.array(rows, np.float64).reshape(-1, 4)))
+        every = np.concatenate(rows_of_ranks(np.array(rows, np.float64).reshape(-1, 4), self._line))
         every = every[np.argsort(every[:, 0])]
         return [LayerTimes(self._names[int(number)], *times) for number, *times in every.tolist()]
 
@@ -213,18 +261,15 @@ class Pipeline:
         if form in self._own.forms or self.plan.pp == 1 or not len(x):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        rank_of, y = self.plan.schedule.rank_of, x
-        for stage, each in self._own.stages.items():
-            before = rank_of[stage - 1] if stage else self._own.rank
-            if before != self._own.rank:
-                y = self.device.zeros(*self._own.messages.hear_form(before))
-            came = form_of(y)
-            y, _ = each.forward(y, Pass(training=False))
-            forms[stage] = came, form_of(y)
-            if stage + 1 < len(rank_of) and rank_of[stage + 1] != self._own.rank:
-                self._own.messages.tell_form(rank_of[stage + 1], y)
+        y, came = x, form
+        for stage, home in enumerate(self.plan.schedule.rank_of):
+            if home == self._own.rank:
+                self.need(stage)
+                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came))
+                forms[stage] = came, form_of(y)
+            shape, dtype = share_json(self._line, [y.shape, y.dtype.name], home)
+            came = tuple(shape), np.dtype(dtype)
         self._own.forms[form] = forms
-        self.reset_times()
 
     def _mean_loss(self, step: Step) -> float:
         """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
@@ -245,13 +290,43 @@ def _count(targets: Any) -> float:
     return float(np.count_nonzero(targets >= 0) if targets.dtype.kind in "iu" else targets.size)
 
 
-def _span(parameters: Parameters, layers: Sequence[Any], earlier: set[str]) -> np.ndarray:
-    """The gradients of the layers' parameters, a view; a weight shared with an earlier stage is left to that stage."""
-    own = [p.name for layer in layers for p in layer.parameters() if p.name not in earlier]
-    earlier.update(own)
+def _spans(parameters: Parameters, stages: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
+    """Where the parameters of each stage stand; a weight shared with an earlier stage is left to that stage."""
     ends = {p.name: parameters.offsets[p.name] + -(-p.size // SLOT) * SLOT for p in parameters.list}
-    start = min((parameters.offsets[name] for name in own), default=0)
-    return parameters.grads[start : max((ends[name] for name in own), default=start)]
+    earlier, found = set[str](), []
+    for layers in stages:
+        own = [p.name for layer in layers for p in layer.parameters() if p.name not in earlier]
+        earlier.update(own)
+        start = min((parameters.offsets[name] for name in own), default=0)
+        found.append((start, max((ends[name] for name in own), default=start)))
+    return found
+
+
+def _partners(stages: Sequence[Sequence[Any]]) -> dict[int, int]:
+    """For a stage of this rank an earlier one that holds a weight of both."""
+    home: dict[str, int] = {}
+    found = {}
+    for number, layers in enumerate(stages):
+        for name in (p.name for layer in layers for p in layer.parameters()):
+            if home.setdefault(name, number) != number:
+                found[number] = home[name]
+    return found
+
+
+def _lives(program: Sequence[Action], stages: Sequence[int]) -> list[int]:
+    """The buffer of each stage's gradients, from its first backward pass to its sum over the replicas."""
+    events = [(stages.index(a.stage), a.kind == "REDUCE") for a in program if a.kind in ("B", "W", "REDUCE")]
+    return lifetimes(events, len(stages))
+
+
+def _following(program: Sequence[Action]) -> list[int]:
+    """For each action the stage that is computed next after another one; -1 where there is none."""
+    found, current, later = [], -1, -1
+    for action in reversed(program):
+        if action.kind in COMPUTE and action.stage != current:
+            current, later = action.stage, current
+        found.append(later)
+    return found[::-1]
 
 
 def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:

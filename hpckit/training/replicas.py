@@ -1,16 +1,15 @@
-"""Replicas of parameters on a mesh axis: the memory and sums of their gradients, and checks that they agree."""
+"""Replicas of parameters on a mesh axis: their memory, and checks that they agree."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
-from hpckit.collectives import Request, all_reduce, broadcast
+from hpckit.collectives import all_reduce, broadcast
 from hpckit.collectives.axis import axis_of
+from hpckit.comm.agree import first_other
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
@@ -32,29 +31,12 @@ class Replicas:
         self.comm, self.rank, self.size = axis.given, axis.rank, axis.size
         self.deterministic, self.device = deterministic, device
         self.share_node = axis.layout == "node"
-        self._sums: list[Request] = []
 
     def allocate(self, count: int, dtype: Any) -> Any:
         """Collective: a zeroed vector, on the host in memory shared by the replicas, so that sums copy nothing."""
         if self.device.is_gpu:
             return self.device.zeros((count,), dtype)
         return np.zeros(count, dtype) if self.size == 1 else empty_shared(self.comm, count, dtype).array
-
-    def start_sum(self, part: Any) -> None:
-        """Start to sum a contiguous part of a vector over the replicas, in place; the same part on all, in turn."""
-        if self.size > 1 and part.size:
-            self._sums.append(all_reduce(part, self.comm, "sum", deterministic=self.deterministic))
-
-    def move(self) -> None:
-        """Advance the sums under way."""
-        if self._sums:
-            self._sums[-1].test()
-
-    def finish_sums(self) -> None:
-        """Wait until all sums are complete."""
-        for each in self._sums:
-            each.wait()
-        self._sums.clear()
 
     def total(self, number: float) -> float:
         """The sum of a number over the replicas, on all of them."""
@@ -72,13 +54,10 @@ class Replicas:
 
     def require_equal(self, values: Any, what: str = "the parameters") -> None:
         """Raise `MismatchError` on all replicas unless `values` are the same bytes on all. Collective."""
-        mine = np.frombuffer(hashlib.sha256(np.ascontiguousarray(to_host(values)).data).digest(), np.uint8)
-        every = np.empty((self.size, mine.size), np.uint8)
-        self.comm.Allgather([mine, MPI.BYTE], [every, MPI.BYTE])
-        other = np.flatnonzero((every != every[0]).any(axis=1))
-        if other.size:
+        other = first_other(self.comm, np.ascontiguousarray(to_host(values)).data)
+        if other is not None:
             raise MismatchError(
-                f"{what} of replica {other[0]} differ from those of replica 0",
+                f"{what} of replica {other} differ from those of replica 0",
                 where=f"axis of {self.size} ranks, bytes by SHA-256",
                 likely="only some replicas made an update, or made it with other gradients",
                 do="broadcast them from one replica, or start again from a checkpoint",
@@ -88,5 +67,6 @@ class Replicas:
 def add_second(shared: Iterable[Parameter]) -> None:
     """Add the second layer's gradients to those of parameters that two layers share."""
     for parameter in shared:
-        parameter.grad += parameter.second_grad
-        parameter.second_grad[...] = 0
+        if parameter.grad is not None:  # of a shard it is summed already
+            parameter.grad += parameter.second_grad
+            parameter.second_grad[...] = 0

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit.nn.layer import Pass
+
 if TYPE_CHECKING:
-    from hpckit.nn.layer import Layer, Pass
+    from hpckit.nn.layer import Layer
 
 FORWARD, INPUT, WEIGHT = range(3)
 # The remaining work for the gradient of the weights: layer, its saved values, gradient of its output.
@@ -51,6 +53,12 @@ class Stage:
             kept.append(saved)
             self.pause()
         return x, kept
+
+    def output(self, x: Any) -> Any:
+        """The output without training: nothing is kept, and no time is counted."""
+        for layer in self.layers:
+            x, _ = layer.forward(x, Pass(training=False))
+        return x
 
     def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:
         """I: the gradient of the input, and the work left for `backward_weight`. Empties `kept`."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.pipeline.schedule import Action
+from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.held import held_bytes
 from hpckit.training.messages import Messages, form_of
-from hpckit.training.replicas import Replicas, add_second
+from hpckit.training.replicas import add_second
+from hpckit.training.sharded import Shards
 from hpckit.training.stage import FORWARD, INPUT, Left, Stage
 
 if TYPE_CHECKING:
@@ -29,19 +30,20 @@ Form = tuple[tuple[int, ...], np.dtype]
 class Holding:
     """The state of a pipeline's rank between steps.
 
-    stages: its own, by number. gradients: of each of them, a contiguous part of the rank's. shared: a weight of the
-    first and the last stage, if it has one of these. forms: of each stage's input and output, by the form of a
-    microbatch of x.
+    stages: its own, by number. units: their numbers in `shards`. following: for each action of the program the stage
+    that is computed after this one, -1 for none. shared: a weight of the first and the last stage, if it has one of
+    these. forms: of each stage's input and output, by the form of a microbatch of x.
     """
 
     plan: TrainingPlan
     rank: int
     loss: Any
     stages: dict[int, Stage]
-    gradients: dict[int, np.ndarray]
+    units: dict[int, int]
+    following: Sequence[int]
     shared: list[Parameter]
     messages: Messages
-    replicas: Replicas
+    shards: Shards
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
 
 
@@ -94,9 +96,11 @@ class Step:
 
     def work_off(self, actions: Sequence[Action], sync: bool) -> None:
         """Execute the program; without `sync` gradients are not summed over replicas and stages."""
-        for action in actions:
+        for place, action in enumerate(actions):
             if action.microbatch >= 0:
                 cut = self.cuts[action.microbatch]
+                if action.kind in COMPUTE:
+                    self._have(action, self._own.following[place])
                 if cut.start < cut.stop:
                     self._do[action.kind](action)
                     if self._weigh:
@@ -105,12 +109,20 @@ class Step:
                 self._do[action.kind](action)
         self._settle()
         self._own.messages.finish()
-        self._own.replicas.finish_sums()
+        self._own.shards.finish_sums()
+
+    def _have(self, action: Action, following: int) -> None:
+        """Have the parameters of a stage, and memory for its gradients; the ranks of a replica without samples too."""
+        shards, units = self._own.shards, self._own.units
+        if shards.gathers:
+            shards.need(units[action.stage], units.get(following, -1))
+        if action.kind in ("B", "W"):
+            shards.open(units[action.stage])
 
     def _settle(self) -> None:
         """On a GPU that still computes, wait for it: then its last action ends."""
-        if self._own.replicas.device.is_gpu and self.done:
-            self._own.replicas.device.wait()
+        if self._own.shards.replicas.device.is_gpu and self.done:
+            self._own.shards.replicas.device.wait()
             action, begin, _ = self.done[-1]
             self.done[-1] = action, begin, perf_counter()
 
@@ -236,4 +248,4 @@ class Step:
     def _reduce(self, action: Action) -> None:
         if not self._own.plan.program.tied:
             add_second(self._own.shared)
-        self._own.replicas.start_sum(self._own.gradients[action.stage])
+        self._own.shards.start_sum(self._own.units[action.stage])

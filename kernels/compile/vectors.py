@@ -37,13 +37,19 @@ NEEDS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "avx2", "fma"}, "avx2": {
 
 
 @functools.cache
-def available() -> tuple[str, ...]:
-    """The instruction sets that Numba compiles for on this host, best first; "scalar" is always there."""
+def features() -> frozenset[str]:
+    """What the processor that Numba compiles for can do, by LLVM's names."""
     _, name, text = numba.core.registry.cpu_target.target_context.codegen().magic_tuple()
     named = {feature[1:] for feature in text.split(",") if feature.startswith("+")}
     if not text and name == llvmlite.binding.get_host_cpu_name():
         named = {feature for feature, there in llvmlite.binding.get_host_cpu_features().items() if there}
-    return tuple(isa for isa in ISAS if NEEDS[isa] <= named)
+    return frozenset(named)
+
+
+@functools.cache
+def available() -> tuple[str, ...]:
+    """The instruction sets that Numba compiles for on this host, best first; "scalar" is always there."""
+    return tuple(isa for isa in ISAS if NEEDS[isa] <= features())
 
 
 class Vec(types.Type):

@@ -84,7 +84,7 @@ def add_columns(x: Any, sums: Any) -> None:
 def _squares(x, parts, partial):
     """partial[p, c] = the sum of squares of chunk c of the numbers from parts[p, 0] to parts[p, 1]."""
     values, lane = cuda.shared.array(FOLDERS, np.float64), u8(cuda.threadIdx.x)
-    chunk, part = u8(cuda.blockIdx.x), u8(cuda.blockIdx.y)
+    chunk, part = u8(cuda.blockIdx.y), u8(cuda.blockIdx.x)
     total = 0.0
     first = u8(parts[part, u8(0)]) + chunk * u8(FOLDERS) + lane
     for i in range(first, u8(parts[part, u8(1)]), u8(CHUNKS) * u8(FOLDERS)):
@@ -100,7 +100,7 @@ def squared_sums(x: Any, parts: np.ndarray) -> Any:
     """Sums of squares of parts, on the device, without waiting; see `reference.squared_sums`."""
     partial = empty((len(parts), CHUNKS), x, np.float64)
     if len(parts):
-        _squares[(CHUNKS, len(parts)), FOLDERS](x, from_host(parts, x), partial)
+        _squares[(len(parts), CHUNKS), FOLDERS](x, from_host(parts, x), partial)
     return partial.sum(axis=1)
 
 

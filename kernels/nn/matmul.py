@@ -45,11 +45,6 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
         np.matmul(a, b, out=out)
 
 
-def adds_in_place() -> bool:
-    """Whether the BLAS routine was found, so that `multiply` needs no scratch."""
-    return _gemm("float32") is not None
-
-
 @functools.cache
 def _gemm(dtype: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, bool], None] | None:
     """The product by BLAS for a dtype, or None where it is not found or gives wrong numbers."""

@@ -147,8 +147,16 @@ def largest(row, count):
     return most
 
 
+@jit
+def _squared_sums(x, parts, sums):
+    for k in range(u8(len(sums))):
+        sums[k] = squared_sum(x[u8(parts[k, 0]) : u8(parts[k, 1])])
+
+
 def squared_sums(x, parts):
-    return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
+    sums = np.zeros(len(parts))
+    _squared_sums(x, parts, sums)
+    return sums
 
 
 @functools.cache

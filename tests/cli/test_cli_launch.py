@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from hpckit.launch import first_exit
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.first_exit import FirstExit, ProcessEnds
 from hpckit.launch.launcher import Joined, leave
+from hpckit.launch.one_node import NETWORKS, SEVERAL_NODES, keep_to_loopback, without_network
 from hpckit.launch.provenance import VARIABLES, git_state, provenance
 
 
@@ -329,3 +331,62 @@ def test_under_a_launcher_rank_0_alone_tells_the_code(monkeypatch) -> None:
     assert leave(None, 4) == 4
     assert leave(Joined(3, 0, "mpiexec"), 4) == 4
     assert leave(Joined(3, 1, "mpiexec"), 4) == 0, "a launcher would mix the codes of several ranks"
+
+
+# What this process listens to: "ADDRESS%DEVICE" for each port. Descriptors of its parents count: whoever connects to
+# them is heard.
+LISTENERS = """
+import os, socket
+
+def listeners():
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        with one:
+            inet = one.family in (socket.AF_INET, socket.AF_INET6)
+            if inet and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                device = one.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(bytes(1)).decode()
+                found.append(one.getsockname()[0] + "%" + device)
+    return found
+"""
+
+
+def test_a_job_on_one_node_listens_to_nobody_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mpiexec() is None:
+        pytest.skip("no mpiexec here")
+    for name in (*SEVERAL_NODES, *NETWORKS):
+        monkeypatch.delenv(name, raising=False)
+    server = "import socket, time; one = socket.create_server(('', 0)); print(flush=True); time.sleep(900)"
+    with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        may = keep_to_loopback(child.pid)
+        child.kill()
+    if not may:
+        pytest.skip("this kernel or container keeps us from the sockets of our children")
+    (tmp_path / "ports.py").write_text(
+        f"import time\n{LISTENERS}\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nend = time.monotonic() + 20\n"
+        "while not all(text.endswith('%lo') for text in listeners()) and time.monotonic() < end:\n"
+        "    time.sleep(0.05)\n"
+        "print('listens', listeners(), flush=True)\n"
+    )
+    words = [sys.executable, "-m", "hpckit.cli.main", "run", "ports.py", "-n", "2"]
+    ended = run_limited(words, 60, cwd=tmp_path, env=clean_environment())
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("listens")]
+    assert (ended.code, len(lines)) == (0, 2), ended.stdout + ended.stderr
+    assert all(text.endswith("%lo") for line in lines for text in re.findall(r"'([^']+)'", line)), lines
+
+
+def test_ranks_that_may_be_elsewhere_or_that_the_user_connects_keep_their_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (*SEVERAL_NODES, *NETWORKS):
+        monkeypatch.delenv(name, raising=False)
+    assert bool(without_network(os.environ)) == (Path(sys.executable).parent / "mpiexec").exists()
+    assert not without_network({**os.environ, "UCX_TLS": "tcp"})
+    assert launch.rank_environment(2, ours=False).keys() <= os.environ.keys() | set(launch.THREAD_VARIABLES)
+    monkeypatch.setenv("PBS_JOBID", "3")
+    assert not without_network(os.environ)

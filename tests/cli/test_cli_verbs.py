@@ -23,6 +23,7 @@ from hpckit.cli.main import VERBS, main
 from hpckit.cli.verbs import bench
 from hpckit.cli.verbs.explain import EXPLANATIONS
 from hpckit.launch import mpiexec
+from hpckit.launch.one_node import SEVERAL_NODES
 from hpckit.run.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("probe_app")
@@ -323,7 +324,7 @@ def test_more_ranks_than_memory_are_refused(
     monkeypatch.setattr(mpiexec, "available_bytes", lambda: 8 << 30)
     monkeypatch.setattr(mpiexec, "run_job", None)
     monkeypatch.setattr(subprocess, "run", None)
-    for name in mpiexec.SEVERAL_NODES:
+    for name in SEVERAL_NODES:
         monkeypatch.delenv(name, raising=False)
     Path("program.py").touch()
     assert main(command) == 2

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from conftest import mpiexec
+from conftest import Outcome as Ended
+from conftest import mpiexec, run_limited, wait_until
 
 from hpckit.cli.verbs.doctor import probes as doctor_probes
 from hpckit.cli.verbs.doctor import verb
-from hpckit.cli.verbs.doctor.probes import PROBES, Outcome, Place
+from hpckit.cli.verbs.doctor.node import Outcome
+from hpckit.cli.verbs.doctor.probes import PROBES, Place
+from hpckit.comm.observe import table as watch_table
 from hpckit.errors import SetupError
+from hpckit.launch import leftovers
+from hpckit.launch.scratch import scratch
 
 FAKE_CUPY = """
 import numpy as np
@@ -192,12 +203,128 @@ def test_pretended_gpu(monkeypatch, tmp_path, place, factor, count, status, text
 
 def test_crash_and_broken_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
     put_module(monkeypatch, tmp_path, "h5py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
-    outcome = PROBES["HDF5 round trip"](place)
-    assert (outcome.status, outcome.text) == ("fail", "crashed with SIGKILL")
+    for name in ("HDF5 round trip", "parallel HDF5"):
+        outcome = PROBES[name](place)
+        assert (outcome.status, outcome.text) == ("fail", "crashed with SIGKILL")
     put_module(monkeypatch, tmp_path, "numba", "raise ImportError('numba needs an older NumPy')")
     outcome = PROBES["Numba"](place)
     assert (outcome.status, outcome.text) == ("fail", "ImportError: numba needs an older NumPy")
     assert outcome.do
+
+
+# What `unshare -m` gives us instead of /dev/shm, and what is said of it.
+BROKEN_MEMORY = {
+    "mount -t tmpfs -o ro tmpfs /dev/shm": "is read-only",
+    "mount -t tmpfs -o size=1m tmpfs /dev/shm": "has 1 MiB",
+    "mount -t tmpfs -o size=8m tmpfs /dev/shm && head -c 7m /dev/zero >/dev/shm/x": "is full: 1 MiB of 8 MiB free",
+}
+LOOK = """
+import json, pathlib
+from hpckit.cli.verbs.doctor.probes import PROBES, Place
+place = Place(pathlib.Path("."), None)
+print(json.dumps([[found.status, found.text, found.do] for found in map(lambda n: PROBES[n](place), NAMES)]))
+"""
+
+
+def without_memory(words: str, *command: str, **options: Any) -> Ended:
+    """Run a command where shared memory is as these words leave it; skips where we may not mount."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces for this user")
+    return run_limited(["unshare", "-m", "sh", "-c", f'{words} && exec "$@"', "sh", *command], 60, **options)
+
+
+@pytest.mark.parametrize("words", BROKEN_MEMORY)
+def test_bad_shared_memory_is_named_and_no_install_is_advised(words: str) -> None:
+    names = ["shared memory", "MPI library"] if "ro" in words else ["shared memory"]
+    done = without_memory(words, sys.executable, "-c", LOOK.replace("NAMES", repr(names)))
+    found = json.loads(done.stdout)
+    for status, text, do in found:
+        assert (status, BROKEN_MEMORY[words] in text, "pip" in do) == ("fail", True, False), text
+    assert found[0][2]
+
+
+def test_a_run_without_shared_memory_is_a_bad_environment(tmp_path: Path) -> None:
+    if mpiexec() is None:
+        pytest.skip("no mpiexec here")
+    (tmp_path / "mine.py").write_text("from mpi4py import MPI\n")
+    command = [sys.executable, "-m", "hpckit.cli.main", "run", "mine.py", "-n", "2"]
+    done = without_memory(next(iter(BROKEN_MEMORY)), *command, cwd=tmp_path)
+    assert (done.code, "MPI did not start" in done.stderr, "/dev/shm" in done.stderr) == (3, True, True), done.stderr
+
+
+def test_variables_that_name_nothing_good(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP", "NUMBA_CACHE_DIR", "HDF5_USE_FILE_LOCKING"):
+        monkeypatch.delenv(name, raising=False)
+    assert PROBES["variables"](place).status == "ok"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "to/be/made"))
+    monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "BEST_EFFORT")
+    assert PROBES["variables"](place).status == "ok"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file/cache"))
+    monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "false")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    outcome = PROBES["variables"](place)
+    assert outcome.status == "warn"
+    for words in ("none is not there", "file is not a folder", "HDF5_USE_FILE_LOCKING=false is ignored"):
+        assert words in outcome.text
+
+
+def aged(path: Path) -> Path:
+    """A file or folder that has been there for an hour."""
+    os.utime(path, (time.time() - 3600,) * 2)
+    return path
+
+
+def test_what_killed_jobs_left_is_removed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leftovers, "MEMORY", tmp_path)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    gone = [tmp_path / f"hpckit-{kind}-abcdef_1" for kind in ("watch", "scratch")]
+    kept = [tmp_path / name for name in ("hpckit-mine", "hpckit-watch-abcdef_2", "hpckit-watch-12345678", "other")]
+    for folder in (*gone, *kept):
+        (folder / "inside").mkdir(parents=True)
+    gone.append(tmp_path / "hpckit-memory-abcdef_1")
+    gone[-1].write_bytes(b"x")
+    (tmp_path / "hpckit-watch-link5678").symlink_to(kept[-1])
+    for folder, pid in ((gone[0], 2**22 + 1), (kept[1], os.getpid())):  # no such process; this one
+        table = watch_table.table_of(folder, 2, create=True)
+        watch_table.HEAD.pack_into(table, watch_table.place(1), pid, watch_table.RUNNING, 1, 0, 0)
+    held = os.open(kept[2], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    young = tmp_path / "hpckit-watch-youngest"
+    young.mkdir()
+    segment = tmp_path / "mpich_shm_1f_0"
+    segment.write_bytes(bytes(4096))
+    for path in (*gone, *kept, segment):
+        aged(path)
+    text = PROBES["leftovers"](Place(tmp_path, None)).text
+    assert ("3 of hpckit (" in text, "1 of the MPI library (4 KiB)" in text) == (True, True), text
+    with open(segment, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        assert leftovers.segments() == []  # a process has it
+    assert verb.main(["--clean"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"removed {path}" in said and not path.exists() for path in gone)
+    assert all(path.exists() for path in (*kept, young, segment, tmp_path / "hpckit-watch-link5678"))
+    assert f"rm -f {segment}" in said
+    os.close(held)
+    assert leftovers.sweep() == [kept[2]]
+
+
+def test_the_next_job_removes_the_records_of_a_killed_watch(tmp_path: Path) -> None:
+    """Rank and watcher of a process that MPI started alone are killed; a job that begins then cleans up after them."""
+    program = "from mpi4py import MPI\nimport hpckit, time\nwatch = hpckit.Watch(MPI.COMM_WORLD)\n"
+    program += "print(watch._folder, watch._watcher.pid, flush=True)\ntime.sleep(900)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder, watcher = process.stdout.readline().split()
+        aged(Path(folder))
+        assert Path(folder) not in leftovers.leftovers()
+        os.kill(int(watcher), signal.SIGKILL)
+        process.kill()
+    wait_until(lambda: Path(folder) in leftovers.leftovers())
+    with scratch():
+        assert not Path(folder).exists()
 
 
 def test_threads_beyond_cores(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 from cli_command import hpckit
+from mpi4py import MPI
 
 from hpckit.cli.ending import end_of_run
+from hpckit.launch.failure import failure_record
 from hpckit.launch.mpiexec import JobEnd
 from hpckit.run.directory import RunDirectory
 
@@ -57,6 +59,8 @@ import hpckit as hp
 def make(kind):
     if kind == "hpckit":
         hp.Mesh(hp.world(), x=77)
+    if kind == "exit" and hp.world().rank:
+        sys.exit(17)
     if hp.world().rank or kind == "all":
         raise ValueError("mine")
     hp.world().Barrier()
@@ -69,8 +73,8 @@ make(sys.argv[1])
         said = outcome.stderr
         assert outcome.code == 1
         assert said.count("ValueError: mine") == 1
-        assert '"mine.py", line 11' in said
-        assert '"mine.py", line 8' in said
+        assert '"mine.py", line 13' in said
+        assert '"mine.py", line 10' in said
         assert "runpy" not in said
         assert "guest.py" not in said
     assert "rank 1 failed" in said
@@ -81,3 +85,39 @@ make(sys.argv[1])
         assert "cannot be laid over axes" in said
         assert '"mine.py", line 6' in said
         assert "mesh.py" not in said
+        outcome = hpckit("run", "mine.py", "exit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under)
+        assert outcome.code == 17, outcome.stderr
+        assert "rank 1 failed" in outcome.stderr
+        assert '"mine.py", line 8' in outcome.stderr
+
+
+def test_a_survivor_is_not_the_rank_that_failed(tmp_path, capsys):
+    """Its message failed because its peer had been killed: the rank that ended first is named."""
+    killed, survivor = (1, "Killed (signal 9)"), (0, "exit code 7")
+    for error, order, code, told in (
+        (MPI.Exception(MPI.ERR_OTHER), [killed, survivor], 7, "rank 1 on"),
+        (MPI.Exception(MPI.ERR_OTHER), [survivor, killed], 7, "a message of rank 0 failed"),
+        (MPI.Exception(MPI.ERR_OTHER), [], 7, "a message of rank 0 failed"),
+        (MPI.Exception(MPI.ERR_TRUNCATE), [killed, survivor], 1, "truncated"),
+        (ValueError("mine"), [killed, survivor], 1, "ValueError: mine"),
+    ):
+        directory = RunDirectory.create(tmp_path / f"run{len(list(tmp_path.iterdir()))}")
+        record = failure_record(error, 0, 2, 3, directory.path / "failure.json")
+        directory.write_json("attempts/000/failure.json", record)
+        end = JobEnd(7, {"rank": "0", "how": "exit code 7"}, irregular=order)
+        assert end_of_run(directory, end, report=False) == code
+        assert told in capsys.readouterr().err
+        kept = directory.read_json("attempts/000/failure.json")
+        assert kept["exit_code"] == code
+        assert ("survivor" in kept) is (told == "rank 1 on")
+
+
+def test_a_run_that_its_time_limit_ends_says_so(tmp_path, capsys):
+    directory = RunDirectory.create(tmp_path / "run")
+    directory.write_json("resolved.json", {"values": {"time": {"limit": "1 s"}}})
+    summary = {"status": "stopped", "app": "probe", "ranks": 1, "exit_code": 75, "stopped_by": "time.limit"}
+    directory.write_json("summary.json", summary)
+    assert end_of_run(directory, JobEnd(0), report=False) == 75
+    said = capsys.readouterr().out
+    assert 'stopped early by time.limit = "1 s"' in said
+    assert f"hpckit resume {directory.path} time.limit=none" in said

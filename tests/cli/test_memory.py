@@ -12,12 +12,13 @@ from conftest import mpiexec
 from hpckit.cli.main import main
 from hpckit.launch import memory
 from hpckit.launch import mpiexec as launch
+from hpckit.launch.one_node import SEVERAL_NODES
 
 LARGE = ["thermal", "grid.nx=100000000", "grid.nz=100000000"]
 
 
 def here_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in launch.SEVERAL_NODES:
+    for name in SEVERAL_NODES:
         monkeypatch.delenv(name, raising=False)
 
 

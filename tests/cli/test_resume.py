@@ -18,12 +18,17 @@ from conftest import wait_until
 from hpckit.cli.main import main
 from hpckit.cli.verbs import ckpt
 from hpckit.cli.verbs.resume import _changed
-from hpckit.errors import InUseError
+from hpckit.errors import CorruptDataError, InputError, InUseError
 from hpckit.io.checkpoint.manifest import committed, generations
 from hpckit.io.settings import seconds_of
 from hpckit.launch.lock import locked
+from hpckit.run import metrics as metrics_module
 from hpckit.run.directory import RunDirectory
+from hpckit.run.metrics import Metrics
+from hpckit.settings import identity as identity_module
+from hpckit.settings.apps import find_app
 from hpckit.settings.config import load
+from hpckit.settings.identity import content_hash, identity, inputs, require_same
 
 SETTINGS = (
     "grid.shape=[23,17]",
@@ -153,6 +158,118 @@ def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_check
     assert (tmp_path / "run/ckpt/g000001/shard-00001.h5").exists()
     times = [json.loads(line)["time"] for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert times == sorted(set(times))
+
+
+def test_what_was_changed_behind_a_stopped_run_is_told_or_mended(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("run", "heat", *SETTINGS, "time.steps=100000", "time.limit=0.05 s", "--directory", run)
+    assert hpckit(*words, cwd=tmp_path).code == 75
+    record = json.loads((run / "resolved.json").read_text())
+    changed = {**record, "values": {**record["values"], "diffusivity": 0.00012}}
+    (run / "resolved.json").write_text(json.dumps(changed))
+    outcome = hpckit("resume", run, "--no-report", cwd=tmp_path)
+    assert outcome.code == 2, outcome.stderr
+    assert "diffusivity is 0.00012, and was 0.00011" in outcome.stderr
+
+    (run / "resolved.json").write_text(json.dumps(record))
+    frames = {path: path.read_bytes() for path in (run / "output").rglob("*.h5")}
+    for path, content in frames.items():
+        path.write_bytes(content[: len(content) // 2])
+    outcome = hpckit("resume", run, "--no-report", cwd=tmp_path)
+    assert outcome.code == 5, "a run over a frame that cannot be read"
+    assert "HPK-500" in outcome.stderr
+    for path, content in frames.items():
+        path.write_bytes(content)
+
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text()
+    assert lines
+    metrics.write_text("")
+    outcome = hpckit("resume", run, "--no-report", "time.limit=0.06 s", "-n", 2, cwd=tmp_path)
+    assert outcome.code == 75, outcome.stderr
+    assert f"metrics.jsonl had been changed: its {len(lines.splitlines())} lines" in outcome.stdout
+    assert 'time.limit is "0.06 s", and was "0.05 s"' in outcome.stdout
+    assert metrics.read_text().startswith(lines)
+
+
+def test_a_run_is_what_its_settings_and_the_content_of_its_files_say(tmp_path: Path, monkeypatch) -> None:
+    data, law, weights = tmp_path / "atoms.data", tmp_path / "law.py", tmp_path / "weights"
+    weights.mkdir()
+    for file in (data, law, weights / "a", weights / "b"):
+        file.write_text(file.name)
+    md = find_app("md")
+    found = inputs(md, {"system": {"file": str(data)}, "interaction": {"function": f"{law}:energy", "file": None}})
+    assert set(found) == {"system.file", "interaction.function"}
+    assert set(inputs(find_app("train"), {"model": {"weights": str(weights)}})) == {"model.weights"}
+    hashes = [content_hash(path) for path in (data, law, weights, weights / "a")]
+    assert len(set(hashes)) == 4
+    (weights / "a").rename(weights / "c")
+    assert content_hash(weights) != hashes[2]
+    monkeypatch.setattr(identity_module, "WHOLE", 4)  # of a longer file some pieces
+    monkeypatch.setattr(identity_module, "PIECE", 2)
+    assert content_hash(data) != hashes[0], "size and pieces"
+    with pytest.raises(InputError, match="cannot be read"):
+        inputs(md, {"system": {"file": str(tmp_path / "none")}})
+
+    record = {"app": "md", "gpu": None, "values": {"time": {"dt": 0.1, "limit": ""}}, "inputs": found}
+    one = identity(record)
+    assert require_same(one, one, "g000001") == []
+    for change, message in (
+        ({"values": {"time": {"dt": 0.2, "limit": ""}}}, "time.dt is 0.2, and was 0.1"),
+        ({"values": {"time": {"limit": ""}}}, "time.dt is not given, and was 0.1"),
+        ({"inputs": {**found, "system.file": "blake3:0"}}, "the content of system.file"),
+        ({"gpu": "auto"}, "gpu is True, and was False"),
+    ):
+        with pytest.raises(InputError, match=message):
+            require_same(one, identity({**record, **change}), "g000001")
+    longer = identity({**record, "values": {"time": {"dt": 0.1, "limit": "2 h"}}})
+    assert require_same(one, longer, "g000001") == ['time.limit is "2 h", and was ""']
+
+
+def test_metrics_are_mended_from_what_a_checkpoint_holds(tmp_path: Path, monkeypatch) -> None:
+    directory = RunDirectory.create(tmp_path / "run")
+    path = directory.path / "metrics.jsonl"
+    first = Metrics(directory)
+    for step in range(3):
+        first.append({"step": step})
+    kept, lines = first.kept(), path.read_bytes()
+    first.append({"step": 3})
+    assert first.kept()["bytes"] > kept["bytes"]
+
+    def gone_on(kept: dict) -> tuple[str, dict]:
+        again = Metrics(directory)
+        return again.go_on(kept), again.kept()
+
+    assert gone_on(kept) == ("", kept), "later lines are dropped"
+    assert path.read_bytes() == lines
+    outside = tmp_path / "outside"
+    for change in (
+        path.unlink,
+        lambda: path.write_text(""),
+        lambda: path.write_bytes(lines[:-4]),
+        lambda: path.write_bytes(lines.replace(b"1", b"7")),
+        lambda: (path.unlink(), path.symlink_to(outside)),
+        lambda: (path.unlink(), os.mkfifo(path)),
+    ):
+        change()
+        note, now = gone_on(kept)
+        assert note.startswith("metrics.jsonl had been changed: its 3 lines")
+        assert now == kept
+        assert path.read_bytes() == lines
+    assert not outside.exists()
+    assert gone_on({}) == ("", Metrics(directory).kept()), "without a checkpoint from the start"
+
+    monkeypatch.setattr(metrics_module, "MOST_PACKED", 1)
+    long = Metrics(directory)
+    long.append({"step": 0, "fill": [number**2 for number in range(9999)]})
+    kept = long.kept()
+    assert kept["packed"] is None
+    assert gone_on(kept) == ("", kept)
+    path.write_text("")
+    with pytest.raises(CorruptDataError, match="too many lines"):
+        gone_on(kept)
+    path.unlink()
+    assert "gone" in gone_on(kept)[0]
 
 
 def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> None:

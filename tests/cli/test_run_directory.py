@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
+from hpckit.cli.main import main
 from hpckit.comm.agree import plain
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.run.directory import FOLDERS, RunDirectory, run_name, safe_name
+from hpckit.run.metrics import Metrics
 from hpckit.run.progress import clock_text, progress_line
 
 
@@ -78,7 +81,12 @@ def test_json_goes_in_and_out(directory: RunDirectory) -> None:
     os.mkfifo(directory.path / "pipe.json")
     (directory.path / "linked.json").symlink_to("/etc/passwd")
     (directory.path / "folder.json").mkdir()
-    for name, words in (("deep", "is not JSON"), ("pipe", "is not JSON"), ("linked", "links"), ("folder", "directory")):
+    for name, words in (
+        ("deep", "is not JSON"),
+        ("pipe", "not a regular file"),
+        ("linked", "links"),
+        ("folder", "regular file"),
+    ):
         with pytest.raises(CorruptDataError, match=words):
             directory.read_json(f"{name}.json")
 
@@ -102,7 +110,7 @@ def test_links_are_not_followed(tmp_path: Path, directory: RunDirectory) -> None
     outside.write_text("{}")
     (directory.path / "metrics.jsonl").symlink_to(outside)
     with pytest.raises(OSError, match="symbolic"):
-        directory.append_metrics({"step": 1})
+        Metrics(directory).append({"step": 1})
     (directory.path / "progress.json").symlink_to(outside)
     with pytest.raises(CorruptDataError, match="symbolic"):
         directory.read_json("progress.json")
@@ -113,6 +121,31 @@ def test_links_are_not_followed(tmp_path: Path, directory: RunDirectory) -> None
         directory.write_json("linked/x.json", {})
     assert outside.read_text() == "{}"
     assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize("name", ["ckpt", "output", "output/frames", "report", "attempts", "attempts/000", "cases"])
+def test_a_run_keeps_its_files_in_folders_of_its_own(
+    tmp_path: Path, directory: RunDirectory, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "g000001").mkdir(parents=True)
+    (elsewhere / "g000001/shard-00000.h5").write_text("not of this run")
+    directory.write_json("resolved.json", {"app": "diffusion", "ranks": 1, "values": {}, "package": "x"})
+    path = directory.path / name
+    if path.exists():
+        shutil.rmtree(path)
+    path.symlink_to(elsewhere)
+    run = str(directory.path)
+    for words in (["resume", run], ["run", run], ["ckpt", "prune", run], ["report", run]):
+        assert main(words) == 2, words
+        assert f"{path} is " in capsys.readouterr().err
+    assert (elsewhere / "g000001/shard-00000.h5").exists()
+    assert main(["ls", str(directory.path.parent)]) == 0
+    assert "unreadable" in capsys.readouterr().out
+    path.unlink()
+    path.write_text("a file")
+    with pytest.raises(InputError, match=r"not a folder|Not a directory"):
+        RunDirectory(directory.path)
 
 
 def test_readers_see_the_old_file_or_the_new_one(directory: RunDirectory) -> None:

@@ -239,7 +239,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def _gpu() -> bool:
-    from hpckit.comm.gpu_driver import missing
+    from hpckit.comm.gpu import missing
 
     return not missing()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from hpckit.comm.gpu_choice import first_gpu
+from hpckit.comm.gpu import first_gpu
 from hpckit.errors import SetupError
 from tests.gpu.checks import checks
 

@@ -17,6 +17,8 @@ from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
+from hpckit.kernels.nn.tile import dispatch as tile
+from hpckit.kernels.nn.tile import reference as tile_reference
 from tests.gpu.checks import Check, Pairs, size
 
 EPS = 1e-5
@@ -249,6 +251,29 @@ def pictures(device: Device, dtype: np.dtype) -> Pairs:
     return both.pairs
 
 
+def tiles(device: Device, dtype: np.dtype) -> Pairs:
+    """Products in a fixed order, of each kind of weights, in parts, and of weights that are packed on the device."""
+    random, pairs = np.random.default_rng(4), Pairs()
+    rows, inputs, outputs = size(device, 33, 3), size(device, 403, 37), size(device, 130, 5)
+    a, weight = (random.normal(size=shape).astype(dtype) for shape in ((rows, inputs), (inputs, outputs)))
+    bounds = np.array([0, 0, 32, inputs])
+    for kind in ("float64",) if dtype == np.float64 else ("float32", "bfloat16", "bfloat16_dot", "q8_0", "q4_0"):
+        packed = tile.pack(weight, kind)
+        there = packed._replace(panels=device.to_device(packed.panels))
+        here, out = np.ones((rows, outputs), dtype), device.to_device(np.ones((rows, outputs), dtype))
+        tile_reference.multiply(a, packed, here, True, bounds)
+        tile.multiply(device.to_device(a), there, out, True, bounds)
+        pairs[kind] = out, here.astype(np.float64)
+        if kind[0] != "q":
+            packed_there = tile.pack(device.to_device(weight), kind)
+            out = device.to_device(np.zeros((rows, outputs), dtype))
+            tile.multiply(device.to_device(a), packed_there, out)
+            here = np.zeros((rows, outputs), dtype)
+            tile_reference.multiply(a, packed, here)
+            pairs[f"{kind}, packed there"] = out, here.astype(np.float64)
+    return pairs
+
+
 CHECKS = [
     Check("activations and dropout", numbers),
     Check("losses and embeddings", rows, SINGLE),
@@ -256,4 +281,5 @@ CHECKS = [
     Check("attention", attends, SINGLE),
     Check("optimizers and products", optimizers),
     Check("images", pictures),
+    Check("products in a fixed order", tiles),
 ]

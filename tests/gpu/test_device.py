@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from test_simulated import SMALL, hpckit, temperature
 
-from hpckit.comm.gpu_choice import first_gpu
-from hpckit.comm.gpu_driver import missing
+from hpckit.comm.gpu import first_gpu, missing
 from tests.gpu.checks import checks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(missing() != "", reason=missing())]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import run_limited
 
-from hpckit.comm.gpu_choice import gpu_of
+from hpckit.comm.gpu import gpu_of
 from tests.gpu.checks import checks
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}

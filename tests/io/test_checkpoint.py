@@ -21,12 +21,14 @@ from hpckit.errors import CorruptDataError, HpckitError, InputError, SetupError
 from hpckit.io import failpoints
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint import stream
+from hpckit.io.checkpoint import writer as writer_module
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.hashes import PIECE, hash_named
 from hpckit.io.checkpoint.reader import open_generation
 from hpckit.io.checkpoint.shard import write_shard
 from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.writer import Writer
+from hpckit.io.checkpoint.writer import _checked as checked
 
 
 def values(step: int) -> np.ndarray:
@@ -241,6 +243,19 @@ def test_a_write_that_fails_leaves_the_generation_before(site: str, action: str,
     assert loaded(tmp_path)[0] == 3
 
 
+@pytest.mark.parametrize(("pieces", "count"), [(1, 77), (7, 20_000), (40, 3), (1, 3_000_000)])
+def test_a_checkpoint_asks_for_the_room_that_it_takes(pieces: int, count: int, tmp_path: Path, monkeypatch) -> None:
+    state = State([Piece(f"name-of-{n}/u", (count,), (0,), np.ones(count)) for n in range(pieces)], {"step": 1})
+    writer, need = Writer(MPI.COMM_SELF, tmp_path), checked(state)
+    monkeypatch.setattr(writer_module, "_free", lambda root: need - 1)
+    with pytest.raises(SetupError, match="a checkpoint takes"):
+        writer.save(1, state)
+    monkeypatch.setattr(writer_module, "_free", lambda root: need)
+    writer.save(1, state)
+    taken = sum(512 * path.stat().st_blocks for path in tmp_path.rglob("*"))
+    assert taken <= need <= taken + (48 << 10) + pieces * (8 << 10)
+
+
 def test_a_file_size_limit_is_told(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     code = f"""
@@ -253,7 +268,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     Writer(MPI.COMM_SELF, Path({str(tmp_path)!r})).save(2, state_of(2))
 except SetupError as error:
-    assert "size limit" in error.message and "a checkpoint takes 1.001 MiB" in error.message, error.message
+    assert "size limit" in error.message and "a checkpoint takes 40.6 KiB" in error.message, error.message
     assert error.do.startswith("raise the limit (ulimit -f)"), error.do
 else:
     raise SystemExit(1)
@@ -309,6 +324,16 @@ def test_names_of_arrays_stay_within_the_file(tmp_path: Path) -> None:
         Piece("u", (3,), (2,), np.zeros(2))
     with pytest.raises(HpckitError, match="no failpoint"):
         failpoints.breaking("shard.write:sing")
+
+
+def test_files_of_others_in_a_generation_stay(tmp_path: Path) -> None:
+    saved(tmp_path, 3)
+    own = {path.name for path in (tmp_path / "g000003").iterdir()}
+    (tmp_path / "g000001/thesis.tex").write_text("mine")
+    (tmp_path / "g000002/folder").mkdir()
+    assert mf.prune(tmp_path, 1) == [1, 2]
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("g*/*")}
+    assert left == {"g000001/thesis.tex", "g000002/folder", *(f"g000003/{name}" for name in own)}
 
 
 def test_prune_keeps_the_newest(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
 from hpckit.jobs.graph.slurm import chains
 from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json, stragglers, task_states
 from hpckit.launch import mpiexec as launch
+from hpckit.launch.one_node import SEVERAL_NODES
 
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
 WORK = """
@@ -98,6 +99,19 @@ def done() -> list[str]:
 def states(path: Path) -> dict[str, str]:
     graph = load_graph(path)
     return task_states(graph, GraphState(graph))
+
+
+def test_a_graph_keeps_its_state_in_a_folder_of_its_own(here, capsys):
+    path = write({"a": task(name="a")})
+    state = GraphState(load_graph(path)).folder
+    (here / "elsewhere").mkdir()
+    for place in (state.parent, state):
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(here / "elsewhere")
+        assert main(["graph", "run", str(path)]) == 2
+        assert "is a link" in capsys.readouterr().err
+        place.unlink()
+    assert not any((here / "elsewhere").iterdir())
 
 
 def test_a_graph_is_done_once_and_again_where_an_input_changed(here, capsys):
@@ -437,7 +451,7 @@ def test_words_that_the_verb_does_not_know(capsys):
 
 def test_a_task_of_more_ranks_than_memory_is_refused(here, monkeypatch, capsys):
     monkeypatch.setattr(launch, "available_bytes", lambda: 8 << 30)
-    for name in launch.SEVERAL_NODES:
+    for name in SEVERAL_NODES:
         monkeypatch.delenv(name, raising=False)
     study = write({"a": {"command": ["true"], "outputs": ["a.txt"]}, "b": {"command": ["true"], "ranks": 3000}})
     assert main(["graph", "run", str(study)]) == 2

@@ -194,14 +194,62 @@ def stand_ins(tmp_path_factory) -> Path:
     return folder
 
 
-def run_script(text: str, folder: Path, stand_ins: Path) -> list[str]:
-    """Run the script without Slurm; returns the words that reached hpckit."""
-    script, words = folder / "job.sh", folder / "words"
+def ended(text: str, folder: Path, stand_ins: Path, **more: str) -> subprocess.CompletedProcess:
+    """Run the script without Slurm, with more variables, to its end."""
+    script = folder / "job.sh"
     script.write_text(text)
-    environment = {"PATH": f"{stand_ins}:/usr/bin:/bin", "WORDS": str(words), "SLURM_SUBMIT_DIR": str(folder)}
-    environment |= {"SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_NTASKS": "2", "HOME": str(folder)}
-    subprocess.run(["bash", script], env=environment, cwd=folder, capture_output=True, timeout=120, check=False)
+    environment = {"PATH": f"{stand_ins}:/usr/bin:/bin", "WORDS": f"{folder}/words", "SLURM_SUBMIT_DIR": str(folder)}
+    environment |= {"SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_NTASKS": "2", "HOME": str(folder), **more}
+    return subprocess.run(["bash", script], env=environment, cwd=folder, capture_output=True, timeout=120, check=False)
+
+
+def run_script(text: str, folder: Path, stand_ins: Path) -> list[str]:
+    """The words that reach hpckit from the script."""
+    ended(text, folder, stand_ins)
+    words = folder / "words"
     return words.read_text().split("\0")[:-1]
+
+
+# In place of hpckit: the first starts fail before the ranks write the lock, or with it; each is counted.
+STARTING = """
+n=$(($(cat "$WORDS.starts" 2>/dev/null || echo 0) + 1)); echo $n >"$WORDS.starts"
+[ $n -gt {fails} ] && {{ mkdir -p "$RUN"; echo $n >"$RUN/lock"; exit {code}; }}
+exit 15
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "starts", "last"), [(0, 1, 1, 1), (1, 0, 2, 0), (2, 4, 3, 4), (9, 0, 3, 15), (1, 2, 2, 2)]
+)
+def test_ranks_that_do_not_start_are_started_again_and_others_are_not(tmp_path, stand_ins, fails, code, starts, last):
+    programs = tmp_path / "programs"
+    shutil.copytree(stand_ins, programs)
+    (programs / "hpckit").write_text(f"#!/bin/bash\n{STARTING.format(fails=fails, code=code)}")
+    run = tmp_path / "a run"
+    script = job_script(app_job(runs=(str(run),)), Site(scratch=Scratch(node_local="")))
+    assert ended(script, tmp_path, programs, RUN=str(run)).returncode == last
+    assert int((tmp_path / "words.starts").read_text()) == starts
+
+
+def test_the_limit_itself_requeues_where_a_checkpoint_came_and_a_cancel_does_not(tmp_path, stand_ins):
+    """The script gets SIGTERM, as the ranks do; Slurm's word on the job tells the one from the other."""
+    run, programs = tmp_path / "run", tmp_path / "programs"
+    script = job_script(app_job(runs=(str(run),)), Site(scratch=Scratch(node_local="")))
+    shutil.copytree(stand_ins, programs)
+    stop = 'mkdir -p "$RUN/ckpt"; echo "$CHECKPOINT" >"$RUN/ckpt/LATEST"; kill "$(cat job.pid)"; sleep 0.3; exit 143'
+    state = '[ "$1" = requeue ] && echo "$2" >>"$RUN/queued"; echo "JobState=COMPLETING Reason=$REASON"'
+    for name, body in (("hpckit", stop), ("scontrol", state)):
+        (programs / name).write_text(f"#!/bin/bash\n{body}\n")
+    script = script.replace("\n", "\necho $$ >job.pid\n", 1)
+    for reason, checkpoint, code, queued in (
+        ("TimeLimit", "g000003", 0, ["1"]),
+        ("TimeLimit", "g000003", 143, []),  # nothing new
+        ("None", "g000004", 143, []),  # canceled
+    ):
+        (run / "queued").unlink(missing_ok=True)
+        done = ended(script, tmp_path, programs, RUN=str(run), REASON=reason, CHECKPOINT=checkpoint)
+        assert done.returncode == code, done.stderr
+        assert ((run / "queued").read_text().split() if (run / "queued").exists() else []) == queued
 
 
 def test_no_text_of_a_user_becomes_a_command(tmp_path, stand_ins):

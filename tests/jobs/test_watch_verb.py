@@ -19,6 +19,7 @@ from hpckit.jobs import slurm
 from hpckit.jobs.slurm import JobState
 from hpckit.run.context import utc_now
 from hpckit.run.directory import RunDirectory
+from hpckit.run.metrics import Metrics
 
 
 @pytest.fixture
@@ -90,8 +91,9 @@ def test_the_states_of_slurm_are_asked_once_for_all_runs(run, monkeypatch):
 
 def test_the_last_whole_line_of_metrics_is_shown(run):
     assert last_metrics(run) == {}
+    metrics = Metrics(run)
     for step in range(300):
-        run.append_metrics({"step": step, "mass": 0.1 * step, "nan": float("nan")})
+        metrics.append({"step": step, "mass": 0.1 * step, "nan": float("nan")})
     with open(run.path / "metrics.jsonl", "a") as file:
         file.write('{"step": 300, "ma')
     assert last_metrics(run)["step"] == 299

@@ -22,3 +22,7 @@ def test_the_program_of_the_docs_runs(mpirun, tmp_path):
     program.write_text(found)
     out = mpirun(4, program).stdout
     assert out.count("zb_h1: 2 ranks, 2 microbatches") == 2
+
+
+def test_shards_have_the_bits_of_whole_replicas(mpirun):
+    assert "good" in mpirun(4, "sharded_ranks.py", timeout=200).stdout

@@ -11,7 +11,7 @@ from mpi4py import MPI
 import hpckit as hp
 from hpckit.comm.checksums import Checksums
 from hpckit.comm.device import HOST
-from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.gpu import find_gpu
 from hpckit.comm.observe.observer import Observer
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import InputError, SilentCorruptionError

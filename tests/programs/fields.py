@@ -10,21 +10,23 @@ from mpi4py import MPI
 from refusals import refused
 
 import hpckit as hp
+from hpckit.collectives import whole as whole_arrays
 from hpckit.errors import InputError
 
 COMM = MPI.COMM_WORLD
 
 
 def test_scatter_and_gather_are_inverse(mesh, dec):
-    for dtype, components in ((np.float64, ()), (np.int16, (3,)), (np.complex64, (2, 2)), (">f8", ())):
+    forms = ((np.float64, ()), (np.int16, (3,)), (np.complex64, (2, 2)), (">f8", ()))
+    for (dtype, components), whole_arrays.ROUND in zip(forms, (1 << 26, 700, 1, 3000), strict=True):
         values = np.random.default_rng(3).integers(0, 99, (*components, *dec.global_shape)).astype(dtype)
         for root in {0, mesh.size - 1}:
             field = hp.Field.from_global(mesh, dec, values if mesh.rank == root else None, root, units="K")
             assert field.data.dtype == np.dtype(dtype)
             assert np.array_equal(field.interior, values[(..., *dec.global_slices(mesh.rank))])
-            whole = field.gather(root)
-            assert (whole is None) == (mesh.rank != root)
-            assert whole is None or (np.array_equal(whole, values) and whole.dtype == values.dtype)
+            found = field.gather(root)
+            assert (found is None) == (mesh.rank != root)
+            assert found is None or (np.array_equal(found, values) and found.dtype == values.dtype)
     for wrong, words in (
         (np.zeros((2, 2)), "(2, 2)"),
         (None, "is missing"),
@@ -40,6 +42,18 @@ def test_scatter_and_gather_are_inverse(mesh, dec):
             raise AssertionError(f"a global array was taken that {words}")
     nested = np.ones(dec.global_shape).tolist()
     assert hp.Field.from_global(mesh, dec, nested if mesh.rank == 0 else None).sum() == np.prod(dec.global_shape)
+
+
+def test_rows_of_any_number_a_rank(mesh):
+    """Records of a size of their own; the first rank has none."""
+    rows = np.zeros(mesh.rank * 3, [("id", "i8"), ("pair", "f4", 2), ("odd", "u1")])
+    rows["id"], rows["odd"] = np.arange(len(rows)) + 100 * mesh.rank, mesh.rank
+    every = whole_arrays.rows_of_ranks(rows, mesh)
+    assert [len(each) for each in every] == [3 * rank for rank in range(mesh.size)]
+    for rank, each in enumerate(every):
+        assert each.dtype == rows.dtype
+        assert each["id"].tolist() == [100 * rank + i for i in range(3 * rank)]
+        assert (each["odd"] == rank).all()
 
 
 def test_coordinates_are_those_of_the_global_points(mesh, dec):
@@ -184,6 +198,7 @@ if __name__ == "__main__":
         with hp.Mesh(COMM, y=0, x=0, periodic=("x",)) as the_mesh:
             decomposition = hp.Decomposition((23, 31), the_mesh.topology, (2, 1), location)
             test_scatter_and_gather_are_inverse(the_mesh, decomposition)
+            test_rows_of_any_number_a_rank(the_mesh)
             test_coordinates_are_those_of_the_global_points(the_mesh, decomposition)
             lines += test_reductions(the_mesh, decomposition)
             test_integers_are_exact_and_complex_numbers_have_no_extremes(the_mesh, decomposition)

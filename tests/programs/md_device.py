@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.gpu import find_gpu
 from hpckit.kernels.particles.cells import cuda
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.dynamics import NVE

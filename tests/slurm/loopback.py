@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "srun", "scancel")
@@ -66,7 +66,7 @@ class Cluster:
         self._daemon("slurmctld", "-D")
         for node in self._names():
             (folder / "spool" / node).mkdir(parents=True)
-            self._daemon("slurmd", "-D", "-N", node)
+            self._node = self._daemon("slurmd", "-D", "-N", node)
         _wait(
             lambda: self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split() == ["idle"] * self.nodes,
             START_SECONDS,
@@ -109,19 +109,31 @@ class Cluster:
         _wait(lambda: self.job(number)["JobState"] in ended, seconds, lambda: f"job {number}: {self.job(number)}")
         return self.job(number)
 
-    def _daemon(self, name: str, *words: str) -> None:
+    def kill_node(self) -> None:
+        """End the only node and all that runs on it, before any of it can tell, and let the controller know."""
+        assert self.nodes == 1
+        _kill_all(self.folder, {daemon.pid for daemon in self._daemons} - {self._node.pid})
+        self._node.wait()
+        self.run("scontrol", "update", "nodename=n1", "state=down", "reason=killed")
+
+    def revive_node(self) -> None:
+        """Start the killed node again, with all that was in its memory for files."""
+        self._node = self._daemon("slurmd", "-D", "-N", "n1")
+        self.run("scontrol", "update", "nodename=n1", "state=resume")
+
+    def _daemon(self, name: str, *words: str) -> subprocess.Popen:
         with open(self.folder / f"{name}.out", "ab") as out:
-            self._daemons.append(
-                subprocess.Popen(
-                    [self._tool(name), *words],
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    cwd="/",
-                    start_new_session=True,
-                )
+            daemon = subprocess.Popen(
+                [self._tool(name), *words],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd="/",
+                start_new_session=True,
             )
+        self._daemons.append(daemon)
+        return daemon
 
     def _tool(self, name: str) -> str:
         found = shutil.which(name, path=PATH)
@@ -191,14 +203,17 @@ def sweep() -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _kill_all(folder: Path) -> None:
-    """End all processes that have the cluster in this folder in their environment: job steps outlive the daemons."""
+def _kill_all(folder: Path, spared: Collection[int] = ()) -> None:
+    """End all processes that have the cluster in this folder in their environment, but `spared` ones: job steps outlive
+    the daemons. None sees another end.
+    """
     mark = f"SLURM_CONF={folder}/".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes():
-                    os.kill(int(entry.name), signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) not in (os.getpid(), *spared):
+                with contextlib.suppress(OSError):
+                    if mark in (entry / "environ").read_bytes():
+                        os.kill(int(entry.name), number)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -62,11 +62,7 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     whole, broken = folder / "whole", folder / "broken"
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
     subprocess.run([*front_end, "run", *words, "-n", "2", "--directory", whole], check=True, cwd=folder)
-    hook = folder / "hook"
-    hook.mkdir()
-    places = {"attempts": str(broken / "attempts"), "stop": str(broken / "stop"), "limits": limits}
-    (hook / "sitecustomize.py").write_text(SLOWED.format(**places))
-    (folder / "site.toml").write_text(site_text(variables=f'PYTHONPATH = "{hook}"'))
+    (folder / "site.toml").write_text(site_text(variables=f'PYTHONPATH = "{_slowed(folder, broken, limits)}"'))
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
     for start in range(limits - 1):
@@ -85,11 +81,10 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
 def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0, 7000.0)) -> dict[str, Any]:
     """Two runs of more than a minute under a limit of one minute: one warned by Slurm itself, one ended by it.
 
-    The first is a submitted one: Slurm's own signal, which comes up to a minute early, leads to checkpoint and requeue
-    until it is done. The second has no `--signal`: Slurm ends it at its limit, and it goes on by `hpckit resume`. Both
-    write a checkpoint after every step, which makes them slow, and are compared to unbroken runs that do not. Returns,
-    for `warned` and `ended`: starts or last state of the job, and the differences of the fields. `ends`: simulated
-    seconds of both.
+    Slurm's own signal, which comes up to a minute early, leads to checkpoint and requeue until the first one is done.
+    The second has no `--signal`: the limit itself does the same. Both write a checkpoint after every step, which makes
+    them slow, and are compared to unbroken runs that do not. Returns, for `warned` and `ended`: starts and exit code of
+    the job, and the differences of the fields. `ends`: simulated seconds of both.
     """
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
     site = folder / "site.toml"
@@ -108,15 +103,43 @@ def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0,
     ended = folder / "runs" / f"ended-{second}"
     for name, some in words.items():
         _quietly([*front_end, "run", *some, "--directory", f"{name}-whole"], folder)
-    state = cluster.wait(second, 300)
-    _quietly([*front_end, "resume", str(ended), "checkpoint.every=never"], folder)
-    last = cluster.wait(first, 900)
-    fields = {"warned": field_differences(folder / "warned-whole", warned)}
-    fields["ended"] = field_differences(folder / "ended-whole", ended)
     return {
-        "warned": {"starts": 1 + int(last["Restarts"]), "exit": last["ExitCode"], "fields": fields["warned"]},
-        "ended": {"state": state["JobState"], "fields": fields["ended"]},
+        name: {
+            "starts": 1 + int((last := cluster.wait(number, 900))["Restarts"]),
+            "exit": last["ExitCode"],
+            "fields": field_differences(folder / f"{name}-whole", directory),
+        }
+        for name, number, directory in (("warned", first, warned), ("ended", second, ended))
     }
+
+
+def outlived(cluster: Cluster, folder: Path, end: float = 100.0) -> dict[str, Any]:
+    """A run whose node dies once it makes steps, with all that runs on it, and comes back with what ranks had in
+    memory: starts and exit code of the job, and the differences of its fields to those of an unbroken run.
+    """
+    words = [word.replace("monitor=200", "monitor=10") for word in RUN]
+    words += [f"time.end={end}", "checkpoint.every=20", "checkpoint.asynchronous=false"]
+    broken = folder / "broken"
+    _quietly([sys.executable, "-m", "hpckit.cli.main", "run", *words, "-n", "2", "--directory", "whole"], folder)
+    site = site_text(variables=f'PYTHONPATH = "{_slowed(folder, broken, 2)}"')
+    (folder / "site.toml").write_text(site)
+    with _slurm_here(cluster):
+        number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
+    _wait_for_steps(cluster, number, broken, 0)
+    cluster.kill_node()
+    cluster.revive_node()
+    last = cluster.wait(number, 300)
+    fields = field_differences(folder / "whole", broken)
+    return {"starts": 1 + int(last["Restarts"]), "exit": last["ExitCode"], "fields": fields}
+
+
+def _slowed(folder: Path, run: Path, limits: int) -> Path:
+    """A folder for PYTHONPATH that makes a run slow in all starts but the last (`SLOWED`)."""
+    hook = folder / "hook"
+    hook.mkdir()
+    places = {"attempts": str(run / "attempts"), "stop": str(run / "stop"), "limits": limits}
+    (hook / "sitecustomize.py").write_text(SLOWED.format(**places))
+    return hook
 
 
 def site_text(seconds: int = 20, ranks: int = 2, variables: str = "") -> str:

@@ -92,11 +92,11 @@ def _limits(slurm: Cluster, folder: Path, quick: bool, ratios: Ratios) -> Rows:
     found = limited(slurm, folder)
     warned, ended = found["warned"], found["ended"]
     well = warned["exit"] == "0:0" and warned["starts"] > 1 and same_bits(warned["fields"])
-    killed = ended["state"] == "TIMEOUT" and same_bits(ended["fields"])
+    killed = ended["starts"] > 1 and same_bits(ended["fields"])
     ratios["limit_bitwise"] = spread([float(well and killed)], 2)
     return [
         {"what": "run warned by Slurm before its limits", "count": warned["starts"], "same": int(well)},
-        {"what": "run ended by Slurm at its limit, resumed", "count": 1, "same": int(killed)},
+        {"what": "run ended by Slurm at its limit, requeued", "count": 1, "same": int(killed)},
     ]
 
 

@@ -16,7 +16,7 @@ from hpckit.cli.verbs.ls import main as ls
 from hpckit.cli.verbs.submit import main
 from hpckit.cli.verbs.watch import main as watch
 from tests.slurm.loopback import Cluster, cluster, missing
-from tests.slurm.requeue import limited, requeued, same_bits
+from tests.slurm.requeue import limited, outlived, requeued, same_bits
 
 ROOT = Path(__file__).parents[2]
 OPEN_MPI = is_open_mpi()
@@ -223,11 +223,19 @@ def test_a_run_that_needs_several_time_limits_ends_with_the_same_bits(slurm, her
 def test_limits_that_slurm_keeps_itself_change_no_bit(slurm, here):
     """Its own signal and its own end of a job, at a limit of a minute."""
     found = limited(slurm, here)
-    assert found["warned"]["exit"] == "0:0", output(here / "warned")
-    assert found["warned"]["starts"] > 1
-    assert found["ended"]["state"] == "TIMEOUT"
-    assert same_bits(found["warned"]["fields"])
-    assert same_bits(found["ended"]["fields"])
+    for name, one in found.items():
+        assert one["exit"] == "0:0", output(here / name)
+        assert one["starts"] > 1, name
+        assert same_bits(one["fields"]), name
+
+
+@pytest.mark.nightly
+def test_a_run_whose_node_died_starts_again_though_the_dead_left_their_memory(here, monkeypatch):
+    with cluster(1) as alone:
+        monkeypatch.setenv("SLURM_CONF", alone.environment["SLURM_CONF"])
+        found = outlived(alone, here)
+        assert (found["starts"], found["exit"]) == (2, "0:0"), output(here / "broken")
+        assert same_bits(found["fields"])
 
 
 def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):

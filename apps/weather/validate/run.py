@@ -10,7 +10,7 @@ from hpckit.apps.common.validation import VALIDATION, Found, near
 from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
-from hpckit.comm.agree import share_json
+from hpckit.comm.agree import share_json, wait_for_ranks
 from hpckit.errors import BlowUpError
 from hpckit.run.context import DryRun, Run
 
@@ -36,7 +36,7 @@ def run(config: Config, run: Run) -> None:
     for name, runs in wanted.items():
         if run.rank == 0:
             SUITE[name].prepare(folder)
-        run.comm.Barrier()  # the files are there
+        wait_for_ranks(run.comm)  # the files are there
         folders: dict[str, Path] = {}
         lost = []
         with run.timer(name):

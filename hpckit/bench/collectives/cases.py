@@ -51,7 +51,7 @@ def tuning_cases(quick: bool, ranks: int) -> list[Case]:
     """Every algorithm of every operation that has a choice, at every size up to 64 MiB."""
     sizes = [nbytes for nbytes, _ in (QUICK_SIZES if quick else SIZES) if nbytes <= 64 * MiB]
     names = {
-        operation: ("mpi", *P2P, *IN_NODE)
+        operation: ("mpi", *P2P, "nodes", "hierarchical", *IN_NODE)
         if operation == "all_reduce"
         else [name for name in algorithms_of(operation) if name not in ("gloo", "symmetric", "auto", "auto_symmetric")]
         for operation, plans in ALGORITHMS.items()

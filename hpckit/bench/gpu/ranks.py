@@ -15,7 +15,7 @@ from hpckit.apps.md.start import Start
 from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.ranks import answer
 from hpckit.comm.device import Device
-from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.gpu import find_gpu
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange

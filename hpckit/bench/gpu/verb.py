@@ -20,7 +20,7 @@ from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.gpu.figures import FIGURES
 from hpckit.bench.measure import Ratios, Rows, result
 from hpckit.comm.device import Device
-from hpckit.comm.gpu_choice import first_gpu
+from hpckit.comm.gpu import first_gpu
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.pack import slab_kernels
 

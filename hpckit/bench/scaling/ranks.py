@@ -26,7 +26,7 @@ from hpckit.bench.measure import CALM, core_wait, disturbance
 from hpckit.bench.ranks import alone_in_turn, answer, slowest, wait_asleep
 from hpckit.comm.agree import gather_json
 from hpckit.comm.device import Device
-from hpckit.comm.gpu_choice import find_gpu
+from hpckit.comm.gpu import find_gpu
 from hpckit.comm.observe.observer import Observer, set_observer
 from hpckit.errors import HpckitError, SetupError
 from hpckit.io.checkpoint.state import MakeState

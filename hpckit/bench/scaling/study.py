@@ -115,7 +115,7 @@ class Study:
         }
         ranks = max(self.counts)
         # Apps run in threads: with more arenas than one these would get their memory otherwise than a program does.
-        environment = mpiexec.rank_environment(ranks) | {"MALLOC_ARENA_MAX": "1"}
+        environment = mpiexec.rank_environment(ranks, ours=not self.launcher) | {"MALLOC_ARENA_MAX": "1"}
         with tempfile.TemporaryDirectory(dir=folder) as shared:
             return started("hpckit.bench.scaling.ranks", ranks, [[case]], shared, environment, self.launcher)[0]
 

@@ -16,7 +16,7 @@ from hpckit.bench.measure import machine, result
 from hpckit.bench.scaling.files import write_files
 from hpckit.bench.scaling.model import machine_for
 from hpckit.bench.scaling.study import Study, evaluated, studied
-from hpckit.comm.gpu_driver import missing, no_gpu
+from hpckit.comm.gpu import missing, no_gpu
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec

@@ -26,6 +26,7 @@ from hpckit.training.pipeline import Pipeline
 VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
 RATE = 1e-3
+ZERO = {"whole": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 SCHEDULES = ("gpipe", "1f1b", "zb_h1")
 NAP = 0.001  # s that ranks sleep at a time while one works alone
 
@@ -122,11 +123,15 @@ def data(rounds: int, with_torch: bool) -> dict[str, Any]:
 def pipe_step(pipeline: Pipeline, x: np.ndarray, targets: np.ndarray) -> Step:
     """A step of a pipeline of ours, with its own optimizer."""
     pipeline.initialize(0)
-    optimizer = AdamW(pipeline.parameters)
+    return optimized(pipeline, AdamW(pipeline.parameters), x, targets, targets.size)
+
+
+def optimized(pipeline: Pipeline, optimizer: AdamW, x: np.ndarray, targets: np.ndarray, total: float) -> Step:
+    """A step of a pipeline and its optimizer; total: targets of all replicas."""
 
     def step() -> float:
         pipeline.zero_grads()
-        result = pipeline.run(x, targets, total=targets.size)
+        result = pipeline.run(x, targets, total=total)
         optimizer.step(RATE)
         return result.loss
 
@@ -165,6 +170,32 @@ def pipe(rounds: int, with_torch: bool) -> dict[str, Any]:
     return {"times": times, "simulated": speed_up(plan, rows)}
 
 
+def sharding(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A data-parallel step of a batch on each rank, whole and with what ZeRO shards; and the bytes that a rank holds.
+
+    From stage 2 on each layer is a stage of the plan, whose gradients come and go.
+    """
+    comm, loss, layers = MPI.COMM_WORLD, CrossEntropy(VOCAB), LAYERS + 2
+    x, targets = text(DATA_BATCH, comm.rank)
+    steps: dict[str, Step] = {}
+    memory: dict[str, dict[str, float]] = {}
+    for name, stage in ZERO.items():
+        how: dict[str, Any] = {"schedule": "looped_bfs", "chunks": layers} if stage > 1 else {}
+        plan = training_plan(comm.size, layers, batch=DATA_BATCH * comm.size, **how)
+        it = Pipeline(Mesh(comm, dp=comm.size), model(), loss, plan, sharding=stage)
+        it.initialize(0)
+        steps[name] = optimized(it, AdamW(it.parameters), x, targets, targets.size * comm.size)
+        whole, largest = it.parameters.values.nbytes, max(unit.end - unit.start for unit in it.shards.units) * 4
+        held = sum(it.shards.memory().values()) + 2 * sum(owned.grads.nbytes for owned in it.parameters.owned)
+        parts = [whole / (comm.size if stage else 1), whole / (comm.size if stage > 1 else 1) + largest * (stage > 1)]
+        memory[name] = {"held": held, "formula": sum(parts) + 2 * whole / (comm.size if stage else 1)}
+    first = {name: [step() for _ in range(3)] for name, step in steps.items()}
+    for name, losses in first.items():
+        if losses != first["whole"]:
+            raise AssertionError(f"{name} has other losses: {losses}, not {first['whole']}")
+    return {"times": time_in_turn(steps, (), rounds), "memory": memory}
+
+
 def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
     """How much quicker a plan is than one rank, if ranks compute as one alone does and messages take no time."""
     stages = StageTimes(*(plan.partition.sums(column) for column in rows.T.tolist()))
@@ -173,7 +204,7 @@ def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
 
 def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
     """One part of the benchmark on every rank."""
-    return {"data": data, "pipeline": pipe}[part](rounds, with_torch)
+    return {"data": data, "pipeline": pipe, "sharding": sharding}[part](rounds, with_torch)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ A step is forward, loss, backward and AdamW in float32, one BLAS thread. PyTorch
 of the first steps are compared before anything is timed, then steps of both run in turn. The ratios are times, ours
 over PyTorch's: below 1 is better for hpckit.
 
-On 2 ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
+Products in a fixed order against NumPy's BLAS, for several numbers of rows: ratios above 1 are better for hpckit. On 2
+ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -24,15 +25,26 @@ CASES = {
     "gpt512_vs_torch": ("gpt", {"layers": 4, "width": 512, "heads": 8}, 21, 7),
     "mlp_vs_torch": ("mlp", {"sizes": [784, 1024, 1024, 10]}, 101, 41),
 }
-
+# Key -> rows of a product, its rounds, all and with --quick.
+TILES = {
+    "tile_vs_blas_1": (1, 41, 15),
+    "tile_vs_blas_4": (4, 41, 15),
+    "tile_vs_blas_32": (32, 21, 9),
+    "tile_vs_blas_512": (512, 9, 5),
+}
+KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
 # On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
-PARTS = {"data": ("data parallel, 2 ranks", 21, 7), "pipeline": ("pipeline, 2 ranks", 37, 13)}
+PARTS = {
+    "data": ("data parallel, 2 ranks", 21, 7),
+    "sharding": ("replicas in shards, 2 ranks", 31, 11),
+    "pipeline": ("pipeline, 2 ranks", 37, 13),
+}
 
 
 def add_options(it: Any) -> tuple[str, ...]:
     """The option of this benchmark, and its name for `run`."""
-    return add_only(it, [*CASES, *PARTS], "CASE")
+    return add_only(it, [*CASES, *TILES, *PARTS], "CASE")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -42,12 +54,19 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in only or [*CASES, *PARTS]:
-        if key in PARTS:
+    for key in only or [*CASES, *TILES, *PARTS]:
+        if key in TILES:
+            count, rounds, few = TILES[key]
+            found = run_ranks("hpckit.bench.train.tile", 1, ((count, KINDS, few if quick else rounds),))[0]
+            for name, seconds in found["times"].items():
+                rate = round(found["flops"] / median(seconds) / 1e9, 1)
+                rows.append(timed(f"tile, {count} row{'s' * (count > 1)}", name, seconds, GFLOP_per_s=rate))
+            ratios[key] = ratio(found["times"]["blas"], found["times"]["float32"])
+        elif key in PARTS:
             title, rounds, few = PARTS[key]
             found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
             rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
-            ratios |= data_ratios(found["times"]) if key == "data" else pipeline_ratios(**found)
+            ratios |= RATIOS[key](**found)
         elif with_torch:
             kind, shape, rounds, few = CASES[key]
             found = run_ranks("hpckit.bench.train.steps", 1, ((kind, shape, few if quick else rounds),))[0]
@@ -72,6 +91,16 @@ def data_ratios(times: Times) -> Ratios:
     return ratios
 
 
+def sharding_ratios(times: Times, memory: dict[str, dict[str, float]]) -> Ratios:
+    """Of a step with shards to one of whole replicas, in time; of the bytes that a rank holds to their formula.
+
+    The formula counts parameters, gradients and two moments, each whole or by its part, and the gradients of a layer.
+    """
+    names = [name for name in times if name != "whole"]
+    ratios: Ratios = {f"{name}_vs_dp": _sure(times[name], times["whole"]) for name in names}
+    return ratios | {f"{name}_memory_of_formula": spread([it["held"] / it["formula"]]) for name, it in memory.items()}
+
+
 def pipeline_ratios(times: Times, simulated: float) -> Ratios:
     """Of schedules to each other, to one rank, and to PyTorch's best; ratios of times but for the two of speed-ups.
 
@@ -91,6 +120,13 @@ def pipeline_ratios(times: Times, simulated: float) -> Ratios:
         best = min(theirs, key=lambda name: median(times[name]))
         ratios["pp_vs_torch"] = _sure(times["zb_h1"][::SELDOM], times[best])
     return ratios
+
+
+RATIOS: dict[str, Callable[..., Ratios]] = {
+    "data": data_ratios,
+    "sharding": sharding_ratios,
+    "pipeline": pipeline_ratios,
+}
 
 
 def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[str, Any]:

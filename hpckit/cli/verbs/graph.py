@@ -111,7 +111,7 @@ def _run_here(graph: Graph, state: GraphState, tasks: list[str], cores: int) -> 
 def start(state: GraphState, launcher: Any, lock: int | None, name: str, key: str) -> Attempt:
     """Begin an attempt on this machine or in this job."""
     task = state.graph.tasks[name]
-    environment = mpiexec.rank_environment(task.slots)
+    environment = mpiexec.rank_environment(task.slots, ours=task.ranks > 0 and not task.run)
     return Attempt(state, name, key, words_of(name, task, launcher), environment, lock)
 
 

@@ -20,21 +20,9 @@ from hpckit.launch.provenance import provenance
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import App, find_app
 from hpckit.settings.config import check, mistakes_of
+from hpckit.settings.identity import CHANGEABLE, inputs, is_changeable
 from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer
 from hpckit.settings.schema import Schema, dotted
-
-# Settings and sections that may change at a resume: how the run is split over ranks, saved and watched.
-CHANGEABLE = (
-    "mesh",
-    "pipeline",
-    "batch.microbatches",
-    "ranks",
-    "checkpoint",
-    "watch",
-    "checks",
-    "report",
-    "time.limit",
-)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -115,7 +103,7 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
         if owner is not layer:
             continue
         key = dotted(path)
-        if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in CHANGEABLE):
+        if not is_changeable(key):
             mistakes.append(Mistake(layer.source, f"{key}: a run goes on with the settings that it was begun with"))
         origins[key] = "command line of resume"
     if mistakes:
@@ -152,6 +140,7 @@ def _prepare(directory: RunDirectory, settings: list[str], arguments: list[str],
     """Under the lock: begin another attempt, with the files that the ranks need."""
     record = _changed(_record(directory), settings)
     memory = _check(directory, record, ranks)
+    now = {"ranks": ranks, "memory": memory, "inputs": inputs(find_app(str(record["app"])), record["values"])}
     number = directory.begin_attempt()
-    directory.write_json("resolved.json", {**record, "ranks": ranks, "memory": memory, "attempt": number})
+    directory.write_json("resolved.json", {**record, **now, "attempt": number})
     directory.write_json("provenance.json", provenance(["resume", *arguments], ranks, mpiexec.rank_environment(ranks)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
-from hpckit.comm.gpu_driver import missing, no_gpu
+from hpckit.comm.gpu import missing, no_gpu
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
 from hpckit.launch import mpiexec
@@ -21,6 +21,7 @@ from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory, run_name
 from hpckit.run.settings import WatchSettings
 from hpckit.settings.apps import App, apps
+from hpckit.settings.identity import inputs
 from hpckit.settings.table import bytes_text, print_table
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         mpiexec.require_memory(memory, ranks)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
     directory.write_text("run.toml", configuration.run_file)
+    values = configuration.values()
     record = {
         "app": name,
         "package": configuration.app.package,
@@ -167,7 +169,8 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
         "watch": _watch(options, getattr(configuration.config, "watch", WatchSettings())),
         "trace": options.trace,
         "units": configuration.app.units,
-        "values": configuration.values(),
+        "values": values,
+        "inputs": inputs(configuration.app, values),
         "origins": configuration.origins,
     }
     directory.write_json("resolved.json", record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import fcntl
 import json
 import math
 import os
@@ -134,6 +135,9 @@ class Watch(Listener):
         self._watcher: subprocess.Popen | None = None
         slot = self._node.rank
         self._folder = self._share_folder()
+        self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._held, fcntl.LOCK_SH)  # in use: hpckit.launch.leftovers removes what nobody locks
         if slot == 0:
             table_of(self._folder, self._node.size, create=True)
         self._node.Barrier()
@@ -366,6 +370,7 @@ class Watch(Listener):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=(self._held,),
         )
 
     def _leave(self) -> None:
@@ -377,6 +382,7 @@ class Watch(Listener):
         faulthandler.unregister(STACK_SIGNAL)
         self._sites.close()
         self._stack.close()
+        os.close(self._held)
         if self._watcher is not None and self._watcher.stdin is not None:
             with contextlib.suppress(OSError):
                 self._watcher.stdin.close()

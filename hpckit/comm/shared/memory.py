@@ -8,6 +8,7 @@ by all and unlinked before it is used. Either way the kernel frees the memory wi
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import tempfile
@@ -128,7 +129,8 @@ def _open_unlinked(comm: MPI.Comm) -> int:
     descriptor, path = -1, ""
     if comm.rank == 0:
         with suppress(OSError):
-            descriptor, path = tempfile.mkstemp(prefix="hpckit-", dir=FOLDER if os.path.isdir(FOLDER) else None)
+            descriptor, path = tempfile.mkstemp(prefix="hpckit-memory-", dir=FOLDER if os.path.isdir(FOLDER) else None)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)  # in use: hpckit.launch.leftovers removes what nobody locks
     path = broadcast_bytes(comm, path.encode(), 0).decode()
     try:
         if comm.rank and path:

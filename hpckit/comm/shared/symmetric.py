@@ -17,7 +17,7 @@ from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.comm.shared.memory import make_segment, whole_pages
 from hpckit.errors import InputError
 
-__all__ = ["NodeGroup", "SharedBuffer", "empty_shared", "node_comm", "node_group"]
+__all__ = ["NodeGroup", "SharedBuffer", "empty_shared", "node_comm", "node_group", "shared_once"]
 
 
 class SharedBuffer:
@@ -57,3 +57,14 @@ def empty_shared(comm: MPI.Comm, shape: int | Sequence[int], dtype: npt.DTypeLik
     group = node_group(node_comm(comm))
     assert group is not None
     return SharedBuffer(group, wanted, kind)
+
+
+def shared_once(comm: MPI.Comm, count: int, dtype: npt.DTypeLike) -> np.ndarray:
+    """A zeroed vector that exists once for all ranks of `comm`, which share a node; collective.
+
+    Each rank reserves a part of it, in memory next to itself. The program synchronizes access (`calls.barrier`). Raises
+    `SetupError` if there is not enough memory.
+    """
+    kind = np.dtype(dtype)
+    segment = make_segment(comm, whole_pages(-(-count // comm.size) * kind.itemsize))
+    return np.ndarray((count,), kind, segment.memory)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hpckit.comm.agree import broadcast_bytes, share_json
+from hpckit.comm.agree import broadcast_bytes, first_of_ranks, share_json
 from hpckit.errors import CorruptDataError, HpckitError, SetupError
 from hpckit.io.checkpoint.manifest import committed, generations, is_refused, parse, read_manifest, refuse
 from hpckit.io.checkpoint.reader import Generation
@@ -35,12 +33,12 @@ def choose(comm: Any, root: Path) -> tuple[Generation | None, list[str]]:
                 generation.verify(comm.rank, comm.size)
             except CorruptDataError as error:
                 problem = str(error)
-        problem = _first(comm, problem)
-        if generation is not None and not problem:
+        found = first_of_ranks(comm, problem or None)
+        if generation is not None and found is None:
             if comm.rank == 0:
                 _refuse_newer(root, number, notes)
             return generation, notes
-        notes.append(f"g{number:06d}: {problem}")
+        notes.append(f"g{number:06d}: {found[1] if found else ''}")
     if numbers:
         raise CorruptDataError(
             "no generation is whole: " + "; ".join(notes),
@@ -64,11 +62,3 @@ def _refuse_newer(root: Path, number: int, notes: list[str]) -> None:
                 refuse(root, newer, next(note for note in notes if note.startswith(f"g{newer:06d}")))
             except OSError as error:
                 raise SetupError(f"g{newer:06d} cannot be marked: {error.strerror}", where=str(root)) from None
-
-
-def _first(comm: Any, problem: str) -> str:
-    """Collective: the problem of the lowest rank that has one."""
-    mine, every = np.array([bool(problem)], np.int64), np.empty(comm.size, np.int64)
-    comm.Allgather(mine, every)
-    bad = np.flatnonzero(every)
-    return broadcast_bytes(comm, problem.encode(), int(bad[0])).decode() if bad.size else ""

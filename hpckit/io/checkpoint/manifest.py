@@ -34,6 +34,7 @@ NUMBERED = re.compile(r"g\d{6,12}")  # the name of a generation
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a part of the name of an array
 MOST_MANIFEST, MOST_COMMIT = 256 << 20, 4096  # bytes that are read
 SHARD = re.compile(r"shard-\d{5,9}\.h5")
+OWN = re.compile(rf"{SHARD.pattern}|{MANIFEST}|{COMMIT}|{REFUSED}|\.{COMMIT}\.\d+\.tmp")  # files of a generation
 MOST = 2**62  # of any number in it
 KINDS = {"step": int, "piece_bytes": int, "hash": str, "values": dict, "outputs": dict, "arrays": dict, "shards": list}
 
@@ -169,11 +170,16 @@ def prune(root: Path, keep: int, below: int | None = None) -> list[int]:
 
 
 def remove(root: Path, generation: int) -> None:
-    """Remove the files of an uncommitted generation."""
+    """Remove an uncommitted generation; a folder with files that no generation has stays, with those files."""
     place = folder(root, generation)
+    foreign = False
     for path in sorted(place.iterdir()):
-        disk.unlink(path, "prune.unlink")
-    place.rmdir()
+        if OWN.fullmatch(path.name) and not path.is_dir():
+            disk.unlink(path, "prune.unlink")
+        else:
+            foreign = True
+    if not foreign:
+        place.rmdir()
 
 
 class Values(dict):

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.agree import gather_json
-from hpckit.errors import HpckitError, InputError, SetupError
+from hpckit.comm.agree import gather_json, together
+from hpckit.errors import HpckitError, InputError, SetupError, write_error
 from hpckit.io import disk
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.hashes import BEST, PIECE
 from hpckit.io.checkpoint.shard import shard_name, write_shard
 from hpckit.io.checkpoint.state import Piece, State
 from hpckit.io.checkpoint.stream import PAGE, pages
-from hpckit.io.files import utc_now, write_error
-from hpckit.io.together import together
+from hpckit.io.files import utc_now
 
-ROOM = 1 << 20  # estimated bytes of a checkpoint beyond its values
+# Bytes beyond the values, at most: of a rank's file and its entry in the manifest, of each piece, for each hash.
+ROOM_RANK, ROOM_PIECE, ROOM_HASH = 32 << 10, 8 << 10, 80
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -127,8 +127,7 @@ class Writer:
     def _begin(self, step: int, state: State, outputs: Mapping[str, Any] | None) -> _Pending:
         """Make the folder of a new generation if there is room for it."""
         begun = time.perf_counter()
-        own = sum(piece.block.nbytes for piece in state.pieces)
-        need = together(self.comm, self.root, lambda: _checked(state, own)) + self.comm.size * ROOM
+        need = together(self.comm, self.root, lambda: _checked(state))
         number = together(self.comm, self.root, lambda: self._make_folder(need) if self.comm.rank == 0 else 0)
         head = {
             "format": mf.FORMAT,
@@ -237,8 +236,8 @@ class Writer:
         self._pruner.start()
 
 
-def _checked(state: State, own: int) -> int:
-    """The bytes of this rank's pieces, after a check of their names and dtypes."""
+def _checked(state: State) -> int:
+    """The bytes that this rank's pieces take on disk, after a check of their names and dtypes."""
     for piece in state.pieces:
         if not all(mf.NAME.fullmatch(part) for part in piece.name.split("/")):
             raise InputError(
@@ -246,7 +245,8 @@ def _checked(state: State, own: int) -> int:
             )
         if piece.block.dtype.hasobject or not piece.block.dtype.isnative:
             raise InputError(f"{piece.name} has the dtype {piece.block.dtype}", do="give plain numbers in native order")
-    return own
+    nbytes = sum(piece.block.nbytes for piece in state.pieces)
+    return nbytes + ROOM_RANK + ROOM_PIECE * len(state.pieces) + ROOM_HASH * (nbytes // PIECE)
 
 
 def _arrays(entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,13 +20,14 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.comm.agree import share_json
+from hpckit.collectives.operations import gather
+from hpckit.comm.agree import all_of_ranks, share_json, together
+from hpckit.errors import write_error
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import FORMAT, chunk_shape, memory_file
 from hpckit.io.fields.layout import FACE
 from hpckit.io.fields.master import FRAME_NUMBERS, MASTER, VALUES_IN
-from hpckit.io.files import replace_file, sync_directory, write_error
-from hpckit.io.together import together
+from hpckit.io.files import replace_file, sync_directory
 
 Array = npt.NDArray[Any]
 Chunk = tuple[int, bytes]  # HDF5's mask of the filters that were left out, and the bytes as they stand in the file
@@ -113,19 +114,17 @@ def pack_file(
         with Sources(path.parent) as sources:
             left = _tasks(targets)
             while tasks := list(itertools.islice(left, size)):
-                chunk: Chunk | None = None
+                chunk: Chunk = 0, b""
                 if rank < len(tasks) and problem is None:
                     try:
                         chunk = sources.chunk(*tasks[rank])
                     except (OSError, RuntimeError, KeyError) as error:
                         problem = error
-                if rank and rank < len(tasks):
-                    _send(comm, chunk)
-                for other, (target, _, offset) in enumerate(tasks if rank == 0 else ()):
-                    found = _receive(comm, other) if other else chunk
-                    if found is not None and problem is None and file is not None:
+                every = [chunk] if size == 1 else _gathered(comm, chunk)
+                for (target, _, offset), (mask, content) in zip(tasks, every, strict=False):
+                    if content and problem is None and file is not None:
                         try:
-                            file[target.name].id.write_direct_chunk(offset, found[1], found[0])
+                            file[target.name].id.write_direct_chunk(offset, content, mask)
                         except (OSError, RuntimeError) as error:
                             problem = error
         collectively(tell)
@@ -344,18 +343,15 @@ def _leaf(dataset: h5py.Dataset, directory: Path) -> dict[str, Any]:
         return _leaf(file[source.dset_name], directory)
 
 
-def _send(comm: Any, chunk: Chunk | None) -> None:
-    mask, content = chunk or (0, b"")
-    comm.Send(np.array([chunk is not None, mask, len(content)], np.int64), dest=0)
-    comm.Send(np.frombuffer(content, np.uint8), dest=0)
-
-
-def _receive(comm: Any, source: int) -> Chunk | None:
-    head = np.empty(3, np.int64)
-    comm.Recv(head, source=source)
-    content = np.empty(head[2], np.uint8)
-    comm.Recv(content, source=source)
-    return (int(head[1]), content.tobytes()) if head[0] else None
+def _gathered(comm: Any, chunk: Chunk) -> list[Chunk]:
+    """Collective: the chunks of all ranks on rank 0; one without content is none."""
+    own = np.frombuffer(np.int64(chunk[0]).tobytes() + chunk[1], np.uint8)
+    counts = all_of_ranks(comm, np.array(own.size, np.int64))
+    every = gather(own, comm, root=0, counts=counts).wait()
+    if comm.rank:
+        return []
+    parts = np.split(every, np.cumsum(counts)[:-1])
+    return [(int(part[:8].view(np.int64)[0]), part[8:].tobytes()) for part in parts]
 
 
 def _abandon(file: h5py.File, temporary: Path) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import hpckit
-from hpckit.comm.agree import share_json
+from hpckit.collectives.whole import gather_blocks
+from hpckit.comm.agree import all_of_ranks, share_json, together
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
@@ -24,7 +25,7 @@ from hpckit.io.fields.layout import make_layout
 from hpckit.io.fields.master import MASTER, write_master
 from hpckit.io.fields.pack import pack_fields, packed_frames, unpack_frames
 from hpckit.io.files import sync_directory, utc_now
-from hpckit.io.together import together
+from hpckit.io.probe import problems
 from hpckit.plan.grid.decomposition import Decomposition
 
 Array = npt.NDArray[Any]
@@ -198,13 +199,16 @@ class FieldWriter:
     def _go_on(self, resume: Mapping[str, Any]) -> None:
         """Continue after the frames of an earlier writer; raises `CorruptDataError` if one is gone."""
         self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
-        for frame in self._frames:
-            if not (self.directory / frame.file).is_file():
-                raise CorruptDataError(
-                    f"the frame at {frame.time:g} s is gone",
-                    where=str(self.directory / frame.file),
-                    do="put it back, or start the run again: hpckit run DIR/run.toml",
-                )
+        do = "put it back, or start the run again: hpckit run DIR/run.toml"
+        files = [self.directory / frame.file for frame in self._frames]
+        for frame, file in zip(self._frames, files, strict=True):
+            if not file.is_file():
+                raise CorruptDataError(f"the frame at {frame.time:g} s is gone", where=str(file), do=do)
+        for frame, file, problem in zip(self._frames, files, problems(files), strict=True):
+            absent = [] if problem else fr.missing_sources(file)
+            if problem or absent:
+                problem = problem or f"{', '.join(absent)} is gone"
+                raise CorruptDataError(f"the frame at {frame.time:g} s is damaged: {problem}", where=str(file), do=do)
         self._last = self._frames[-1].time if self._frames else -math.inf
         self._dtypes = {name: np.dtype(text) for name, text in resume.get("dtypes", {}).items()}
 
@@ -259,9 +263,7 @@ class FieldWriter:
         if self._dtypes:
             return
         mine = np.array([values.dtype.itemsize for values in blocks.values()], np.int64)
-        every = np.empty((self.comm.size, mine.size), np.int64)
-        self.comm.Allgather(mine, every)
-        for name, sizes in zip(blocks, every.T, strict=True):
+        for name, sizes in zip(blocks, all_of_ranks(self.comm, mine).T, strict=True):
             if len(set(sizes.tolist())) > 1:
                 raise InputError(f"{name} has {sizes.tolist()} bytes a value on ranks 0 to {self.comm.size - 1}")
         self._dtypes = {name: values.dtype for name, values in blocks.items()}
@@ -286,16 +288,9 @@ class FieldWriter:
         """All blocks on rank 0, put in place."""
         whole: Blocks = {}
         for name, values in blocks.items():
-            where = self.layout.variables[name].decomposition
-            if self.comm.rank:
-                self.comm.Send(values, dest=0)
-                continue
-            whole[name] = np.empty(where.global_shape, values.dtype)
-            whole[name][where.global_slices(0)] = values
-            for rank in range(1, self.comm.size):
-                block = np.empty(where.owned(rank), values.dtype)
-                self.comm.Recv(block, source=rank)
-                whole[name][where.global_slices(rank)] = block
+            found = gather_blocks(values, self.layout.variables[name].decomposition, self.comm)
+            if found is not None:
+                whole[name] = found
         return whole
 
     def _publish(self, path: Path, time: float) -> int:

@@ -16,11 +16,12 @@ import h5py
 import numpy as np
 
 import hpckit
-from hpckit.errors import CorruptDataError, InputError
+from hpckit.errors import CorruptDataError, InputError, write_error
 from hpckit.io.fields.hdf5 import Source, memory_file, store_virtual
 from hpckit.io.fields.master import VALUES_IN, beside
 from hpckit.io.fields.pack import pack_file
-from hpckit.io.files import replace_file, write_error
+from hpckit.io.files import replace_file
+from hpckit.io.probe import problems
 from hpckit.plan.particles.snapshot import Snapshot
 
 GROUP = "particles/all"
@@ -77,9 +78,16 @@ class H5mdWriter:
 
     def _find_frames(self) -> None:
         """Every frame to go on after has its file; one that is in the trajectory already is taken out of it."""
-        for number in range(len(self._frames)):
-            path = self._folder / _name(number)
-            if path.is_file():
+        do = "put it back, or start the run again: hpckit run DIR/run.toml"
+        paths = [self._folder / _name(number) for number in range(len(self._frames))]
+        there = [path for path in paths if path.is_file()]
+        for path, problem in zip(there, problems(there), strict=True):
+            if problem:
+                raise CorruptDataError(
+                    f"frame {paths.index(path)} of {self.path.name} is damaged: {problem}", where=str(path), do=do
+                )
+        for number, path in enumerate(paths):
+            if path in there:
                 continue
             try:
                 with h5py.File(self.path, "r") as moved, memory_file() as made:
@@ -89,12 +97,9 @@ class H5mdWriter:
                             values = group[f"{name}/value"][number]
                             chunk = _chunk(values.shape)
                             made.file.create_dataset(_value(name), data=values, chunks=chunk, fletcher32=True)
-            except (OSError, KeyError, ValueError) as problem:
+            except (OSError, KeyError, ValueError) as error:
                 raise CorruptDataError(
-                    f"frame {number} of {self.path.name} is gone",
-                    where=str(path),
-                    likely=str(problem),
-                    do="put it back, or start the run again: hpckit run DIR/run.toml",
+                    f"frame {number} of {self.path.name} is gone", where=str(path), likely=str(error), do=do
                 ) from None
             replace_file(path, made.image, sync_parent=False)
 

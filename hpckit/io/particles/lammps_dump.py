@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit.errors import CorruptDataError
-from hpckit.io.files import write_error
+from hpckit.errors import CorruptDataError, write_error
 from hpckit.io.particles.text import Lines
 from hpckit.plan.particles.snapshot import Floats, Snapshot, sorted_by_id
 
@@ -23,6 +23,7 @@ POSITIONS = {
     ("xsu", "ysu", "zsu"): (True, True),
 }
 VECTORS = {"images": ("ix", "iy", "iz"), "velocities": ("vx", "vy", "vz"), "forces": ("fx", "fy", "fz")}
+BLOCK_BYTES = 8 << 20  # read at once
 # Columns of words rather than numbers, which are passed over.
 WORDS = ("element",)
 
@@ -145,29 +146,34 @@ class DumpWriter:
     A frame is handed to the system in one write and forced to disk: a process killed at any instant leaves whole
     frames, and at most one that breaks off at the end. `resume` goes on where a writer was whose `kept` said so, and
     forgets later frames; {} forgets all. Raises `SetupError` where it cannot be written, `CorruptDataError` where
-    frames to go on after are gone.
+    frames to go on after are gone or have changed.
     """
 
     def __init__(self, path: str | Path, resume: Mapping[str, Any] | None = None) -> None:
         self.path = Path(path)
         size = (resume or {}).get("bytes", 0)
+        self._hash = hashlib.sha256()
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
             found = os.fstat(self._file).st_size
-            if found > size:
-                os.ftruncate(self._file, size)
-            if found < size:
+            for start in range(0, min(size, found), BLOCK_BYTES):
+                self._hash.update(os.pread(self._file, min(BLOCK_BYTES, size - start), start))
+            problem = f"has {found} bytes, and had {size}" if found < size else "has changed since it was written"
+            if size and self._hash.hexdigest() != (resume or {}).get("hash"):
                 raise CorruptDataError(
-                    f"{self.path.name} has {found} bytes, and had {size}",
+                    f"{self.path.name} {problem}",
                     where=str(self.path),
                     do="put the file back, or start the run again: hpckit run DIR/run.toml",
                 )
+            if found > size:
+                os.ftruncate(self._file, size)
         except OSError as error:
             raise write_error(error, self.path) from error
 
     def write(self, snapshot: Snapshot) -> None:
         """Append a frame."""
         content = memoryview(_text(snapshot).encode())
+        self._hash.update(content)
         try:
             while content:
                 content = content[os.write(self._file, content) :]  # short writes are legal
@@ -175,9 +181,9 @@ class DumpWriter:
         except OSError as error:
             raise write_error(error, self.path) from error
 
-    def kept(self) -> dict[str, int]:
+    def kept(self) -> dict[str, Any]:
         """What a resumed run needs to go on here."""
-        return {"bytes": os.fstat(self._file).st_size}
+        return {"bytes": os.fstat(self._file).st_size, "hash": self._hash.hexdigest()}
 
     def close(self, last: bool = True) -> None:
         """Close the file; frames may follow whether they come last or not."""

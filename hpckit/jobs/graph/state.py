@@ -38,9 +38,13 @@ class GraphState:
         self._known: dict[Path, tuple[tuple[int, int, int], str]] = {}
 
     def make(self) -> None:
-        """Make the folders."""
-        for name in ("records", "failures", "work"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        """Make the folders. Raises `InputError` if one of them is a link: it is deleted from."""
+        own = [self.folder / name for name in ("records", "failures", "work")]
+        for path in (self.folder.parent, self.folder, *own):
+            if path.is_symlink():
+                raise InputError(f"{path} is a link", do="put the folder itself here")
+        for path in own:
+            path.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
+from hpckit.comm.agree import sum_of_ranks
 from hpckit.plan.blocks import block
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -67,6 +70,4 @@ def summed(values: npt.NDArray[Any], comm: MPI.Comm | None) -> npt.NDArray[Any]:
     """The sum over the ranks, on each of them; integers are exact on any number of ranks."""
     if comm is None:
         return values.copy()
-    total = np.ascontiguousarray(values).copy()
-    comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
-    return total
+    return sum_of_ranks(comm, np.ascontiguousarray(values).copy())

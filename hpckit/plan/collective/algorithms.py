@@ -111,6 +111,7 @@ ALGORITHMS: dict[str, dict[str, tuple[Builder, tuple[str, ...]]]] = {
 }
 
 
+ADDED: set[tuple[str, str]] = set()  # by `add_algorithm`: other ranks may lack them, or have others
 WHOLE = ("segments", "servers", "node_size")  # options that are whole numbers
 
 
@@ -160,7 +161,8 @@ def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), n
 
     build(ranks, **options) gives its `CollectivePlan`, or raises `InputError` for ranks that it does not take; each
     plan is proved when it is made (`PlanError`). name: by default that of the function. Every rank that is to run it
-    calls this. Raises `InputError` for an operation that there is not, and for a name that is taken.
+    calls this; ranks compare their plans before they run one the first time. Raises `InputError` for an operation that
+    there is not, and for a name that is taken.
     """
     if operation not in ALGORITHMS:
         raise _unknown("operation", operation, ALGORITHMS)
@@ -180,6 +182,7 @@ def add_algorithm(operation: str, build: Builder, options: Sequence[str] = (), n
         return plan
 
     ALGORITHMS[operation][name] = (proved, tuple(options))
+    ADDED.add((operation, name))
 
 
 def _checked_counts(counts: Sequence[Any] | None, shape: tuple[int, ...]) -> np.ndarray | None:

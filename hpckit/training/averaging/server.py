@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hpckit.collectives.axis import axis_of
+from hpckit.nn.parameters import Owned
 from hpckit.plan.blocks import block_starts
 from hpckit.training.averaging.parameter_server import ParameterServer
 
 if TYPE_CHECKING:
-    from hpckit.nn.parameters import Parameter, Parameters
+    from hpckit.nn.parameters import Parameters
 
 
 class Optimizer(Protocol):
@@ -29,19 +30,15 @@ class PartOfParameters:
     """
 
     def __init__(self, whole: Parameters, start: int, values: np.ndarray) -> None:
-        self.values, self.grads = values, np.zeros_like(values)
-        self.size, self.dtype = values.size, values.dtype
-        self.list: list[Parameter] = []
-        self.offsets: dict[str, int] = {}
-        ends = [whole.offsets[p.name] for p in whole.list[1:]] + [whole.size]
-        for parameter, end in zip(whole.list, ends, strict=True):
-            first = whole.offsets[parameter.name]
-            if end > start and first < start + values.size:
-                self.list.append(parameter)
-                self.offsets[parameter.name] = max(first - start, 0)
+        self.grads = np.zeros_like(values)
+        self.list, self.offsets, self.size, self.dtype = whole.list, whole.offsets, whole.size, whole.dtype
+        self.owned = (Owned(start, start + values.size, values, self.grads),)
 
     def add_second_grads(self) -> None:
         """Do nothing: workers have added theirs before they push."""
+
+    def updated(self) -> None:
+        """Do nothing: workers pull the new values."""
 
 
 def parameter_server(

@@ -93,7 +93,7 @@ CASES = {
             "model": {"kind": "gpt2", "layers": 4, "width": 24, "heads": 3, "context": 13, "dropout": 0.1},
             "data": {"validation": 0.2},
             "batch": {"size": 12, "microbatches": 2},
-            "optimizer": {"rate": 0.01, "warmup": 2},
+            "optimizer": {"lr": 0.01, "warmup": 2},
             "time": {"steps": 15, "validate_every": 0},
             "precision": "float64",
         },

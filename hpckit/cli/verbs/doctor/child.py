@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.gpu_driver import driver_count, missing
+from hpckit.comm.gpu import driver_count, missing
 
 ABI_LETTERS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "MPICH"}
 THREAD_LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
@@ -162,6 +162,17 @@ def hdf5() -> None:
         say("hdf5", "fail", "a flipped bit is read back as good data")
 
 
+def hdf5_parallel() -> None:
+    """Whether h5py is built with MPI."""
+    import h5py
+
+    if h5py.get_config().mpi:
+        say("hdf5_parallel", "ok", 'h5py is built with MPI: the output driver "mpio" can be used')
+    else:
+        text = "h5py is built without MPI; the default output (a file a rank) does not need it"
+        say("hdf5_parallel", "skipped", text)
+
+
 def numba() -> None:
     """Compile a kernel and compare it with NumPy."""
     import numba as package
@@ -261,7 +272,7 @@ def gpu_mpi() -> None:
         return
     from mpi4py import MPI
 
-    from hpckit.comm.gpu_choice import takes_device_memory
+    from hpckit.comm.gpu import takes_device_memory
 
     if not takes_device_memory():
         say("gpu_mpi", "ok", "this MPI does not take device memory; hpckit copies through the host")
@@ -279,6 +290,7 @@ CHILDREN: dict[str, Callable[[], None]] = {
     "abi": abi,
     "ranks": ranks,
     "hdf5": hdf5,
+    "hdf5_parallel": hdf5_parallel,
     "numba": numba,
     "gpu": gpu,
     "gpu_mpi": gpu_mpi,

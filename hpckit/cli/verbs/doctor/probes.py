@@ -20,6 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.doctor import node
+from hpckit.cli.verbs.doctor.node import Outcome
 from hpckit.errors import HpckitError
 from hpckit.io.files import replace_file, sync_directory
 from hpckit.jobs.process import cores
@@ -30,15 +32,6 @@ CHILD_SECONDS = 45.0  # for what takes 2 s on a quiet machine and compiles what 
 FEW_BYTES = 1 << 30  # free space below which a run may end early
 LAUNCHER_VARIABLES = ("PMI_", "PMIX_", "HYDI_", "OMPI_", "MPI_LOCAL")
 INSTALL_MPI = "pip install 'hpckit[mpi]', or load the cluster's MPI module"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """`status`: ok, warn, fail or skipped; a sentence; how to mend it."""
-
-    status: str
-    text: str
-    do: str = ""
 
 
 @dataclass
@@ -55,6 +48,11 @@ class Place:
     answers: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def memory(self) -> Outcome:
+        """The shared memory of this node, without which no MPI starts."""
+        return node.shared_memory()
+
+    @cached_property
     def job(self) -> tuple[dict[str, dict[str, Any]], str]:
         """What two ranks said, by stage, and what went wrong with the job as a whole ('' for nothing)."""
         try:
@@ -69,7 +67,7 @@ Probe = Callable[[Place], Outcome]
 
 def mpi_library(place: Place) -> Outcome:
     """MPI starts in a process of its own, with threads."""
-    return _child("mpi", place, INSTALL_MPI)
+    return _for_want_of_memory(place, _child("mpi", place, INSTALL_MPI))
 
 
 def mpi_matches(place: Place) -> Outcome:
@@ -77,7 +75,7 @@ def mpi_matches(place: Place) -> Outcome:
     stages, problem = _run_child("abi", place)
     answer = stages.get("abi")
     if answer is None:
-        return Outcome("fail", f"mpi4py does not load: {problem}", INSTALL_MPI)
+        return _for_want_of_memory(place, Outcome("fail", f"mpi4py does not load: {problem}", INSTALL_MPI))
     try:
         launcher = find_mpiexec()
     except HpckitError as error:
@@ -97,7 +95,7 @@ def mpi_launch(place: Place) -> Outcome:
     stages, problem = place.job
     start = stages.get("start")
     if start is None:
-        return Outcome("fail", f"two ranks did not start: {problem}", INSTALL_MPI)
+        return _for_want_of_memory(place, Outcome("fail", f"two ranks did not start: {problem}", INSTALL_MPI))
     if start["size"] != 2:
         return Outcome(
             "fail",
@@ -144,11 +142,7 @@ def hdf5(place: Place) -> Outcome:
 
 def hdf5_parallel(place: Place) -> Outcome:
     """Whether h5py can write one file from all ranks."""
-    import h5py
-
-    if h5py.get_config().mpi:
-        return Outcome("ok", 'h5py is built with MPI: the output driver "mpio" can be used')
-    return Outcome("skipped", "h5py is built without MPI; the default output (a file a rank) does not need it")
+    return _child("hdf5_parallel", place, "pip install --force-reinstall h5py")
 
 
 def file_locks(place: Place) -> Outcome:
@@ -228,7 +222,16 @@ def analysis(place: Place) -> Outcome:
     return Outcome("ok", "reports and open_fields have what they need")
 
 
+def _for_want_of_memory(place: Place, outcome: Outcome) -> Outcome:
+    """The outcome of a start of MPI; where it failed and this node lacks shared memory, that is named."""
+    if outcome.status != "fail" or place.memory.status != "fail":
+        return outcome
+    return Outcome("fail", f"MPI does not start: {place.memory.text}")
+
+
 PROBES: dict[str, Probe] = {
+    "shared memory": lambda place: place.memory,
+    "variables": lambda place: node.variables(),
     "MPI library": mpi_library,
     "MPI kinds": mpi_matches,
     "MPI launch": mpi_launch,
@@ -244,6 +247,7 @@ PROBES: dict[str, Probe] = {
     "GPU-aware MPI": gpu_mpi,
     "Slurm": slurm,
     "analysis": analysis,
+    "leftovers": lambda place: node.remains(),
 }
 
 

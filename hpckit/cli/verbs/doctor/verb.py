@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpckit.cli.verbs.doctor.probes import PROBES, Outcome, Place, Probe
+from hpckit.cli.verbs.doctor import node
+from hpckit.cli.verbs.doctor.node import Outcome
+from hpckit.cli.verbs.doctor.probes import PROBES, Place, Probe
 from hpckit.errors import InputError, SetupError
 from hpckit.launch.launcher import joined
 
@@ -43,10 +45,14 @@ def main(arguments: list[str]) -> int:
         metavar="DIR",
         help="where output will go (default: the current folder)",
     )
+    it.add_argument("--clean", action="store_true", help="only remove what killed jobs left in memory, and list MPI's")
     options = it.parse_args(arguments)
     above = joined(os.environ)
     if above is not None and above.rank:
         return 0  # one doctor is enough
+    if options.clean:
+        print("\n".join(node.clean()))
+        return 0
     found = []
     with _Scratch(options.directory) as place:
         for finding in examine(place):

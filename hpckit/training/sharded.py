@@ -1,0 +1,319 @@
+"""Sharded data parallelism: optimizer state, gradients and parameters in shards, each on one replica.
+
+Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models", arXiv:1910.02054. A
+shard is a range of the flat vector, so nothing is copied to cut it. The stages:
+
+    1  every replica keeps the optimizer's state of its own shard only
+    2  and the gradients: those of a unit live from its first backward pass until they are summed
+    3  and the parameters: those of a unit are gathered ahead of its use and freed behind it
+
+A unit is a stage of the pipeline, so a schedule with several stages a rank (`looped_bfs`) has small ones. Where the
+replicas share a node, parameters live there once, in shared memory, from stage 1 on: to gather them is a pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.collectives import Request, all_gather, all_reduce, reduce_scatter
+from hpckit.comm.shared import calls
+from hpckit.comm.shared.group import node_group
+from hpckit.comm.shared.symmetric import shared_once
+from hpckit.errors import InputError
+from hpckit.nn.parameters import CHUNK, Owned, Parameter, Parameters, in_order
+
+if TYPE_CHECKING:
+    from hpckit.training.replicas import Replicas
+
+STAGES = {
+    0: "nothing: every replica holds all",
+    1: "the optimizer's state",
+    2: "and the gradients",
+    3: "and the parameters",
+}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A contiguous part of the flat vector that is gathered and summed at once.
+
+    bounds: where the shard of each replica begins and the last one ends, int64[replicas + 1]. shared: parameters in it
+    that two layers use, each layer with its own gradient.
+    """
+
+    start: int
+    end: int
+    bounds: np.ndarray
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Elements of each replica's shard."""
+        return np.diff(self.bounds)
+
+
+def shard_bounds(parameters: Parameters, start: int, end: int, replicas: int) -> np.ndarray:
+    """Cuts of the elements start to end into shards of nearly equal sizes, int64[replicas + 1].
+
+    Cuts lie between the chunks of `hpckit.nn.parameters.Squares`, so that the norm of the gradients has the same bits
+    for any number of replicas.
+    """
+    firsts = [(parameters.offsets[p.name], p.size) for p in parameters.list]
+    edges = np.concatenate([[start, end], *(first + np.arange(0, size, CHUNK) for first, size in firsts)])
+    places = np.unique(edges[(edges >= start) & (edges <= end)])
+    ideal = start + (end - start) * np.arange(1, replicas) / replicas
+    after = np.minimum(np.searchsorted(places, ideal), len(places) - 1)
+    before = np.maximum(after - 1, 0)
+    cuts = np.where(places[after] - ideal <= ideal - places[before], places[after], places[before])
+    return np.concatenate([[start], cuts, [end]]).astype(np.int64)
+
+
+class Shards:
+    """A vector of parameters on the replicas of an axis, whole or in shards. Collective, as are its methods.
+
+    stage: 0 to 3, see `STAGES`; where there is one replica, nothing is cut. units: the first and the last element of
+    each. lives: for each unit the index of its buffer of gradients, alike on all replicas (stages 2 and 3). partners:
+    for a unit another one, whose parameters its layers use too.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        stage: int,
+        parameters: Iterable[Parameter],
+        dtype: np.dtype,
+        units: Callable[[Parameters], Sequence[tuple[int, int]]],
+        lives: Sequence[int] = (),
+        partners: Mapping[int, int] | None = None,
+    ) -> None:
+        if stage not in STAGES:
+            raise InputError(
+                f"the stage of sharding is {stage!r}",
+                do=f"take {'; '.join(f'{number} ({what})' for number, what in STAGES.items())}",
+            )
+        self.replicas, self.stage = replicas, stage if replicas.size > 1 else 0
+        self.by_pointer = self.stage > 0 and replicas.share_node and not replicas.device.is_gpu
+        self.gathers = self.stage == 3 and not self.by_pointer  # values of units come by messages, ahead of their use
+        zeros = replicas.device.zeros
+
+        def values(count: int, dtype: np.dtype) -> Any:
+            if self.by_pointer:
+                return shared_once(replicas.comm, count, dtype)
+            if self.gathers:
+                return zeros((0,), dtype)
+            return replicas.allocate(count, dtype)
+
+        def grads(count: int, dtype: np.dtype) -> Any:
+            return replicas.allocate(count, dtype) if self.stage < 2 else zeros((0,), dtype)
+
+        self.parameters = own = Parameters(
+            parameters, dtype, lambda count, dtype: zeros((count,), dtype), values=values, grads=grads
+        )
+        self.units = []
+        for start, end in units(own):
+            inside = tuple(p for p in own.list if start <= own.offsets[p.name] < end)
+            self.units.append(Unit(start, end, shard_bounds(own, start, end, replicas.size), inside))
+        self._lives, self._partners = list(lives), dict(partners or {})
+        if self.stage:
+            self._own_units()
+            own.updated = self._updated
+        self._buffers = self._make_buffers()
+        self._gathered: dict[int, tuple[Any, Request | None]] = {}  # units whose values are or come here
+        longest = max((unit.end - unit.start for unit in self.units), default=0)
+        count = (4 if self._partners else 2) * self.gathers
+        self._longest = longest * own.dtype.itemsize
+        self._free = [zeros((longest,), dtype) for _ in range(count)]
+        self._sums: list[Request] = []
+        self._open: set[int] = set()  # units whose gradients are bound
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether every replica holds all values, in memory of its own."""
+        return not (self.by_pointer or self.gathers)
+
+    def _own_units(self) -> None:
+        """Bind the owned parts: views of the whole vectors, or memory of their own."""
+        own, rank, found = self.parameters, self.replicas.rank, []
+        zeros, size = self.replicas.device.zeros, 0
+        ranges = [(int(unit.bounds[rank]), int(unit.bounds[rank + 1])) for unit in self.units]
+        total = sum(end - start for start, end in ranges)
+        values = zeros((total,), own.dtype) if self.gathers else None
+        grads = zeros((total,), own.dtype) if self.stage > 1 else None
+        for start, end in ranges:
+            at = slice(size, size + end - start)
+            found.append(
+                Owned(
+                    start,
+                    end,
+                    own.values[start:end] if values is None else values[at],
+                    own.grads[start:end] if grads is None else grads[at],
+                )
+            )
+            size = at.stop
+        own.owned = tuple(found)
+
+    def _make_buffers(self) -> list[Any]:
+        """Buffers for gradients of whole units, each as large as the largest unit that lives in it."""
+        if self.stage < 2:
+            return []
+        sizes = [0] * (max(self._lives, default=-1) + 1)
+        for unit, place in zip(self.units, self._lives, strict=True):
+            sizes[place] = max(sizes[place], unit.end - unit.start)
+        return [self.replicas.allocate(size, self.parameters.dtype) for size in sizes]
+
+    def broadcast(self, root: int = 0) -> None:
+        """Broadcast the values of replica `root`, and check that all have them. Raises `MismatchError`.
+
+        Values of which there is one copy, in shards or in the memory of a node, are only waited for.
+        """
+        if self.is_copied:
+            self.replicas.broadcast(self.parameters.values, root)
+        else:
+            self.parameters.updated()
+
+    def check(self) -> None:
+        """Raise `MismatchError` unless all replicas hold the same values, to the bit."""
+        if self.is_copied:
+            self.replicas.require_equal(self.parameters.values)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of parameters and gradients on this rank: what a node holds once counts by equal parts."""
+        own, sizes = self.parameters, {"parameters": 0, "gradients": 0}
+        sizes["parameters"] = own.values.nbytes // (self.replicas.size if self.by_pointer else 1)
+        sizes["parameters"] += sum(each.nbytes for each in self._free) + len(self._gathered) * self._longest
+        sizes["gradients"] = own.grads.nbytes + sum(each.nbytes for each in self._buffers)
+        if self.gathers:
+            sizes["parameters"] += sum(part.values.nbytes for part in own.owned)
+        if self.stage > 1:
+            sizes["gradients"] += sum(part.grads.nbytes for part in own.owned)
+        return sizes
+
+    # Gradients.
+
+    def squared_norm(self, squares: np.ndarray) -> float:
+        """The sum of what `Squares` found on the replicas, chunk by chunk in the order of the model."""
+        if self.stage:
+            all_reduce(squares, self.replicas.comm, "sum", deterministic=True).wait()
+        return in_order(squares)
+
+    def open(self, unit: int) -> None:
+        """Give a unit zeroed memory for its gradients, before its first backward pass of a step."""
+        if self.stage < 2 or unit in self._open:
+            return
+        it, memory = self.units[unit], self._buffer(unit)
+        memory[...] = 0
+        self.parameters.bind_grads(memory, it.parameters, it.start)
+        self._open.add(unit)
+
+    def _buffer(self, unit: int) -> Any:
+        it = self.units[unit]
+        return self._buffers[self._lives[unit]][: it.end - it.start]
+
+    def start_sum(self, unit: int) -> None:
+        """Start to sum the gradients of a unit over the replicas; with shards each of them gets its own."""
+        it, replicas = self.units[unit], self.replicas
+        if replicas.size == 1 or it.start == it.end:
+            return
+        how: dict[str, Any] = {"deterministic": replicas.deterministic}
+        if self.stage < 2:
+            whole = self.parameters.grads[it.start : it.end]
+            if self.stage:
+                self._sums.append(reduce_scatter(whole, replicas.comm, "sum", counts=it.counts, **how))
+            else:
+                self._sums.append(all_reduce(whole, replicas.comm, "sum", **how))
+            return
+        self.open(unit)
+        shard = self.parameters.owned[unit].grads
+        reduce_scatter(self._buffer(unit), replicas.comm, "sum", shard, counts=it.counts, **how).wait()
+        self._open.discard(unit)  # its buffer serves other units from now on
+        self.parameters.bind_grads(self.parameters.grads, it.parameters)
+
+    def move(self) -> None:
+        """Advance the sums under way."""
+        if self._sums:
+            self._sums[-1].test()
+
+    def finish_sums(self) -> None:
+        """Wait until all sums are complete."""
+        for each in self._sums:
+            each.wait()
+        self._sums.clear()
+
+    # Values.
+
+    def need(self, unit: int, following: int = -1) -> None:
+        """Have the values of a unit here, and begin to gather those of the unit that is used after it."""
+        if not self.gathers:
+            return
+        now = [unit, self._partners.get(unit, unit)]
+        soon = [following, self._partners.get(following, following)] if following >= 0 else []
+        for each in now:
+            self._gather(each, {*now, *soon})
+        for each in now:
+            memory, request = self._gathered[each]
+            if request is not None:
+                request.wait()
+                it = self.units[each]
+                self.parameters.bind_values(memory, it.parameters, it.start)
+                self._gathered[each] = memory, None
+        for each in soon:
+            self._gather(each, {*now, *soon})
+
+    def release(self) -> None:
+        """Free the gathered values of all units."""
+        for unit in list(self._gathered):
+            self._drop(unit)
+
+    def _gather(self, unit: int, kept: set[int]) -> None:
+        if unit in self._gathered:
+            return
+        for other in [other for other in self._gathered if other not in kept]:
+            self._drop(other)
+        it, memory = self.units[unit], self._free.pop()
+        shard, whole = self.parameters.owned[unit].values, memory[: it.end - it.start]
+        self._gathered[unit] = memory, all_gather(shard, self.replicas.comm, whole, counts=it.counts)
+
+    def _drop(self, unit: int) -> None:
+        memory, request = self._gathered.pop(unit)
+        if request is not None:
+            request.wait()
+        self.parameters.bind_values(self.parameters.values, self.units[unit].parameters)
+        self._free.append(memory)
+
+    def _updated(self) -> None:
+        """After a change of the owned values: all replicas have the new ones, or gather them when they need them."""
+        if self.by_pointer:
+            group = node_group(self.replicas.comm)
+            assert group is not None
+            calls.barrier(group)
+        elif self.gathers:
+            self.release()
+        else:
+            for it, owned in zip(self.units, self.parameters.owned, strict=True):
+                if it.end > it.start:
+                    whole = self.parameters.values[it.start : it.end]
+                    all_gather(owned.values, self.replicas.comm, whole, counts=it.counts).wait()
+
+
+def lifetimes(events: Iterable[tuple[int, bool]], units: int) -> list[int]:
+    """A buffer for each unit: events are (unit, ends) in the order of the program; buffers are used again.
+
+    A unit that never begins gets buffer 0.
+    """
+    place, free, made = [0] * units, list[int](), 0
+    live: set[int] = set()
+    for unit, ends in events:
+        if not ends and unit not in live:
+            live.add(unit)
+            if not free:
+                free.append(made)
+                made += 1
+            place[unit] = free.pop(0)
+        elif ends and unit in live:
+            live.discard(unit)
+            free.append(place[unit])
+    return place

@@ -1,0 +1,293 @@
+"""The tile: a few rows times one panel, as one intrinsic whose sums stay in registers.
+
+Each output is one chain of fused multiply-adds in the order of K. Its bits depend on its row and its column alone: not
+on the number of rows, on the place of the row, or on the width of the registers.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from hpckit.kernels.compile.vectors import I8, I32, I64, available, call, constant, features, overloaded, shuffle, splat
+from hpckit.kernels.nn.tile.packed import BLOCK, KINDS, QUADS
+
+I16 = ir.IntType(16)
+SECOND_CACHE = 2  # where the panel is asked for ahead, as llvm.prefetch numbers the caches
+FLOAT = {"float32": ir.FloatType(), "float64": ir.DoubleType()}
+
+
+class Shape(NamedTuple):
+    """Registers: bytes of one, how many stand side by side in a panel, and the heights of tiles."""
+
+    nbytes: int
+    across: int
+    heights: tuple[int, int, int, int]
+
+    def lanes(self, sums: str) -> int:
+        """Numbers in a register."""
+        return self.nbytes // (8 if sums == "float64" else 4)
+
+
+# Heights fill the 32 or 16 registers with sums. "scalar" is any other processor: LLVM makes NEON of its vectors.
+SHAPES = {
+    "avx512": Shape(64, 2, (12, 8, 4, 1)),
+    "avx2": Shape(32, 2, (6, 4, 2, 1)),
+    "scalar": Shape(16, 4, (6, 4, 2, 1)),
+}
+SHAPE = SHAPES[available()[0]]
+
+
+def width_of(kind: str) -> int:
+    """The columns of a panel on this processor."""
+    return SHAPE.across * SHAPE.lanes(KINDS[kind].sums)
+
+
+def words_of(kind: str) -> int:
+    """Numbers, of the dtype of its sums, that a unit of a row takes: for a block eight words of four int8, the scale
+    and the sum, times the offset, that the dot product has too much.
+    """
+    return QUADS + 2 if KINDS[kind].along == BLOCK else 1
+
+
+class _BFloats(ir.Type):
+    """Lanes of bfloat16, a type that llvmlite does not have."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def _to_string(self) -> str:
+        return f"<{self.count} x bfloat>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloats) and other.count == self.count
+
+    def __hash__(self) -> int:
+        return hash(("bfloat", self.count))
+
+
+def instruction(kind: str) -> str:
+    """The name of the dot product of this processor that a kind is multiplied by; "" for none."""
+    bits = {"avx512": 512, "avx2": 256}.get(available()[0], 0)
+    if not bits:
+        return ""
+    named = features()
+    if kind == "bfloat16_dot":
+        return f"llvm.x86.avx512bf16.dpbf16ps.{bits}" if {"avx512bf16", "avx512vl"} <= named else ""
+    if KINDS[kind].along == BLOCK:
+        if "avx512vnni" in named or (bits == 256 and "avxvnni" in named):
+            return f"llvm.x86.avx512.vpdpbusd.{bits}"
+        return "llvm.x86.avx512.pmaddw.d.512" if bits == 512 and "avx512bw" in named else "llvm.x86.avx2.pmadd.wd"
+    return ""
+
+
+class _Emitter:
+    """Code of one tile. Panels and packed rows are addressed in bytes from the start of their arrays."""
+
+    def __init__(self, kind: str, rows: int, c: Any, b: Any) -> None:
+        it = KINDS[kind]
+        self.kind, self.rows, self.c, self.b = kind, rows, c, b
+        self.number, lanes = FLOAT[it.sums], SHAPE.lanes(it.sums)
+        self.size = 8 if it.sums == "float64" else 4
+        self.lanes, self.vector, self.ints = lanes, ir.VectorType(self.number, lanes), ir.VectorType(I32, lanes)
+        self.unit = SHAPE.across * lanes * it.nbytes
+        self.instruction = instruction(kind)
+
+    def grid(self, kind: Any) -> list[list[Any]]:
+        """A register for each row and vector."""
+        return [[cgutils.alloca_once(self.b, kind) for _ in range(SHAPE.across)] for _ in range(self.rows)]
+
+    def load(self, base: Any, offset: Any, kind: Any, align: int) -> Any:
+        """What stands so many bytes from the base."""
+        place = self.b.bitcast(self.b.gep(base, [offset]), kind.as_pointer())
+        return self.b.load(place, align=align)
+
+    def plus(self, offset: Any, nbytes: int) -> Any:
+        """An offset and a constant."""
+        return self.b.add(offset, I64(nbytes))
+
+    def number_unit(self, rows: Any, panel: Any, sums: Any) -> None:
+        """One number a column: a fused multiply-add for each row."""
+        b = self.b
+        weights = []
+        for v in range(SHAPE.across):
+            at = self.plus(panel[1], v * self.lanes * KINDS[self.kind].nbytes)
+            if self.kind == "bfloat16":
+                short = self.load(panel[0], at, ir.VectorType(I16, self.lanes), 2)
+                weights.append(b.bitcast(b.shl(b.zext(short, self.ints), constant(self.ints, 16)), self.vector))
+            else:
+                weights.append(self.load(panel[0], at, self.vector, self.size))
+        for r in range(self.rows):
+            x = splat(b, self.load(rows[0], self.plus(rows[1], r * self.size), self.number, self.size), self.lanes)
+            for v in range(SHAPE.across):
+                b.store(overloaded(b, "fma", x, weights[v], b.load(sums[r][v])), sums[r][v])
+
+    def pair_unit(self, rows: Any, panel: Any, sums: Any) -> None:
+        """Two bfloat16 a column: the odd one is added first, as the instruction does it."""
+        b = self.b
+        words = [
+            self.load(panel[0], self.plus(panel[1], 4 * v * self.lanes), self.ints, 2) for v in range(SHAPE.across)
+        ]
+        for r in range(self.rows):
+            x = splat(b, self.load(rows[0], self.plus(rows[1], 4 * r), I32, 4), self.lanes)
+            for v in range(SHAPE.across):
+                total = b.load(sums[r][v])
+                if self.instruction:
+                    pair = _BFloats(2 * self.lanes)
+                    total = call(b, self.instruction, self.vector, total, b.bitcast(x, pair), b.bitcast(words[v], pair))
+                else:
+                    for widen in (self._high, self._low):
+                        total = overloaded(b, "fma", widen(x), widen(words[v]), total)
+                b.store(total, sums[r][v])
+
+    def _high(self, words: Any) -> Any:
+        return self.b.bitcast(self.b.and_(words, constant(self.ints, 0xFFFF0000)), self.vector)
+
+    def _low(self, words: Any) -> Any:
+        return self.b.bitcast(self.b.shl(words, constant(self.ints, 16)), self.vector)
+
+    def block_unit(self, rows: Any, panel: Any, sums: Any, dots: Any) -> None:
+        """A block: dot products of whole numbers, exact, times both scales."""
+        b, height = self.b, 4 * self.rows
+        for r in range(self.rows):
+            surplus = self.load(rows[0], self.plus(rows[1], (QUADS + 1) * height + 4 * r), I32, 4)
+            for v in range(SHAPE.across):
+                b.store(splat(b, surplus, self.lanes), dots[r][v])
+        for quad in range(QUADS):
+            words = [self._words(panel, quad, v) for v in range(SHAPE.across)]
+            for r in range(self.rows):
+                x = splat(b, self.load(rows[0], self.plus(rows[1], quad * height + 4 * r), I32, 4), self.lanes)
+                for v in range(SHAPE.across):
+                    b.store(self._dot(b.load(dots[r][v]), words[v], x), dots[r][v])
+        for v in range(SHAPE.across):
+            halves = ir.VectorType(I16, self.lanes)
+            at = self.plus(panel[1], self.unit - 2 * self.lanes * (SHAPE.across - v))
+            scale = self._from_half(self.load(panel[0], at, halves, 2))
+            for r in range(self.rows):
+                own = self.load(rows[0], self.plus(rows[1], QUADS * height + 4 * r), self.number, 4)
+                both = b.fmul(scale, splat(b, own, self.lanes))
+                whole = b.sitofp(b.load(dots[r][v]), self.vector)
+                b.store(overloaded(b, "fma", whole, both, b.load(sums[r][v])), sums[r][v])
+
+    def _words(self, panel: Any, quad: int, v: int) -> Any:
+        """Four bytes q + offset for each column."""
+        b, place = self.b, 4 * SHAPE.across * self.lanes
+        if self.kind == "q8_0":
+            return self.load(panel[0], self.plus(panel[1], quad * place + 4 * v * self.lanes), self.ints, 1)
+        words = self.load(panel[0], self.plus(panel[1], quad // 2 * place + 4 * v * self.lanes), self.ints, 1)
+        words = b.lshr(words, constant(self.ints, 4)) if quad % 2 else words
+        return b.and_(words, constant(self.ints, 0x0F0F0F0F))
+
+    def _dot(self, total: Any, words: Any, x: Any) -> Any:
+        """Total + the sum of four products of bytes: words without a sign, x with one."""
+        b = self.b
+        if "dpbusd" in self.instruction:
+            return call(b, self.instruction, self.ints, total, words, x)
+        shorts = ir.VectorType(I16, 2 * self.lanes)
+        eight = constant(shorts, 8)
+        w, s = b.bitcast(words, shorts), b.bitcast(x, shorts)
+        for mine, its in (
+            (b.and_(w, constant(shorts, 0xFF)), b.ashr(b.shl(s, eight), eight)),
+            (b.lshr(w, eight), b.ashr(s, eight)),
+        ):
+            total = b.add(total, self._pairs(mine, its))
+        return total
+
+    def _pairs(self, one: Any, other: Any) -> Any:
+        """The sums of the products of neighbors, int16 to int32."""
+        b = self.b
+        if self.instruction and self.lanes * 4 == (64 if "512" in self.instruction else 32):
+            return call(b, self.instruction, self.ints, one, other)
+        whole = b.mul(*(b.sext(each, ir.VectorType(I32, 2 * self.lanes)) for each in (one, other)))
+        even, odd = range(0, 2 * self.lanes, 2), range(1, 2 * self.lanes, 2)
+        return b.add(shuffle(b, whole, whole, even), shuffle(b, whole, whole, odd))
+
+    def _from_half(self, bits: Any) -> Any:
+        """The float32 of a finite float16: its exponent is 112 smaller."""
+        b = self.b
+        wide = b.zext(bits, self.ints)
+        magnitude = b.shl(b.and_(wide, constant(self.ints, 0x7FFF)), constant(self.ints, 13))
+        scaled = b.fmul(b.bitcast(magnitude, self.vector), constant(self.vector, 2.0**112))
+        sign = b.shl(b.and_(wide, constant(self.ints, 0x8000)), constant(self.ints, 16))
+        return b.bitcast(b.or_(b.bitcast(scaled, self.ints), sign), self.vector)
+
+    def run(
+        self, rows: tuple[Any, Any], panel: tuple[Any, Any], units: Any, out: Any, goes_on: Any, ahead: Any
+    ) -> None:
+        """All units; `out` is [rows, width], read first if the sums go on."""
+        b = self.b
+        sums = self.grid(self.vector)
+        dots = self.grid(self.ints) if KINDS[self.kind].along == BLOCK else None
+        step = self.rows * words_of(self.kind) * self.size
+        places = [
+            [
+                b.bitcast(b.gep(out, [I64((r * SHAPE.across + v) * self.lanes)]), self.vector.as_pointer())
+                for v in range(SHAPE.across)
+            ]
+            for r in range(self.rows)
+        ]
+        with b.if_else(goes_on) as (yes, no):
+            with yes:
+                for r, v in self._each():
+                    b.store(b.load(places[r][v], align=self.size), sums[r][v])
+            with no:
+                for r, v in self._each():
+                    b.store(constant(self.vector, 0.0), sums[r][v])
+        with cgutils.for_range(b, units) as loop:
+            own = rows[0], b.add(rows[1], b.mul(loop.index, I64(step)))
+            theirs = panel[0], b.add(panel[1], b.mul(loop.index, I64(self.unit)))
+            soon = b.gep(panel[0], [b.add(theirs[1], ahead)])
+            for line in range(0, self.unit, 64):
+                place = b.gep(soon, [I64(line)])
+                call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(SECOND_CACHE), I32(1))
+            if dots is not None:
+                self.block_unit(own, theirs, sums, dots)
+            elif self.kind == "bfloat16_dot":
+                self.pair_unit(own, theirs, sums)
+            else:
+                self.number_unit(own, theirs, sums)
+        for r, v in self._each():
+            b.store(b.load(sums[r][v]), places[r][v], align=self.size)
+
+    def _each(self) -> list[tuple[int, int]]:
+        return [(r, v) for r in range(self.rows) for v in range(SHAPE.across)]
+
+
+@functools.cache
+def tile(kind: str, rows: int) -> Any:
+    """The intrinsic `(packed, first, panels, start, units, out, place, goes_on)` for so many rows of a kind.
+
+    out[place : place + rows * width] is [rows, width]: the products of packed rows from number `first` on with the
+    units of a panel from byte `start` on; added to what is there if the sums go on.
+    """
+
+    @intrinsic
+    def tile(context, packed, first, panels, start, units, out, place, goes_on, ahead):
+        def generate(c, b, signature, values):
+            _, first, _, start, units, _, place, goes_on, ahead = values
+            data = [c.make_array(signature.args[i])(c, b, values[i]).data for i in (0, 2, 5)]
+            it = _Emitter(kind, rows, c, b)
+            row_bytes, panel_bytes = (b.bitcast(each, I8.as_pointer()) for each in data[:2])
+            offset = b.mul(first, I64(it.size))
+            it.run((row_bytes, offset), (panel_bytes, start), units, b.gep(data[2], [place]), goes_on, ahead)
+            return c.get_dummy_value()
+
+        arguments = (
+            packed,
+            types.int64,
+            panels,
+            types.int64,
+            types.int64,
+            out,
+            types.int64,
+            types.boolean,
+            types.int64,
+        )
+        return types.void(*arguments), generate
+
+    return tile

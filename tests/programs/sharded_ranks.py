@@ -1,0 +1,114 @@
+"""Sharded replicas on 4 ranks, in one node and in several, have the bits of whole ones: ZeRO-1, -2 and -3."""
+
+import hashlib
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+import hpckit.collectives.axis as axes
+from hpckit.comm.shared import group
+from hpckit.nn.feedforward import mlp
+from hpckit.nn.gpt import gpt2
+from hpckit.nn.layer import Pass
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.optimizers import SGD, AdamW, clip_scale
+
+WORLD = MPI.COMM_WORLD
+BATCH, LIMIT = 24, 0.1
+WORDS = np.random.default_rng(3).integers(0, 17, (BATCH, 6)).astype(np.int32)
+split_by_node, node_size = group._split_by_node, axes._node_size
+
+
+def as_nodes_of(count):
+    """From now on `count` neighboring ranks share a node; 0: as it is."""
+    group._split_by_node, axes._node_size = split_by_node, node_size
+    if count:
+        group._split_by_node = lambda given: (
+            given if given.size <= count else given.Split(given.rank // count, given.rank)
+        )
+        axes._node_size = lambda given: min(count, given.size)
+
+
+def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BATCH):
+    """Losses, norms, the hashes of all values that this rank uses, and the bytes that it holds."""
+    model = gpt2(64, 6, 32, 2, 5, tied=tied, dropout=0.1)
+    chunks = len(model.layers) if schedule == "looped_bfs" else None
+    plan = hp.plan.training_plan(
+        WORLD.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, microbatches=microbatches, schedule=schedule,
+        chunks=chunks, tied=tied,
+    )  # fmt: skip
+    mesh = hp.Mesh(WORLD, dp=dp, pp=pp)
+    it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage)
+    it.initialize(3)
+    optimizer, told = kind(it.parameters), []
+    share = hp.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
+    for step in range(2):
+        it.zero_grads()
+        own = WORDS[share.indices]
+        result = it.run(own[:, :-1], own[:, 1:], Pass(step=step, seed=1, first_sample=share.first_sample))
+        squared = it.squared_norm()
+        assert squared > LIMIT**2, "clipping is tested too"
+        optimizer.step(1e-2, clip_scale(squared, LIMIT))
+        told.append((result.loss, squared))
+    it.check()
+    hashes = {}
+    for number in plan.stages_of(mesh["pp"].rank):
+        it.need(number)
+        for layer in plan.partition.layers(number):
+            for p in model.layers[layer].parameters():
+                hashes[p.name] = hashlib.sha256(np.ascontiguousarray(p.value).tobytes()).hexdigest()
+    state = sum(array.nbytes for array in optimizer.state().values() if array.ndim)
+    held = {**it.shards.memory(), "optimizer": state, "whole": it.parameters.size * 4}
+    mesh.close()
+    return told, hashes, held
+
+
+def stages_have_the_bits_of_whole_replicas():
+    cases = [
+        ((4, 1, "looped_bfs", 2), True, AdamW, BATCH),
+        ((2, 2, "1f1b", 3), True, AdamW, BATCH),
+        ((2, 2, "zb_v", 3), True, SGD, 13),
+        ((4, 1, "1f1b", 1), False, AdamW, 3),  # a replica has no sample
+    ]
+    for (dp, pp, schedule, parts), tied, kind, samples in cases:
+        for node in (0, 2):
+            as_nodes_of(node)
+            wanted = trained(0, dp, pp, schedule, parts, tied, kind, samples)[:2]
+            for stage in (1, 3) if node else (1, 2, 3):
+                told, hashes, held = trained(stage, dp, pp, schedule, parts, tied, kind, samples)
+                assert (told, hashes) == wanted, (dp, pp, schedule, tied, node, stage, told, wanted[0])
+                if WORLD.rank == 0 and schedule == "looped_bfs" and stage == 3:
+                    whole = held["whole"]
+                    assert held["optimizer"] < 2 * whole / dp * 1.1, held
+                    assert held["gradients"] < whole / dp * 1.1 + whole / 4, held  # a layer's, besides
+                    assert held["parameters"] < whole / dp * 1.1 + (node > 0) * whole, held
+    as_nodes_of(0)
+
+
+def data_parallel_shards_the_optimizer():
+    x, targets = np.random.default_rng(1).standard_normal((8, 7)).astype(np.float32), np.arange(8) % 5
+    found = []
+    for sharding, bucket in ((0, None), (1, None), (1, 0), (1, 6000)):
+        data, loss = (
+            hp.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket),
+            CrossEntropy(5),
+        )
+        data.initialize(3)
+        optimizer = AdamW(data.parameters)
+        own = slice(2 * WORLD.rank, 2 * WORLD.rank + 2)
+        for _ in range(3):
+            data.parameters.zero_grads()
+            y, saved = data.forward(x[own])
+            data.backward(saved, loss.backward(loss.forward(y, targets[own])[1], 1 / 8))
+            optimizer.step(1e-2, clip_scale(data.squared_norm(), LIMIT))
+        data.check()
+        found.append([p.value.tobytes() for p in data.parameters.list])
+        assert found[-1] == found[0], (sharding, bucket)
+    assert WORLD.allreduce(optimizer.mean.size) == data.parameters.size
+
+
+stages_have_the_bits_of_whole_replicas()
+data_parallel_shards_the_optimizer()
+if WORLD.rank == 0:
+    print("good")
