@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import PATIENCE
 
-RANKS = [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly), 6]
+RANKS = [1, 2, 3, 4, pytest.param(6, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
